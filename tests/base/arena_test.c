@@ -3,7 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/sanitizers.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/sanitizer.h"
 
 TEST(memory_is_zeroed_aligned_and_apart) {
@@ -120,8 +120,7 @@ TEST(absurd_sizes_give_null) {
   ls_arena_deinit(&arena);
 }
 
-static ls_status fill_arena(void *user) {
-  (void)user;
+MEMORY_TEST(fill_arena) {
   ls_arena arena;
   ls_arena_init(&arena, ls_current_allocator());
   ls_status status = ls_ok();
@@ -132,8 +131,4 @@ static ls_status fill_arena(void *user) {
   }
   ls_arena_deinit(&arena);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(fill_arena, NULL);
 }

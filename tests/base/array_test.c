@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/object.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_array *make(ls_dtype dtype, ls_shape shape) {
   ls_array *array = NULL;
@@ -359,26 +360,15 @@ TEST(rounding_to_bf16_is_to_nearest_even) {
 }
 
 // ---- Failing memory --------------------------------------------------------
-static ls_status make_some(void *user) {
-  (void)user;
-  ls_array *arrays[3] = {0};
+MEMORY_TEST(make_arrays) {
   float data[2] = {1, 2};
   const ls_bytes text = {"abc", 3};
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create(LS_DTYPE_F32, LS_SHAPE(4), &arrays[0]));
-  LS_GOTO_IF_ERROR(
-      done, status,
-      ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, &arrays[1]));
-  LS_GOTO_IF_ERROR(done, status,
-                   ls_array_create_view(LS_DTYPE_F32, LS_SHAPE(2), data, NULL,
-                                        NULL, &arrays[2]));
-done:
-  for (size_t i = 0; i < 3; ++i)
-    ls_array_release(arrays[i]);
-  return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(make_some, NULL);
+  LS_OWN(ls_array, plain) = NULL;
+  LS_OWN(ls_array, copy) = NULL;
+  LS_OWN(ls_array, view) = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SHAPE(4), &plain));
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, &copy));
+  return ls_array_create_view(LS_DTYPE_F32, LS_SHAPE(2), data, NULL, NULL,
+                              &view);
 }

@@ -4,7 +4,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_fiber_pool *make_pool(void) {
   ls_fiber_pool *pool = NULL;
@@ -255,8 +255,7 @@ TEST(threads_may_share_a_pool) {
 }
 
 // ---- Failing memory --------------------------------------------------------
-static ls_status run_one(void *user) {
-  (void)user;
+MEMORY_TEST(run_a_fiber) {
   ls_fiber_pool *pool = NULL;
   ls_fiber *fiber = NULL;
   int sum = 3;
@@ -270,8 +269,4 @@ static ls_status run_one(void *user) {
   ls_fiber_destroy(fiber);
   ls_fiber_pool_destroy(pool);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(run_one, NULL);
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static char folder[] = "files-XXXXXX";
 
@@ -461,7 +461,7 @@ TEST(failing_memory_is_survived) {
   char path[300];
   snprintf(path, sizeof(path), "%s", path_of("a"));
   expect_ok(files()->write(NULL, path, "12345", 5));
-  expect_memory_failures_survived(read_back, path);
+  REFUSE_EACH(read_back, path);
   expect_ok(files()->remove(NULL, path));
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/random.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 enum { MODEL_SIZE = 400 };
 
@@ -174,8 +174,7 @@ TEST(hashes_spread_and_stay) {
   assert_in_range(moved, 384 * 31, 384 * 33);
 }
 
-static ls_status fill_map(void *user) {
-  (void)user;
+MEMORY_TEST(fill_map) {
   ls_map map;
   ls_map_init(&map, ls_current_allocator());
   ls_status status = ls_ok();
@@ -191,8 +190,4 @@ static ls_status fill_map(void *user) {
   }
   ls_map_deinit(&map);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(fill_map, NULL);
 }

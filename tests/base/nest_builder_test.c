@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/expect.h"
+#include "support/fault.h"
 
 static void expect_print(ls_nest nest, const char *want) {
   char text[300];
@@ -94,8 +94,7 @@ TEST(an_unfinished_builder_drops_its_items) {
   ls_array_release(array);
 }
 
-static ls_status build(void *user) {
-  (void)user;
+MEMORY_TEST(build_a_nest) {
   LS_OWN(ls_nest_builder, outer) = {.tag = "outer"};
   for (int i = 0; i < 20; ++i) {
     LS_OWN(ls_nest_builder, inner) = {0};
@@ -107,8 +106,4 @@ static ls_status build(void *user) {
   }
   LS_OWN(ls_nest, made) = ls_nest_builder_finish(&outer, LS_KIND_DICT);
   return ls_nest_status(made);
-}
-
-TEST(refused_memory_makes_a_failed_nest) {
-  expect_memory_failures_survived(build, NULL);
 }

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/values/nest_internal.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_nest array_leaf(void) {
   ls_array *array = NULL;
@@ -378,23 +379,15 @@ static ls_nest retained(ls_nest leaf, void *user) {
   return ls_nest_retain(leaf);
 }
 
-static ls_status build_and_map(void *user) {
-  (void)user;
+MEMORY_TEST(map_a_nest) {
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   const char *keys[] = {"b", "a"};
   const ls_nest items[] = {LS_TUPLE(ls_nest_array(array), ls_none()),
                            LS_LIST(ls_nest_i64(1))};
-  const ls_nest nest = ls_nest_dict("", keys, items, 2);
-  const ls_nest mapped = ls_nest_map(nest, retained, NULL);
-  ls_status status = ls_nest_status(mapped);
-  ls_nest_release(nest);
-  ls_nest_release(mapped);
-  return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(build_and_map, NULL);
+  LS_OWN(ls_nest, nest) = ls_nest_dict("", keys, items, 2);
+  LS_OWN(ls_nest, mapped) = ls_nest_map(nest, retained, NULL);
+  return ls_nest_status(mapped);
 }
 
 TEST(a_new_array_is_filled_where_it_hangs) {

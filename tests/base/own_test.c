@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory/own.h"
 
-#include "support/expect.h"
+#include "support/fault.h"
 
 // A type whose releases are counted.
 typedef struct ls_counted {
@@ -112,8 +112,7 @@ static ls_status own_memory(ls_allocator *allocator, int64_t **out_items) {
   return ls_ok();
 }
 
-static ls_status use_memory(void *user) {
-  (void)user;
+MEMORY_TEST(own_and_give) {
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
   LS_NEW_OR_RETURN(allocator, ls_pair, pair);
   int64_t *items = NULL;
@@ -122,10 +121,6 @@ static ls_status use_memory(void *user) {
   ls_release(allocator, items);
   ls_release(allocator, pair);
   return status;
-}
-
-TEST(refused_memory_leaves_nothing) {
-  expect_memory_failures_survived(use_memory, NULL);
 }
 
 TEST_FILE(.before_each = forget_releases)

@@ -3,7 +3,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_nest number(int64_t value) {
   ls_array *array = NULL;
@@ -331,7 +331,7 @@ static ls_status create_queue(void *user) {
 }
 
 TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(create_queue, NULL);
+  REFUSE_EACH(create_queue, NULL);
   ls_queue *queue = NULL;
   expect_status(
       ls_queue_create(&(ls_queue_options){.capacity = SIZE_MAX}, &queue),

@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 // ---- A replaced world ------------------------------------------------------
 typedef struct world {
@@ -333,8 +333,7 @@ TEST(the_help_has_a_line_for_each_switch) {
 }
 
 // ---- Failing memory --------------------------------------------------------
-static ls_status create_all(void *user) {
-  (void)user;
+MEMORY_TEST(create_a_runtime) {
   world it = {
       .variables = {"LS_DUMP", "dumps", "LS_FAULT", "alloc:1000", NULL}};
   ls_runtime *runtime = NULL;
@@ -350,8 +349,4 @@ static ls_status create_all(void *user) {
   ls_status gone = ls_runtime_destroy(runtime);
   assert_null(gone);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(create_all, NULL);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 enum { MANY = LS_SPAN_THREADS + 4 };
 
@@ -333,8 +333,7 @@ TEST(only_the_first_span_of_a_thread_takes_memory) {
   counted_end(&memory);
 }
 
-static ls_status trace_once(void *user) {
-  (void)user;
+MEMORY_TEST(record_a_trace) {
   ls_runtime *runtime = ls_runtime_current();
   ls_trace_log *log = NULL;
   LS_RETURN_IF_ERROR(ls_trace_log_begin(runtime, 4, &log));
@@ -343,8 +342,4 @@ static ls_status trace_once(void *user) {
   const bool lost = log->lost > 0;
   ls_trace_log_destroy(log);
   return lost ? ls_out_of_memory() : ls_ok();
-}
-
-TEST(a_span_without_memory_is_lost) {
-  expect_memory_failures_survived(trace_once, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/cores.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 enum { MAX_WORKERS = 3 };
 
@@ -194,8 +194,7 @@ static void do_nothing(void *user, int worker) {
   (void)worker;
 }
 
-static ls_status create_and_run(void *user) {
-  (void)user;
+MEMORY_TEST(run_workers) {
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_workers_create(ls_current_allocator(), 2, &workers));
   ls_status status = ls_workers_run(workers, do_nothing, NULL);
@@ -203,8 +202,7 @@ static ls_status create_and_run(void *user) {
   return status;
 }
 
-static ls_status run_with_cores(void *user) {
-  (void)user;
+MEMORY_TEST(run_workers_on_cores) {
   ls_cores *cores = NULL;
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_cores_create(ls_current_allocator(), &cores));
@@ -217,11 +215,6 @@ static ls_status run_with_cores(void *user) {
   status = ls_workers_run(workers, do_nothing, NULL);
   ls_workers_destroy(workers);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(create_and_run, NULL);
-  expect_memory_failures_survived(run_with_cores, NULL);
 }
 
 typedef struct shared_job {

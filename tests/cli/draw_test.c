@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // The program's own, which is not in the library.
+#include "base/memory/own.h"
 #include "cli/draw.c"
 
 static char *drawn;
@@ -191,17 +192,15 @@ TEST(the_terminal_says_what_it_shows) {
 static ls_status draw_with_little_memory(void *unused) {
   (void)unused;
   const unsigned char bytes[6] = {1, 2, 3};
-  ls_array *image = NULL;
+  LS_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_copy(LS_DTYPE_U8, LS_SHAPE(2, 3), bytes, &image));
   const ls_array *images[] = {image, image};
-  const ls_status status = draw(images, 2, &(cli_draw_options){.width = 2});
-  ls_array_release(image);
-  return status;
+  return draw(images, 2, &(cli_draw_options){.width = 2});
 }
 
 TEST(no_memory_is_survived) {
-  expect_memory_failures_survived(draw_with_little_memory, NULL);
+  REFUSE_EACH(draw_with_little_memory, NULL);
   free(drawn);
   drawn = NULL;
 }

@@ -11,6 +11,7 @@
 
 #include "graph/graph.h"
 #include "graph/make/make.h"
+#include "graph/own.h"
 #include "support/attr_values.h"
 #include "support/attrs.h"
 #include "support/expect.h"
@@ -174,10 +175,8 @@ static ls_status parse_op(const subject *s, bool *out_possible) {
   put(&t, "%s : f32[]\n}\n", s->count > 0 ? "}" : "mark = 1}");
   *out_possible = t.possible;
   if (!t.possible) return ls_ok();
-  ls_graph *parsed = NULL;
-  const ls_status status = ls_graph_parse(t.bytes, NULL, 0, &parsed);
-  ls_graph_destroy(parsed);
-  return status;
+  LS_OWN(ls_graph, parsed) = NULL;
+  return ls_graph_parse(t.bytes, NULL, 0, &parsed);
 }
 
 // ---- Expectations ----------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/pipelines.h"
@@ -299,24 +300,19 @@ static ls_dataset *everything(void) {
 static int fault_prefetch;
 static ls_status go_through(void *user) {
   (void)user;
-  ls_dataset *d = everything();
-  ls_iterator *iterator = NULL;
-  ls_record *record = NULL;
-  ls_nest element = ls_none();
-  ls_status status = ls_iterator_create(
-      d, &(ls_iterator_options){.prefetch = LS_SOME(fault_prefetch)},
-      &iterator);
-  ls_dataset_release(d);
-  for (int i = 0; i < 3 && ls_status_is_ok(status); ++i)
-    status = ls_iterator_next(iterator, &element);
-  if (ls_status_is_ok(status)) status = ls_record_create(&record);
-  if (ls_status_is_ok(status)) status = ls_iterator_save(iterator, record);
-  if (ls_status_is_ok(status)) status = ls_iterator_restore(iterator, record);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_record_destroy(record);
-  ls_iterator_release(iterator);
-  return status;
+  LS_OWN(ls_dataset, dataset) = everything();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(fault_prefetch)},
+      &iterator));
+  for (int i = 0; i < 3; ++i)
+    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  LS_RETURN_IF_ERROR(ls_iterator_save(iterator, record));
+  LS_RETURN_IF_ERROR(ls_iterator_restore(iterator, record));
+  return ls_iterator_next(iterator, &element);
 }
 
 // ---- Memory that is used again ---------------------------------------------
@@ -390,5 +386,5 @@ TEST(memory_of_an_epoch_serves_the_next_one) {
 
 TEST(refused_memory_is_told) {
   for (fault_prefetch = 0; fault_prefetch < 3; fault_prefetch += 2)
-    expect_memory_failures_survived(go_through, NULL);
+    REFUSE_EACH(go_through, NULL);
 }

@@ -3,8 +3,10 @@
 // Sparse and ragged leaves: specs, components, batches, as dense arrays.
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/sparse.h"
+#include "support/fault.h"
 #include "support/spec.h"
 #include "support/stream_runs.h"
 
@@ -312,16 +314,13 @@ TEST(elements_of_another_kind_are_refused) {
 }
 
 static ls_status read_dense(void *user) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_dataset *dataset = dense_batches(user);
-  ls_status status = ls_iterator_create(dataset, NULL, &iterator);
-  for (int i = 0; i < 3 && ls_status_is_ok(status); ++i)
-    status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  return status;
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_dataset, dataset) = dense_batches(user);
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &iterator));
+  for (int i = 0; i < 3; ++i)
+    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+  return ls_ok();
 }
 
 // A source that looks at each allocation.
@@ -370,20 +369,17 @@ static ls_dataset *checked_both(void) {
 }
 
 static ls_status read_checked(void *user) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   (void)user;
-  ls_dataset *dataset = checked_both();
-  ls_status status = ls_iterator_create(dataset, NULL, &iterator);
-  for (int i = 0; i < 3 && ls_status_is_ok(status); ++i)
-    status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  return status;
+  LS_OWN(ls_dataset, dataset) = checked_both();
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &iterator));
+  for (int i = 0; i < 3; ++i)
+    LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &element));
+  return ls_ok();
 }
 
 TEST(failing_memory_is_survived) {
   expect_ok(read_dense(NULL));
-  expect_memory_failures_survived(read_checked, NULL);
+  REFUSE_EACH(read_checked, NULL);
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/graph.h"
+#include "support/fault.h"
 #include "support/stream_runs.h"
 
 static const stream_numbers numbers = {.count = 20, .saves = true};
@@ -121,20 +123,16 @@ static ls_status read_some(ls_iterator *iterator, int most, uint64_t *sum) {
 
 // Some elements, a place, the rest from there by another iterator.
 static ls_status read_in_two(ls_dataset *dataset, uint64_t *sum) {
-  ls_iterator *first = NULL, *second = NULL;
-  ls_record *record = NULL;
-  ls_status status = ls_iterator_create(dataset, NULL, &first);
-  if (ls_status_is_ok(status)) status = read_some(first, 3, sum);
-  if (ls_status_is_ok(status)) status = ls_record_create(&record);
-  if (ls_status_is_ok(status)) status = ls_iterator_save(first, record);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_create(dataset, NULL, &second);
-  if (ls_status_is_ok(status)) status = ls_iterator_restore(second, record);
-  if (ls_status_is_ok(status)) status = read_some(second, 1000, sum);
-  ls_record_destroy(record);
-  ls_iterator_release(second);
-  ls_iterator_release(first);
-  return status;
+  LS_OWN(ls_iterator, first) = NULL;
+  LS_OWN(ls_iterator, second) = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &first));
+  LS_RETURN_IF_ERROR(read_some(first, 3, sum));
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  LS_RETURN_IF_ERROR(ls_iterator_save(first, record));
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &second));
+  LS_RETURN_IF_ERROR(ls_iterator_restore(second, record));
+  return read_some(second, 1000, sum);
 }
 
 static ls_status live(void *user) {
@@ -153,7 +151,7 @@ static ls_status live(void *user) {
 static void expect_survived(ls_dataset *(*make)(void)) {
   life self = {.make = make};
   expect_ok(live(&self));  // What is right.
-  expect_memory_failures_survived(live, &self);
+  REFUSE_EACH(live, &self);
 }
 
 TEST(maps_batches_and_prefetch_survive) { expect_survived(mapped); }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "lockstep/data.h"
 #include "lockstep/iterator.h"
 
@@ -96,14 +97,12 @@ TEST(what_is_no_text_is_refused) {
 
 static ls_status read_text(void *user) {
   (void)user;
-  ls_dataset *dataset =
+  LS_OWN(ls_dataset, dataset) =
       ls_dataset_text("text-55", &(ls_text_options){.length = 5});
-  const ls_status status = ls_dataset_status(dataset);
-  ls_dataset_release(dataset);
-  return status;
+  return ls_dataset_status(dataset);
 }
 
 TEST(no_memory_is_a_status) {
   write_bytes(55);
-  expect_memory_failures_survived(read_text, NULL);
+  REFUSE_EACH(read_text, NULL);
 }

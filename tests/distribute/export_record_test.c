@@ -4,8 +4,10 @@
 #include "lockstep/export.h"
 
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/handles.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/values.h"
 #include "support/variables.h"
@@ -294,37 +296,27 @@ TEST(it_counts_what_a_branch_does_and_not_what_was_refused) {
 }
 
 // A variable, and a function that writes it, as an export has them.
-static ls_status export_all(void *user) {
-  ls_strategy *strategy = NULL;
-  ls_variable *v = NULL;
-  ls_function *f = NULL;
-  ls_record *record = NULL;
+MEMORY_TEST(export_variables) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_function, f) = NULL;
+  LS_OWN(ls_record, record) = NULL;
   const ls_graph *graph = NULL;
   const ls_nest none = ls_none();
-  (void)user;
-  ls_status status = ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
-  if (ls_status_is_ok(status)) {
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  {
     LS_STRATEGY_SCOPE(strategy);
-    status = ls_variable_create(
-        &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v);
+    LS_RETURN_IF_ERROR(ls_variable_create(
+        &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
   }
-  if (ls_status_is_ok(status))
-    status = ls_function_create(
-        &(ls_function_options){.call = add_one, .user = v}, &f);
-  if (ls_status_is_ok(status)) status = ls_record_create(&record);
-  if (ls_status_is_ok(status)) {
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = add_one, .user = v}, &f));
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  {
     LS_EXPORT_SCOPE(EXPAND);
-    status = ls_export_describe(v, record);
-    if (ls_status_is_ok(status)) status = ls_export_function(f, &none, &graph);
+    LS_RETURN_IF_ERROR(ls_export_describe(v, record));
+    LS_RETURN_IF_ERROR(ls_export_function(f, &none, &graph));
   }
-  ls_record_destroy(record);
-  ls_function_release(f);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(export_all, NULL);
+  return ls_ok();
 }

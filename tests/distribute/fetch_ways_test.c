@@ -3,6 +3,7 @@
 // Fetch and map give the same in every way to run; what they refuse leaves
 // variables as they were.
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "distribute/cross_device/cross_device.h"
 #include "support/values.h"
 #include "support/variables.h"
@@ -289,11 +290,9 @@ static ls_status map_items(ls_strategy *strategy, const place *p, ls_nest sum,
   ls_nest items[8];
   for (size_t k = 0; k < p->items; ++k)
     items[k] = ls_leaf(ls_scalar(LS_DTYPE_F32, (double)k + 1));
-  const ls_nest args = LS_TUPLE(ls_nest_retain(sum));
-  const ls_status status = ls_strategy_map(strategy, items, p->items,
-                                           square_and_add, args, NULL, out);
-  ls_nest_release(args);
-  return status;
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(sum));
+  return ls_strategy_map(strategy, items, p->items, square_and_add, args, NULL,
+                         out);
 }
 
 static ls_nest map_with_sum(ls_strategy *strategy, ls_nest args, void *user) {

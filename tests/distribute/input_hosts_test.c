@@ -3,7 +3,7 @@
 #include "distribute/base/hosts.h"
 #include "distribute/input/sizes.h"
 #include "lockstep/distribute_input.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 #define HOST(task) "/job:worker/replica:0/task:" #task "/device:CPU:0"
@@ -134,18 +134,13 @@ TEST(hosts_without_the_same_number_of_replicas_are_uneven) {
   ls_host_map_deinit(&map);
 }
 
-static ls_status make_maps(void *user) {
-  (void)user;
+MEMORY_TEST(map_the_hosts) {
   const char *const devices[] = {TPU(0, 0), TPU(0, 1), TPU(1, 0), TPU(1, 1)};
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
   ls_host_map map;
   ls_status status = ls_host_map_init(&map, allocator, devices, 4, false);
   ls_host_map_deinit(&map);
   return status;
-}
-
-TEST(host_maps_survive_failed_memory) {
-  expect_memory_failures_survived(make_maps, NULL);
 }
 
 // ---- Sizes ------------------------------------------------------------------

@@ -2,7 +2,9 @@
 // Input of strategies when memory fails, and NULL where something is needed.
 #include "base/memory/allocator.h"
 #include "base/values/nest_internal.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
+#include "support/fault.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 
@@ -63,34 +65,24 @@ static ls_nest read_as_op(ls_nest args, void *user) {
 }
 
 static ls_status call_op(ls_distributed_iterator *iterator) {
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = read_as_op, .user = iterator}, &function));
-  const ls_status status = ls_function_call(function, ls_none(), &results);
-  ls_nest_release(results);
-  ls_function_release(function);
-  return status;
+  return ls_function_call(function, ls_none(), &results);
 }
 
 static ls_status work(void *user) {
   const scenario *s = user;
-  ls_strategy *strategy = NULL;
-  ls_distributed_iterator *iterator = NULL;
-  ls_nest data = ls_none(), spec = ls_none();
-  ls_status status = make_strategy(&strategy);
-  if (ls_status_is_ok(status)) status = distribute(s, strategy, &data);
-  if (ls_status_is_ok(status))
-    status = ls_distributed_dataset_spec(data, &spec);
-  if (ls_status_is_ok(status))
-    status = ls_distributed_iterator_create(data, NULL, &iterator);
-  if (ls_status_is_ok(status))
-    status = s->as_op ? call_op(iterator) : read_all(iterator);
-  ls_distributed_iterator_release(iterator);
-  ls_nest_release(spec);
-  ls_nest_release(data);
-  if (strategy != NULL) ls_strategy_release(strategy);
-  return status;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, data) = ls_none();
+  LS_OWN(ls_nest, spec) = ls_none();
+  LS_RETURN_IF_ERROR(make_strategy(&strategy));
+  LS_RETURN_IF_ERROR(distribute(s, strategy, &data));
+  LS_RETURN_IF_ERROR(ls_distributed_dataset_spec(data, &spec));
+  LS_RETURN_IF_ERROR(ls_distributed_iterator_create(data, NULL, &iterator));
+  return s->as_op ? call_op(iterator) : read_all(iterator);
 }
 
 TEST(failed_memory_is_survived) {
@@ -107,75 +99,51 @@ TEST(failed_memory_is_survived) {
        .from_function = true},
   };
   for (size_t i = 0; i < LS_COUNT_OF(all); ++i)
-    expect_memory_failures_survived(work, &all[i]);
+    REFUSE_EACH(work, &all[i]);
 }
 
 static ls_status read_by_op(void *user) {
   (void)user;
-  ls_strategy *strategy = NULL;
-  ls_distributed_iterator *iterator = NULL;
-  ls_nest data = ls_none(), leaf = ls_none();
-  ls_status status = make_strategy(&strategy);
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(ls_nest_dataset(whole_batches(8, 4)), &leaf);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_distribute_dataset_with(
-        strategy, leaf,
-        &(ls_input_options){.per_replica_buffer_size = LS_SOME(0)}, &data);
-  if (ls_status_is_ok(status))
-    status = ls_distributed_iterator_create(data, NULL, &iterator);
-  if (ls_status_is_ok(status)) status = call_op(iterator);
-  ls_distributed_iterator_release(iterator);
-  ls_nest_release(data);
-  ls_nest_release(leaf);
-  if (strategy != NULL) ls_strategy_release(strategy);
-  return status;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, data) = ls_none();
+  LS_OWN(ls_nest, leaf) = ls_none();
+  LS_RETURN_IF_ERROR(make_strategy(&strategy));
+  LS_RETURN_IF_ERROR(ls_take_nest(ls_nest_dataset(whole_batches(8, 4)), &leaf));
+  LS_RETURN_IF_ERROR(ls_strategy_distribute_dataset_with(
+      strategy, leaf,
+      &(ls_input_options){.per_replica_buffer_size = LS_SOME(0)}, &data));
+  LS_RETURN_IF_ERROR(ls_distributed_iterator_create(data, NULL, &iterator));
+  return call_op(iterator);
 }
 
-TEST(so_it_is_by_ops) { expect_memory_failures_survived(read_by_op, NULL); }
+TEST(so_it_is_by_ops) { REFUSE_EACH(read_by_op, NULL); }
 
-static ls_status put_on_host(void *user) {
-  (void)user;
-  ls_strategy *strategy = NULL;
-  ls_dataset *dataset = NULL;
-  ls_nest arrays = ls_none(), variables = ls_none();
-  ls_status status = make_strategy(&strategy);
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3, 2)),
-                                   ls_nest_zeros(LS_DTYPE_I32, LS_SHAPE(3))),
-                          &arrays);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_array_dataset(
-        strategy, arrays, &(ls_array_dataset_options){.slice_bytes = 8},
-        &variables, &dataset);
-  ls_nest_release(variables);
-  ls_nest_release(arrays);
-  ls_dataset_release(dataset);
-  if (strategy != NULL) ls_strategy_release(strategy);
-  return status;
+MEMORY_TEST(put_on_host) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_dataset, dataset) = NULL;
+  LS_OWN(ls_nest, arrays) = ls_none();
+  LS_OWN(ls_nest, variables) = ls_none();
+  LS_RETURN_IF_ERROR(make_strategy(&strategy));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3, 2)),
+                            ls_nest_zeros(LS_DTYPE_I32, LS_SHAPE(3))),
+                   &arrays));
+  return ls_strategy_array_dataset(
+      strategy, arrays, &(ls_array_dataset_options){.slice_bytes = 8},
+      &variables, &dataset);
 }
 
-static ls_status send_to_devices(void *user) {
-  (void)user;
+MEMORY_TEST(send_to_devices) {
   const char *const devices[] = {"/device:CPU:0", "/device:CPU:1"};
-  ls_dataset *lists = ls_dataset_prefetch_to_devices(ls_dataset_range(0, 5, 1),
-                                                     devices, 2, (ls_opt){0});
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_status status = ls_dataset_status(lists);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_create(
-        lists, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(lists);
-  return status;
-}
-
-TEST(so_are_arrays_and_devices) {
-  expect_memory_failures_survived(put_on_host, NULL);
-  expect_memory_failures_survived(send_to_devices, NULL);
+  LS_OWN(ls_dataset, lists) = ls_dataset_prefetch_to_devices(
+      ls_dataset_range(0, 5, 1), devices, 2, (ls_opt){0});
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(ls_dataset_status(lists));
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      lists, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  return ls_iterator_next(iterator, &element);
 }
 
 TEST(what_is_null_is_refused_by_name) {

@@ -386,8 +386,15 @@ static ls_status pack(void *user) {
 static void drop_rows(void *user) { end(&((packing *)user)->r); }
 
 TEST(packing_survives_a_lack_of_memory) {
-  expect_faults_survived(&(fault_scenario){"small", sizeof(packing),
-                                           begin_small, pack, NULL, drop_rows});
-  expect_faults_survived(&(fault_scenario){
-      "joined", sizeof(packing), begin_joined, pack, NULL, drop_rows});
+  const fault_scenario scenarios[] = {{.name = "small",
+                                       .size = sizeof(packing),
+                                       .begin = begin_small,
+                                       .act = pack,
+                                       .end = drop_rows},
+                                      {.name = "joined",
+                                       .size = sizeof(packing),
+                                       .begin = begin_joined,
+                                       .act = pack,
+                                       .end = drop_rows}};
+  REFUSE_ROWS(scenarios);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "support/placed.h"
@@ -350,15 +351,13 @@ static ls_nest assign_own(ls_nest args, void *user) {
 
 static ls_status give_forty(void *self, ls_reduce_op op, ls_nest value,
                             ls_destinations where, ls_nest *out_value) {
-  ls_cross_device *usual = NULL;
+  LS_OWN(ls_cross_device, usual) = NULL;
   (void)op;
   ++*(int *)self;
   assert_int_equal(ls_distributed_count(value), 2);
   expect_ok(ls_reduce_to_one_create(NULL, &usual));
-  const ls_status status = ls_cross_device_reduce(
-      usual, LS_REDUCE_SUM, ls_leaf(scalar_of(40)), where, out_value);
-  ls_cross_device_release(usual);
-  return status;
+  return ls_cross_device_reduce(usual, LS_REDUCE_SUM, ls_leaf(scalar_of(40)),
+                                where, out_value);
 }
 
 TEST(variables_aggregate_by_the_users_table) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "distribute/variables/variable.h"
 #include "support/values.h"
 #include "support/variables.h"
@@ -80,10 +81,8 @@ static ls_status assign_parts(ways *self) {
   const int count = self->replicas + (w->fault == TOO_MANY);
   for (int i = 0; i < count; ++i)
     items[i] = ls_leaf(part(w, i + 1 == count));
-  const ls_nest value = ls_nest_distributed(w->kind, items, (size_t)count);
-  const ls_status status = write_it(self, value);
-  ls_nest_release(value);
-  return status;
+  LS_OWN(ls_nest, value) = ls_nest_distributed(w->kind, items, (size_t)count);
+  return write_it(self, value);
 }
 
 static ls_nest give_parts(ls_strategy *strategy, ls_nest args, void *user) {

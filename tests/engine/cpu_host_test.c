@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: host calls.
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/lowered.h"
 
 #include <string.h>
@@ -142,8 +142,7 @@ TEST(a_host_call_that_does_not_start_fails_the_run) {
 }
 
 // ---- Memory -----------------------------------------------------------------
-static ls_status run_host(void *user) {
-  (void)user;
+MEMORY_TEST(call_the_host) {
   memset(&host, 0, sizeof(host));
   lowered program;
   const float x[2] = {1, 2};
@@ -159,8 +158,4 @@ static ls_status run_host(void *user) {
   }
   end_host(&program);
   return status;
-}
-
-TEST(a_failed_memory_request_loses_no_host_call) {
-  expect_memory_failures_survived(run_host, NULL);
 }

@@ -6,7 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/runs.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/lowered.h"
 
 enum { REPLICAS = 5 };
@@ -279,15 +279,10 @@ TEST(one_that_fails_is_told_where_others_do_not_end) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static ls_status run_once(void *user) {
-  (void)user;
+MEMORY_TEST(call_the_host) {
   lowered program;
   ls_status status = create(&program);
   if (ls_status_is_ok(status)) status = lowered_run(&program, inputs, NULL);
   lowered_destroy(&program);
   return status;
-}
-
-TEST(a_failed_memory_request_loses_no_call) {
-  expect_memory_failures_survived(run_once, NULL);
 }

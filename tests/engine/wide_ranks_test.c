@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/trunk.h"
+#include "support/fault.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
 #include "support/wide.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "support/counted.h"
 #include "support/faulty_files.h"
@@ -128,12 +129,11 @@ static trial trial_of(uint64_t seed) {
 // ---- Calls -----------------------------------------------------------------
 static ls_status evaluate(trial *t, outcome *out) {
   static const char *const names[] = {"loss", "right", "global_step"};
-  ls_nest metrics = ls_none();
-  const ls_status status = witnessed_evaluate(&t->w, t->checkpoint, &metrics);
-  for (int i = 0; i < 3 && ls_status_is_ok(status); ++i)
+  LS_OWN(ls_nest, metrics) = ls_none();
+  LS_RETURN_IF_ERROR(witnessed_evaluate(&t->w, t->checkpoint, &metrics));
+  for (int i = 0; i < 3; ++i)
     out->metrics[i] = estimator_metric(metrics, names[i]);
-  ls_nest_release(metrics);
-  return status;
+  return ls_ok();
 }
 
 static ls_status train_and_evaluate(trial *t, outcome *out) {

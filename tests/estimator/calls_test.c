@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "estimator/config/params.h"
 #include "support/programs.h"
 
@@ -159,11 +160,9 @@ static ls_status call_model(programs *p, ls_nest labels, ls_nest cache) {
 }
 
 static ls_status call_input(programs *p, const ls_input_place *place) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_GRAPH_SCOPE(p->graph);
-  const ls_status status = ls_call_input(&p->calls, place, &made);
-  ls_nest_release(made);
-  return status;
+  return ls_call_input(&p->calls, place, &made);
 }
 
 static const ls_input_place a_place = {

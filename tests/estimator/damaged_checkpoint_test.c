@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/ops.h"
 #include "lockstep/saved_file.h"
@@ -18,14 +19,12 @@ static ls_status receive(void *user, ls_serving_receiver *out) {
 }
 
 static ls_status evaluate(estimator_case *c, const char *from) {
-  ls_nest metrics = ls_none();
-  const ls_status status = ls_estimator_evaluate(
+  LS_OWN(ls_nest, metrics) = ls_none();
+  return ls_estimator_evaluate(
       c->estimator,
       &(ls_estimator_evaluation){
           .input = estimator_input(c), .steps = LS_SOME(2), .checkpoint = from},
       &metrics);
-  ls_nest_release(metrics);
-  return status;
 }
 
 static ls_status predict(estimator_case *c, const char *from) {

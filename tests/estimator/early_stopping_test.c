@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lockstep/events.h"
+#include "support/fault.h"
 #include "support/monitored_runs.h"
 #include "train/hooks/hook.h"
 
@@ -415,7 +416,7 @@ static ls_status begin_twice(void *user) {
 
 TEST(hooks_share_one_variable_also_where_memory_fails) {
   judge j = {0};
-  expect_memory_failures_survived(begin_twice, &j);
+  REFUSE_EACH(begin_twice, &j);
 }
 
 // ---- What is refused -------------------------------------------------------
@@ -516,5 +517,5 @@ TEST(failed_requests_for_memory_are_survived) {
   char folder[8];
   folder_of(folder);
   write_events(folder, "score", rows, 2);
-  expect_memory_failures_survived(train_and_look, folder);
+  REFUSE_EACH(train_and_look, folder);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/metrics.h"
 #include "support/linear_model.h"
 
@@ -57,8 +58,8 @@ static ls_status model_of(void *user, ls_model_call *call,
   job *j = user;
   const ls_nest values[] = {ls_leaf(linear_model_output(&j->m, call->features)),
                             call->labels};
-  const ls_nest list = LS_LIST(values[0], values[1]);
-  const ls_nest dict = ls_nest_dict("", keys, values, 2);
+  LS_OWN(ls_nest, list) = LS_LIST(values[0], values[1]);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", keys, values, 2);
   ls_estimator_spec_options o = {.mode = call->mode,
                                  .loss = linear_model_loss(&j->m, call)};
   if (j->has_metrics)
@@ -67,10 +68,7 @@ static ls_status model_of(void *user, ls_model_call *call,
   if (j->has_host_call)
     o.host_call =
         (ls_host_function){.call = count_rows, .user = j, .tensors = list};
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out_spec);
-  ls_nest_release(list);
-  ls_nest_release(dict);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out_spec);
 }
 
 static void begin(programs *p, job *j, int replicas, programs_options options) {

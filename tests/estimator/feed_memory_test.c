@@ -7,6 +7,7 @@
 #include "estimator/input/batches.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/input/input_feed.h"
+#include "graph/own.h"
 #include "lockstep/ops.h"
 #include "support/fault.h"
 #include "support/fed.h"
@@ -43,9 +44,8 @@ typedef struct way {
 } way;
 
 static ls_status make_graph(const way *w, const ls_estimator_calls *calls) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
-  ls_status status = ls_ok();
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable *step = NULL;
@@ -56,16 +56,14 @@ static ls_status make_graph(const way *w, const ls_estimator_calls *calls) {
         .num_batch_axes = w->has_axes ? 2 : 0};
     ls_input_feed feed = {0};
     ls_cpu_input input = {0};
-    status = ls_global_step_create(graph, &step);
-    if (ls_status_is_ok(status))
-      status = w->on_cpu ? ls_cpu_input_make(calls, &input)
-                         : ls_input_feed_make(calls, &options, &feed);
-    if (ls_status_is_ok(status)) status = ls_graph_error(graph);
+    LS_RETURN_IF_ERROR(ls_global_step_create(graph, &step));
+    LS_RETURN_IF_ERROR(w->on_cpu ? ls_cpu_input_make(calls, &input)
+                                 : ls_input_feed_make(calls, &options, &feed));
+    LS_RETURN_IF_ERROR(ls_graph_error(graph));
     ls_cpu_input_drop(&input);
     ls_input_feed_drop(&feed);
   }
-  ls_graph_destroy(graph);
-  return status;
+  return ls_ok();
 }
 
 static ls_status make_plans(const way *w, ls_run_config *config) {
@@ -136,7 +134,7 @@ TEST(refused_memory_is_survived) {
       {two, LS_MODE_TRAIN, .input = {.call = data}, .on_cpu = true},
   };
   for (size_t i = 0; i < LS_COUNT_OF(ways); ++i)
-    expect_memory_failures_survived(make, (void *)(uintptr_t)&ways[i]);
+    REFUSE_EACH(make, (void *)(uintptr_t)&ways[i]);
 }
 
 // A data set that gives full batches, or none at all.
@@ -160,9 +158,9 @@ static void end_full(void *user) {
 }
 
 TEST(batches_are_full_or_refused) {
-  expect_faults_survived(&(fault_scenario){.name = "full batches",
-                                           .size = sizeof(filling),
-                                           .act = make_full,
-                                           .outcome = rows_of_batches,
-                                           .end = end_full});
+  refuse_each(&(fault_scenario){.name = "full batches",
+                                .size = sizeof(filling),
+                                .act = make_full,
+                                .outcome = rows_of_batches,
+                                .end = end_full});
 }

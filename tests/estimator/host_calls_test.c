@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/metrics.h"
 #include "support/linear_model.h"
 
@@ -51,8 +52,8 @@ static ls_status model_of(void *user, ls_model_call *call,
   const ls_tensor loss = linear_model_loss(&j->m, call);
   const ls_nest both[] = {ls_nest_retain(call->labels),
                           ls_nest_retain(call->features)};
-  const ls_nest dict = ls_nest_dict("", keys, both, 2);
-  const ls_nest list = LS_LIST(
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", keys, both, 2);
+  LS_OWN(ls_nest, list) = LS_LIST(
       j->tells == SCALAR ? ls_leaf(loss) : ls_nest_retain(call->labels));
   ls_estimator_spec_options o = {.mode = call->mode, .loss = loss};
   if (call->mode == LS_MODE_TRAIN)
@@ -65,10 +66,7 @@ static ls_status model_of(void *user, ls_model_call *call,
   if (j->tells != NOTHING && call->mode == LS_MODE_EVAL)
     o.eval_metrics =
         (ls_host_function){.call = no_metrics, .user = j, .tensors = dict};
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out_spec);
-  ls_nest_release(dict);
-  ls_nest_release(list);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out_spec);
 }
 
 static void begin(programs *p, job *j, ls_estimator_mode mode, int replicas,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The place in an input that a checkpoint has: another input's is left, and
 // what fails for another reason is told.
+#include "data/own.h"
 #include "estimator/calls/job.h"
 #include "lockstep/iterator.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 typedef struct place {
   ls_record *record;
@@ -12,14 +13,12 @@ typedef struct place {
 } place;
 
 static ls_status open_input(uint64_t seed, ls_iterator **out_iterator) {
-  ls_dataset *data = ls_dataset_range(0, 10, 1);
+  LS_OWN(ls_dataset, data) = ls_dataset_range(0, 10, 1);
   *out_iterator = NULL;
   if (data == NULL) return ls_out_of_memory();
-  const ls_status status = ls_iterator_create(
+  return ls_iterator_create(
       data, &(ls_iterator_options){.name = "input", .seed = seed},
       out_iterator);
-  ls_dataset_release(data);
-  return status;
 }
 
 static ls_status restore(void *user) {
@@ -63,9 +62,9 @@ static void save(place *p) {
 TEST(only_another_input_begins_anew) {
   place p = {.seed = 1, .fits = true};
   save(&p);
-  expect_memory_failures_survived(restore, &p);
+  REFUSE_EACH(restore, &p);
   p.seed = 2;
   p.fits = false;
-  expect_memory_failures_survived(restore, &p);
+  REFUSE_EACH(restore, &p);
   ls_record_destroy(p.record);
 }

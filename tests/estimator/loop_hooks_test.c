@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "support/monitored_runs.h"
 
@@ -193,13 +194,11 @@ typedef struct beginning {
 
 static ls_status begin_at(void *user, ls_run_context *context) {
   beginning *b = user;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR,
                                           &b->first[b->sessions++], &value));
-  const ls_status status = ls_session_set_variable_value(
-      ls_run_context_session(context), b->loop.runs.step, value);
-  ls_array_release(value);
-  return status;
+  return ls_session_set_variable_value(ls_run_context_session(context),
+                                       b->loop.runs.step, value);
 }
 
 static ls_status lose_once(void *user, ls_run_context *context,
@@ -343,13 +342,11 @@ TEST(evaluations_are_counted_in_the_log) {
 }
 
 static ls_status run_fed(monitored_runs *f, float value) {
-  ls_array *fed = NULL;
+  LS_OWN(ls_array, fed) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &value, &fed));
   const ls_feed feed = {f->input, fed};
-  const ls_status status = ls_monitored_session_run(
-      f->session, ls_leaf(f->input), &feed, 1, &f->results);
-  ls_array_release(fed);
-  return status;
+  return ls_monitored_session_run(f->session, ls_leaf(f->input), &feed, 1,
+                                  &f->results);
 }
 
 TEST(a_prediction_ends_by_its_signal) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "lockstep/monitored_session.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 enum { EXAMPLES = 1000, METRICS = 7 };
@@ -216,9 +216,8 @@ TEST(labels_are_not_broadcast) {
   ls_graph_destroy(graph);
 }
 
-static ls_status make_area(void *user) {
+MEMORY_TEST(make_an_area) {
   ls_graph *graph = NULL;
-  (void)user;
   LS_RETURN_IF_ERROR(ls_graph_create("area", &graph));
   ls_status status = ls_ok();
   {
@@ -233,8 +232,4 @@ static ls_status make_area(void *user) {
   }
   ls_graph_destroy(graph);
   return status;
-}
-
-TEST(an_area_without_memory_says_so) {
-  expect_memory_failures_survived(make_area, NULL);
 }

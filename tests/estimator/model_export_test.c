@@ -8,6 +8,7 @@
 
 #include "lockstep/ops.h"
 #include "support/estimators.h"
+#include "support/fault.h"
 
 typedef struct receiving {
   int calls;
@@ -450,7 +451,7 @@ TEST(exports_survive_memory_that_fails) {
   estimator_case c = {.folder = "scarce", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
-  expect_memory_failures_survived(export_anew, NULL);
+  REFUSE_EACH(export_anew, NULL);
   // From the values alone that an export has.
   receiving r = {0};
   char *path = NULL;
@@ -461,7 +462,7 @@ TEST(exports_survive_memory_that_fails) {
       &path));
   ls_warm_start warm = {.path = path};
   clear("none");
-  expect_memory_failures_survived(export_anew, &warm);
+  REFUSE_EACH(export_anew, &warm);
   ls_text_release(path);
   clear("scarce-first");
   estimator_case_end(&c);

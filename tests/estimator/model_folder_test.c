@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/events.h"
 #include "lockstep/ops.h"
@@ -29,14 +30,12 @@ static ls_status train(estimator_case *c) {
 }
 
 static ls_status evaluate_as(estimator_case *c, const char *name) {
-  ls_nest metrics = ls_none();
-  const ls_status status = ls_estimator_evaluate(
+  LS_OWN(ls_nest, metrics) = ls_none();
+  return ls_estimator_evaluate(
       c->estimator,
       &(ls_estimator_evaluation){
           .input = estimator_input(c), .steps = LS_SOME(1), .name = name},
       &metrics);
-  ls_nest_release(metrics);
-  return status;
 }
 
 static ls_status evaluate(estimator_case *c) { return evaluate_as(c, NULL); }

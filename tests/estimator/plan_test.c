@@ -8,7 +8,7 @@
 #include "estimator/config/params.h"
 #include "estimator/config/plan.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 // ---- A world that is ours --------------------------------------------------
@@ -829,8 +829,7 @@ TEST(a_job_that_is_too_long_is_refused) {
                  LS_INVALID_ARGUMENT, "is too long for the name of a device");
 }
 
-static ls_status plan_training(void *user) {
-  (void)user;
+MEMORY_TEST(plan_training) {
   ls_run_config *config = NULL;
   ls_plans *plans = NULL;
   const ls_plan *plan = NULL;
@@ -848,8 +847,4 @@ static ls_status plan_training(void *user) {
   ls_plans_destroy(plans);
   ls_run_config_release(config);
   return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(plan_training, NULL);
 }

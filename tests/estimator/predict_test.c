@@ -484,12 +484,12 @@ static void end_asking(void *user) {
 
 // The row that there was no memory for is the next one.
 TEST(no_row_is_lost_with_the_memory_for_it) {
-  expect_faults_survived(&(fault_scenario){.name = "a row",
-                                           .size = sizeof(asked),
-                                           .begin = begin_asking,
-                                           .act = ask,
-                                           .outcome = row_of,
-                                           .end = end_asking});
+  refuse_each(&(fault_scenario){.name = "a row",
+                                .size = sizeof(asked),
+                                .begin = begin_asking,
+                                .act = ask,
+                                .outcome = row_of,
+                                .end = end_asking});
 }
 
 // ---- What they begin with --------------------------------------------------

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};
@@ -34,17 +35,15 @@ static ls_status model_of(void *user, ls_model_call *call,
       ls_leaf(ls_fill(
           LS_DTYPE_F32,
           LS_SHAPE(j->rows > 0 ? j->rows : PROGRAMS_ROWS, j->size / 2), 0))};
-  const ls_nest predictions = ls_nest_dict("", keys, values, j->size ? 3 : 2);
-  const ls_nest list = LS_LIST(values[0]);
+  LS_OWN(ls_nest, predictions) =
+      ls_nest_dict("", keys, values, j->size ? 3 : 2);
+  LS_OWN(ls_nest, list) = LS_LIST(values[0]);
   ls_estimator_spec_options o = {.mode = call->mode,
                                  .predictions = predictions};
   if (j->has_host_call)
     o.host_call =
         (ls_host_function){.call = count_steps, .user = j, .tensors = list};
-  const ls_status status = ls_tpu_estimator_spec_create(&o, out_spec);
-  ls_nest_release(predictions);
-  ls_nest_release(list);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out_spec);
 }
 
 static void begin(programs *p, job *j, int replicas, programs_options options) {

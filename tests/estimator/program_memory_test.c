@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs survive any refused request for memory.
+#include "base/memory/own.h"
 #include "lockstep/metrics.h"
 #include "support/fault.h"
 #include "support/linear_model.h"
@@ -35,29 +36,26 @@ static ls_status model_of(void *user, ls_model_call *call,
   const job *j = user;
   const bool predicts = call->mode == LS_MODE_PREDICT;
   const ls_nest out = ls_leaf(linear_model_output(&j->m, call->features));
-  const ls_nest list = LS_LIST(predicts ? out : ls_nest_retain(call->labels));
-  const ls_nest dict = ls_nest_dict("", &key, &out, 1);
-  ls_status status = ls_status_join(ls_nest_status(list), ls_nest_status(dict));
-  if (ls_status_is_ok(status)) {
-    ls_estimator_spec_options o = {.mode = call->mode};
-    o.host_call = (ls_host_function){.call = hear, .tensors = list};
-    if (predicts) o.predictions = dict;
-    if (!predicts) o.loss = linear_model_loss(&j->m, call);
-    if (call->mode == LS_MODE_TRAIN)
-      o.train_op = ls_train_op(j->m.optimizer, o.loss);
-    if (call->mode == LS_MODE_EVAL)
-      o.eval_metrics = (ls_host_function){.call = mean_label, .tensors = list};
-    const ls_tensor cache =
-        ls_nest_tensor(ls_nest_find(call->params, "cache"), 0);
-    if (!predicts) {
-      o.cache = &cache;
-      o.cache_size = 1;
-    }
-    status = ls_tpu_estimator_spec_create(&o, out_spec);
+  LS_OWN(ls_nest, list) =
+      LS_LIST(predicts ? out : ls_nest_retain(call->labels));
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", &key, &out, 1);
+  LS_RETURN_IF_ERROR(
+      ls_status_join(ls_nest_status(list), ls_nest_status(dict)));
+  ls_estimator_spec_options o = {.mode = call->mode};
+  o.host_call = (ls_host_function){.call = hear, .tensors = list};
+  if (predicts) o.predictions = dict;
+  if (!predicts) o.loss = linear_model_loss(&j->m, call);
+  if (call->mode == LS_MODE_TRAIN)
+    o.train_op = ls_train_op(j->m.optimizer, o.loss);
+  if (call->mode == LS_MODE_EVAL)
+    o.eval_metrics = (ls_host_function){.call = mean_label, .tensors = list};
+  const ls_tensor cache =
+      ls_nest_tensor(ls_nest_find(call->params, "cache"), 0);
+  if (!predicts) {
+    o.cache = &cache;
+    o.cache_size = 1;
   }
-  ls_nest_release(list);
-  ls_nest_release(dict);
-  return status;
+  return ls_tpu_estimator_spec_create(&o, out_spec);
 }
 
 static void begin(job *j, ls_estimator_mode mode, bool any_batch) {
@@ -114,10 +112,10 @@ TEST(programs_survive_any_failed_request) {
               {"an evaluation", begin_evaluation},
               {"a prediction", begin_prediction}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
-    expect_faults_survived(&(fault_scenario){.name = rows[i].name,
-                                             .size = sizeof(job),
-                                             .begin = rows[i].begin,
-                                             .act = act,
-                                             .outcome = outcome,
-                                             .end = end});
+    refuse_each(&(fault_scenario){.name = rows[i].name,
+                                  .size = sizeof(job),
+                                  .begin = rows[i].begin,
+                                  .act = act,
+                                  .outcome = outcome,
+                                  .end = end});
 }

@@ -10,6 +10,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
+#include "runtime/own.h"
 #include "support/monitored_runs.h"
 
 static void record(ls_rendezvous *r, const char *source, ls_code code,
@@ -107,12 +108,10 @@ static ls_status run_stuck_in(monitored_runs *f, ls_session *session) {
 
 static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
                            ls_status recorded) {
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_session_create(f->graph, &session));
   ls_rendezvous_record(r, "infeed", recorded, session);
-  const ls_status status = run_stuck_in(f, session);
-  ls_session_destroy(session);
-  return status;
+  return run_stuck_in(f, session);
 }
 
 // A run that nothing would ever end is ended five seconds after a failure.

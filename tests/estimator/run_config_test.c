@@ -9,7 +9,7 @@
 
 #include "base/memory/allocator.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 // ---- A world that is ours --------------------------------------------------
@@ -869,9 +869,8 @@ TEST(the_workers_job_is_that_of_the_resolver) {
 }
 
 // ---- What goes wrong -------------------------------------------------------
-static ls_status make_and_replace(void *user) {
+MEMORY_TEST(make_and_replace_a_config) {
   static const char *const fields[] = {"model_dir", "tpu_config"};
-  (void)user;
   ls_tpu_resolver *resolver = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "grpc://a"}, &resolver));
@@ -886,10 +885,6 @@ static ls_status make_and_replace(void *user) {
   ls_run_config_release(config);
   if (other != NULL) ls_run_config_release(other);
   return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(make_and_replace, NULL);
 }
 
 TEST(what_is_null_is_refused) {

@@ -11,6 +11,7 @@
 #include "lockstep/optimizers.h"
 #include "lockstep/summary.h"
 #include "lockstep/summary_ops.h"
+#include "nn/own.h"
 #include "support/estimator_ways.h"
 #include "support/event_files.h"
 
@@ -62,16 +63,14 @@ static bool is_of_metrics(fault f) {
 
 // What ls_train_op does, but for the global step.
 static ls_status minimize(world *w, ls_tensor loss) {
-  ls_optimizer *inner = NULL, *outer = NULL;
+  LS_OWN(ls_optimizer, inner) = NULL;
+  LS_OWN(ls_optimizer, outer) = NULL;
   LS_RETURN_IF_ERROR(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.1}, &inner));
-  const ls_status status = ls_cross_shard_create(
-      &(ls_cross_shard_options){.optimizer = inner}, &outer);
-  if (ls_status_is_ok(status))
-    w->minimized = ls_optimizer_minimize(outer, loss);
-  ls_optimizer_release(inner);
-  ls_optimizer_release(outer);
-  return status;
+  LS_RETURN_IF_ERROR(ls_cross_shard_create(
+      &(ls_cross_shard_options){.optimizer = inner}, &outer));
+  w->minimized = ls_optimizer_minimize(outer, loss);
+  return ls_ok();
 }
 
 static void spoil(world *w, ls_estimator_spec_options *o, ls_nest losses) {
@@ -144,12 +143,10 @@ static ls_status train(world *w) {
 }
 
 static ls_status evaluate_by(world *w, ls_input_function input, ls_opt steps) {
-  ls_nest made = ls_none();
-  const ls_status status = ls_estimator_evaluate(
+  LS_OWN(ls_nest, made) = ls_none();
+  return ls_estimator_evaluate(
       w->c.estimator,
       &(ls_estimator_evaluation){.input = input, .steps = steps}, &made);
-  ls_nest_release(made);
-  return status;
 }
 
 static ls_status evaluate(world *w) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/fault.h"
 #include "support/monitored_runs.h"
 
 static const char mode_name[] = "TF_TPU_GRACEFUL_SHUTDOWN_MODE";
@@ -569,8 +570,7 @@ TEST(only_a_system_that_is_looked_up_is_watched_so) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static ls_status train_beside_a_lame_host(void *user) {
-  (void)user;
+MEMORY_TEST(train_beside_a_lame_host) {
   ls_tpu_resolver *resolver = NULL;
   ls_hook *hook = NULL;
   ls_status status = ls_tpu_resolver_create(
@@ -596,8 +596,4 @@ static ls_status train_beside_a_lame_host(void *user) {
   ls_tpu_resolver_release(cloud);
   ls_tpu_resolver_release(resolver);
   return status;
-}
-
-TEST(failed_requests_for_memory_are_survived) {
-  expect_memory_failures_survived(train_beside_a_lame_host, NULL);
 }

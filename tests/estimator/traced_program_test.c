@@ -3,6 +3,7 @@
 // Programs that train, while tensors are traced.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "graph/graph.h"
 #include "support/linear_model.h"
 
@@ -32,16 +33,14 @@ static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out_spec) {
   const job *j = user;
   const ls_tensor loss = loss_of(j, call);
-  const ls_nest told = LS_LIST(call->labels);
-  const ls_status status = ls_tpu_estimator_spec_create(
+  LS_OWN(ls_nest, told) = LS_LIST(call->labels);
+  return ls_tpu_estimator_spec_create(
       &(ls_estimator_spec_options){.mode = call->mode,
                                    .loss = loss,
                                    .train_op =
                                        ls_train_op(j->m.optimizer, loss),
                                    .host_call = {any_call, NULL, told, {0}}},
       out_spec);
-  ls_nest_release(told);
-  return status;
 }
 
 static void begin(programs *p, job *j, ls_estimator_mode mode, int replicas,

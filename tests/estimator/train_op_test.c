@@ -3,7 +3,7 @@
 // What models train by, wherever they are.
 #include "lockstep/estimator_functions.h"
 #include "lockstep/session.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -102,9 +102,8 @@ TEST(a_train_op_needs_a_global_step) {
 
 // Without memory: what is told is that, on whichever replica it is, and not
 // that this one meets the others at another place.
-static ls_status make_in_replicas(void *user) {
+MEMORY_TEST(make_a_train_op_in_replicas) {
   ls_graph *graph = NULL;
-  (void)user;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
   ls_status status = ls_ok();
   {
@@ -137,8 +136,4 @@ static ls_status make_in_replicas(void *user) {
   }
   ls_graph_destroy(graph);
   return status;
-}
-
-TEST(replicas_without_memory_for_it_say_so) {
-  expect_memory_failures_survived(make_in_replicas, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "lockstep/shutdown_hooks.h"
 #include "support/counted.h"
+#include "support/fault.h"
 #include "support/monitored_runs.h"
 #include "tpu/pod/pod.h"
 
@@ -409,8 +410,7 @@ TEST(what_cannot_be_watched_is_refused) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static ls_status watch_for_a_moment(void *user) {
-  (void)user;
+MEMORY_TEST(watch_for_a_moment) {
   ls_tpu_resolver *resolver = NULL;
   ls_status status = ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver);
@@ -418,8 +418,4 @@ static ls_status watch_for_a_moment(void *user) {
   ls_watchdog_stop();
   ls_tpu_resolver_release(resolver);
   return status;
-}
-
-TEST(failed_requests_for_memory_are_survived) {
-  expect_memory_failures_survived(watch_for_a_moment, NULL);
 }

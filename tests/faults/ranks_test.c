@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
@@ -53,13 +54,11 @@ static ls_nest down(ls_nest args, void *user) {
 
 static ls_status make_variable(world *self) {
   const float initial[] = {0.5F, -1, 2, 0.25F};
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(4), initial, &array));
-  const ls_status status = ls_variable_create(
+  return ls_variable_create(
       &(ls_variable_options){.name = "w", .initial_array = array}, &self->w);
-  ls_array_release(array);
-  return status;
 }
 
 // Two rows a replica.

@@ -3,6 +3,7 @@
 // Steps, summaries and texts of graphs with every request for memory refused.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/hook.h"
 #include "lockstep/optimizers.h"
@@ -82,7 +83,7 @@ static ls_status run(const job *j, ls_nest fetches, ls_nest *results) {
 
 // First values, what is fetched, and then the value of the weight.
 static ls_status run_all(job *j, ls_nest fetches) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_op first = {0};
   ls_tensor read = {0};
   {
@@ -90,13 +91,12 @@ static ls_status run_all(job *j, ls_nest fetches) {
     first = ls_global_initializer();
     read = ls_variable_read(j->w);
   }
-  ls_status status = ls_graph_take_error(j->graph);
-  if (ls_status_is_ok(status)) status = run(j, ls_nest_op(first), &results);
-  if (ls_status_is_ok(status)) status = run(j, fetches, &results);
-  if (ls_status_is_ok(status)) status = run(j, ls_leaf(read), &results);
-  if (ls_status_is_ok(status)) j->value = ls_nest_number(results);
-  ls_nest_release(results);
-  return status;
+  LS_RETURN_IF_ERROR(ls_graph_take_error(j->graph));
+  LS_RETURN_IF_ERROR(run(j, ls_nest_op(first), &results));
+  LS_RETURN_IF_ERROR(run(j, fetches, &results));
+  LS_RETURN_IF_ERROR(run(j, ls_leaf(read), &results));
+  j->value = ls_nest_number(results);
+  return ls_ok();
 }
 
 // ---- Cross-shard optimizers ------------------------------------------------
@@ -141,12 +141,12 @@ static ls_status train(void *self) {
 }
 
 TEST(cross_shard_steps_survive_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "cross shard",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = train,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "cross shard",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = train,
+                                .outcome = outcome,
+                                .end = end});
 }
 
 // ---- Summaries -------------------------------------------------------------
@@ -167,18 +167,16 @@ static ls_status write_summaries(job *j, ls_op *op) {
 static ls_status summarize(void *self) {
   job *j = self;
   ls_op op = {0};
-  ls_nest starts = ls_none(), flushes = ls_none(), results = ls_none();
-  ls_status status = write_summaries(j, &op);
-  if (ls_status_is_ok(status))
-    status = ls_file_writers_of(j->graph, &starts, &flushes);
-  if (ls_status_is_ok(status)) status = run(j, starts, &results);
-  if (ls_status_is_ok(status)) status = run(j, ls_nest_op(op), &results);
-  if (ls_status_is_ok(status)) status = run(j, flushes, &results);
-  if (ls_status_is_ok(status)) j->value = 1;
-  ls_nest_release(results);
-  ls_nest_release(flushes);
-  ls_nest_release(starts);
-  return status;
+  LS_OWN(ls_nest, starts) = ls_none();
+  LS_OWN(ls_nest, flushes) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_RETURN_IF_ERROR(write_summaries(j, &op));
+  LS_RETURN_IF_ERROR(ls_file_writers_of(j->graph, &starts, &flushes));
+  LS_RETURN_IF_ERROR(run(j, starts, &results));
+  LS_RETURN_IF_ERROR(run(j, ls_nest_op(op), &results));
+  LS_RETURN_IF_ERROR(run(j, flushes, &results));
+  j->value = 1;
+  return ls_ok();
 }
 
 static memory_files files;
@@ -190,14 +188,13 @@ static void end_summaries(void *self) {
 
 TEST(summaries_survive_any_failed_request) {
   const ls_file_system system = memory_files_system(&files);
-  expect_faults_survived_under(
-      (ls_runtime_options){.threads = 1, .file_system = &system},
-      &(fault_scenario){.name = "summaries",
-                        .size = sizeof(job),
-                        .begin = begin,
-                        .act = summarize,
-                        .outcome = outcome,
-                        .end = end_summaries});
+  refuse_each(&(fault_scenario){.name = "summaries",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = summarize,
+                                .outcome = outcome,
+                                .end = end_summaries,
+                                .options = {.file_system = &system}});
 }
 
 // ---- Texts -----------------------------------------------------------------
@@ -219,12 +216,12 @@ static ls_status load(void *self) {
 
 TEST(texts_survive_any_failed_request) {
   LS_SPEC("E12");
-  expect_faults_survived(&(fault_scenario){.name = "collections in texts",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = load,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "collections in texts",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = load,
+                                .outcome = outcome,
+                                .end = end});
 }
 
 // ---- Steps on an iterator --------------------------------------------------
@@ -254,12 +251,10 @@ static ls_nest step(ls_step_context *context, ls_nest inputs, void *user) {
 static ls_status begin_steps(void *self) {
   job *j = self;
   LS_RETURN_IF_ERROR(begin_mirrored(self));
-  const ls_nest data = distributed(j->strategy, whole_batches(40, 2), NULL);
-  const ls_status status = ls_distributed_iterator_create(
+  LS_OWN(ls_nest, data) = distributed(j->strategy, whole_batches(40, 2), NULL);
+  return ls_distributed_iterator_create(
       data, &(ls_distributed_iterator_options){.kind = LS_ITERATOR_ONE_SHOT},
       &j->iterator);
-  ls_nest_release(data);
-  return status;
 }
 
 // Where it is differs, so what it gives is not looked at.
@@ -289,12 +284,12 @@ static ls_status run_steps(void *self) {
 
 TEST(runs_of_steps_survive_any_failed_request) {
   LS_SPEC("M171");
-  expect_faults_survived(&(fault_scenario){.name = "steps on an iterator",
-                                           .size = sizeof(job),
-                                           .begin = begin_steps,
-                                           .act = run_steps,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "steps on an iterator",
+                                .size = sizeof(job),
+                                .begin = begin_steps,
+                                .act = run_steps,
+                                .outcome = outcome,
+                                .end = end});
 }
 
 // ---- Steps as objects ------------------------------------------------------
@@ -340,9 +335,9 @@ static ls_status monitor(void *self) {
 TEST(monitors_survive_any_failed_request) {
   LS_SPEC("M170");
   // An element that is read ahead may fail for the run behind the last one.
-  expect_faults_survived(&(fault_scenario){.name = "monitored steps",
-                                           .size = sizeof(job),
-                                           .begin = begin_mirrored,
-                                           .act = monitor,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "monitored steps",
+                                .size = sizeof(job),
+                                .begin = begin_mirrored,
+                                .act = monitor,
+                                .end = end});
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "support/counted.h"
@@ -35,13 +36,11 @@ static ls_status create_weights(const ls_model_options *options,
   weights *it = *out_self = &the_weights;
   it->optimizer = ls_optimizer_retain(options->optimizer);
   const float initial[] = {0.5F, -0.25F, 1};
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE(3), initial, &array));
-  const ls_status status = ls_variable_create(
+  return ls_variable_create(
       &(ls_variable_options){.name = "w", .initial_array = array}, &it->w);
-  ls_array_release(array);
-  return status;
 }
 
 static ls_tensor apply(const weights *it, ls_nest args) {
@@ -260,9 +259,13 @@ static ls_runtime_options options_of_runs(void) {
 
 static void expect_survived(const char *name, ls_status (*begin)(void *),
                             ls_status (*act)(void *)) {
-  const fault_scenario scenario = {name, sizeof(run), begin,
-                                   act,  outcome,     drop};
-  expect_faults_survived_under(options_of_runs(), &scenario);
+  refuse_each(&(fault_scenario){.name = name,
+                                .size = sizeof(run),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = outcome,
+                                .end = drop,
+                                .options = options_of_runs()});
   memory_files_clear(&files);
 }
 

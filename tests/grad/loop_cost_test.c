@@ -3,8 +3,9 @@
 // What gradients of loops cost: what is saved, and memory.
 #include <string.h>
 
+#include "runtime/own.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/recurrence.h"
 
@@ -79,43 +80,27 @@ TEST(a_loop_saves_no_value_for_its_shape) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-static ls_status call_once(void *user) {
-  (void)user;
-  ls_function *f = NULL;
-  ls_array *x = NULL, *w = NULL, *b = NULL, *trips = NULL;
-  ls_nest result = ls_none(), args = ls_none();
-  ls_status status = ls_function_create(
-      &(ls_function_options){.call = gradients_of_recurrence}, &f);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(20, 3), &x);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3, 3), &w);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &b);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_I32, LS_SCALAR, &trips);
-  if (ls_status_is_ok(status)) {
-    ls_array_set_f64(trips, 0, 30);
-    const ls_nest leaves[] = {ls_nest_array(ls_array_retain(x)),
-                              ls_nest_array(ls_array_retain(w)),
-                              ls_nest_array(ls_array_retain(b)),
-                              ls_nest_array(ls_array_retain(trips))};
-    args = ls_nest_sequence(LS_KIND_LIST, leaves, 4);
-    status = ls_nest_status(args);
-  }
-  if (ls_status_is_ok(status)) status = ls_function_call(f, args, &result);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_array_release(x);
-  ls_array_release(w);
-  ls_array_release(b);
-  ls_array_release(trips);
-  ls_function_release(f);
-  return status;
-}
-
-TEST(any_failure_of_memory_is_survived) {
-  expect_memory_failures_survived(call_once, NULL);
+MEMORY_TEST(differentiate_a_loop) {
+  LS_OWN(ls_function, f) = NULL;
+  LS_OWN(ls_array, x) = NULL;
+  LS_OWN(ls_array, w) = NULL;
+  LS_OWN(ls_array, b) = NULL;
+  LS_OWN(ls_array, trips) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){.call = gradients_of_recurrence}, &f));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F64, LS_SHAPE(20, 3), &x));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F64, LS_SHAPE(3, 3), &w));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F64, LS_SHAPE(3), &b));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_I32, LS_SCALAR, &trips));
+  ls_array_set_f64(trips, 0, 30);
+  const ls_nest leaves[] = {
+      ls_nest_array(ls_array_retain(x)), ls_nest_array(ls_array_retain(w)),
+      ls_nest_array(ls_array_retain(b)), ls_nest_array(ls_array_retain(trips))};
+  args = ls_nest_sequence(LS_KIND_LIST, leaves, 4);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  return ls_function_call(f, args, &result);
 }
 
 TEST(a_run_as_long_as_one_before_takes_no_memory) {

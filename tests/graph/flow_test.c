@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/gradients.h"
@@ -96,15 +97,13 @@ TEST(eager_has_no_flows) {
 
 static ls_status fetch(ls_session *session, ls_tensor value, ls_tensor fed,
                        double *out_number) {
-  ls_nest result = ls_none();
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &(double){5});
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &(double){5});
   const ls_feed feed = {fed, array};
-  const ls_status status = ls_session_run(session, ls_leaf(value), &feed,
-                                          fed.ref != 0 ? 1 : 0, &result);
-  if (ls_status_is_ok(status)) *out_number = ls_nest_number(result);
-  ls_nest_release(result);
-  ls_array_release(array);
-  return status;
+  LS_RETURN_IF_ERROR(ls_session_run(session, ls_leaf(value), &feed,
+                                    fed.ref != 0 ? 1 : 0, &result));
+  *out_number = ls_nest_number(result);
+  return ls_ok();
 }
 
 // Only a part of one replica's computation is fed and fetched.

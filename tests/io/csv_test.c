@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "io/lines.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }
 
@@ -289,6 +289,6 @@ static ls_status scan_under_failures(void *user) {
 
 TEST(failures_of_memory_are_survived) {
   ls_file *file = file_of("a,b\nc,d\n");
-  expect_memory_failures_survived(scan_under_failures, file);
+  REFUSE_EACH(scan_under_failures, file);
   ls_file_close(file);
 }

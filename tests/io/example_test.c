@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "support/expect.h"
+#include "support/fault.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }
 
@@ -239,8 +239,7 @@ TEST(all_features_are_visited) {
   ls_example_deinit(&builder);
 }
 
-static ls_status build_under_failures(void *user) {
-  (void)user;
+MEMORY_TEST(build_an_example) {
   ls_example_builder builder;
   ls_example_init(&builder, memory());
   const ls_bytes word = NAME("word");
@@ -252,8 +251,4 @@ static ls_status build_under_failures(void *user) {
   if (ls_status_is_ok(status)) assert_int_equal(example.size, 32);
   ls_example_deinit(&builder);
   return status;
-}
-
-TEST(failures_of_memory_are_survived) {
-  expect_memory_failures_survived(build_under_failures, NULL);
 }

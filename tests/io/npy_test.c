@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/npy_files.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }
@@ -198,8 +198,7 @@ TEST(headers_are_written_as_numpy_does) {
   ls_text_deinit(&text);
 }
 
-static ls_status read_under_failures(void *user) {
-  (void)user;
+MEMORY_TEST(read_an_npy_file) {
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(read_bytes(FILE_OF(npy_columns), &array));
   ls_array_release(array);
@@ -212,8 +211,4 @@ static ls_status read_under_failures(void *user) {
   const ls_status more = ls_text_status(&text);
   ls_text_deinit(&text);
   return ls_status_join(status, more);
-}
-
-TEST(failures_of_memory_are_survived) {
-  expect_memory_failures_survived(read_under_failures, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "io/inflate.h"
 #include "io/offsets.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/memory_files.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }
@@ -234,8 +234,7 @@ TEST(offsets_are_kept_for_the_file_they_are_of) {
 }
 
 // ---- Without memory --------------------------------------------------------
-static ls_status pack_and_read(void *user) {
-  (void)user;
+MEMORY_TEST(pack_and_read) {
   const size_t size = make_text(text, 5000);
   char *packed = NULL;
   size_t packed_size = 0;
@@ -255,8 +254,4 @@ static ls_status pack_and_read(void *user) {
   ls_file_close(file);
   ls_release(memory(), packed);
   return status;
-}
-
-TEST(failures_of_memory_are_survived) {
-  expect_memory_failures_survived(pack_and_read, NULL);
 }

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/memory_files.h"
 
 static ls_allocator *memory(void) { return ls_current_allocator(); }
@@ -296,6 +296,6 @@ static ls_status scan_and_read(void *user) {
 
 TEST(failures_of_memory_are_survived) {
   records self = three_records();
-  expect_memory_failures_survived(scan_and_read, self.file);
+  REFUSE_EACH(scan_and_read, self.file);
   drop(&self);
 }

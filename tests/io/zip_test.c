@@ -8,7 +8,7 @@
 
 #include "io/bytes.h"
 #include "io/npy.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/memory_files.h"
 #include "support/npz_files.h"
 
@@ -266,8 +266,7 @@ TEST(many_members_are_written_and_read) {
   assert_int_equal(unlink("many.zip"), 0);
 }
 
-static ls_status read_under_failures(void *user) {
-  (void)user;
+MEMORY_TEST(read_a_zip_file) {
   ls_file *file = NULL;
   LS_RETURN_IF_ERROR(
       ls_file_open_bytes(memory(), "z", FILE_OF(npz_deflated), &file));
@@ -280,10 +279,6 @@ static ls_status read_under_failures(void *user) {
   ls_zip_close(&zip);
   ls_file_close(file);
   return status;
-}
-
-TEST(failures_of_memory_are_survived) {
-  expect_memory_failures_survived(read_under_failures, NULL);
 }
 
 // Nothing is unpacked, and no memory asked for, of what is out of proportion.

@@ -3,7 +3,7 @@
 // Whichever request for memory fails while a model is made, traced, compiled
 // and run: there is a status, nothing is lost, and the next step works.
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/sanitizer.h"
 
 #include "support/trainer.h"
@@ -24,33 +24,33 @@ static ls_status train(void *user) {
 // ---- Under a runtime that has run the like before --------------------------
 TEST(a_function_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_FUNCTION, 8, 0};
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
   options.shape = &small;
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
 }
 
 TEST(replicas_survive_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_STRATEGY, 8, 1};
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
   options.replicas = 3;
   options.batch = 6;
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
   options.shape = &small;
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
 }
 
 TEST(a_session_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_SESSION, 8, 0};
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
   options.shape = &small;
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
 }
 
 TEST(eager_survives_any_failure) {
   trainer_options options = {&mlp_tiny, TRAINER_EAGER, 8, 0};
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
   options.shape = &small;
-  expect_memory_failures_survived(train, &options);
+  REFUSE_EACH(train, &options);
 }
 
 // ---- From nothing ----------------------------------------------------------

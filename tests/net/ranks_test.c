@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/host.h"
 #include "lockstep/train.h"
 #include "lockstep/trunk.h"
@@ -71,11 +72,9 @@ static ls_status set_up(setup *self, const job *work) {
   LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(work->replicas)},
       &self->strategy));
-  ls_nest batch = ls_none();
+  LS_OWN(ls_nest, batch) = ls_none();
   LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, work->batch, &batch));
-  const ls_status status = ls_train_split(self->strategy, batch, &self->args);
-  ls_nest_release(batch);
-  return status;
+  return ls_train_split(self->strategy, batch, &self->args);
 }
 
 static void tear_down(setup *self) {

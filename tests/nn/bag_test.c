@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include "lockstep/bag.h"
 #include "lockstep/eager.h"
@@ -65,15 +65,10 @@ static ls_status fill(ls_bag *bag) {
   return ls_ok();
 }
 
-static ls_status fill_and_empty(void *user) {
-  (void)user;
+MEMORY_TEST(fill_and_empty) {
   ls_bag bag = {0};
   LS_RETURN_IF_ERROR(ls_frame_begin());
   const ls_status status = fill(&bag);
   ls_bag_empty(&bag);
   return ls_status_join(status, ls_frame_end(NULL));
-}
-
-TEST(no_memory_is_a_status_and_nothing_is_lost) {
-  expect_memory_failures_survived(fill_and_empty, NULL);
 }

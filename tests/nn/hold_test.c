@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
 #include "support/function.h"
@@ -56,11 +57,10 @@ static ls_array *some_rows(const job *work, int64_t call, int64_t width) {
 static ls_status make_weights(problem *p) {
   double first[WEIGHTS];
   fill_numbers(first, WEIGHTS, 77);
-  ls_array *value = array_of(dtype_of(p->job), LS_SHAPE(WIDTH, UNITS), first);
-  const ls_status status = ls_variable_create(
+  LS_OWN(ls_array, value) =
+      array_of(dtype_of(p->job), LS_SHAPE(WIDTH, UNITS), first);
+  return ls_variable_create(
       &(ls_variable_options){.name = "w", .initial_array = value}, &p->weights);
-  ls_array_release(value);
-  return status;
 }
 
 static void begin(problem *p, const job *work) {

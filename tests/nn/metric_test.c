@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "nn/own.h"
+#include "support/fault.h"
 #include "support/values.h"
 
 TEST(top_k_counts_labels_among_the_largest) {
@@ -53,14 +55,7 @@ TEST(a_running_mean_is_that_of_all_elements_so_far) {
   }
 }
 
-static ls_status make_mean(void *user) {
-  (void)user;
-  ls_running_mean *mean = NULL;
-  const ls_status status = ls_running_mean_create(NULL, &mean);
-  ls_running_mean_destroy(mean);
-  return status;
-}
-
-TEST(no_memory_for_a_mean_is_a_status) {
-  expect_memory_failures_survived(make_mean, NULL);
+MEMORY_TEST(make_a_mean) {
+  LS_OWN(ls_running_mean, mean) = NULL;
+  return ls_running_mean_create(NULL, &mean);
 }

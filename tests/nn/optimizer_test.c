@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include <math.h>
 
@@ -284,8 +284,7 @@ TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
   end(&p);
 }
 
-static ls_status make_and_apply(void *user) {
-  (void)user;
+MEMORY_TEST(make_and_apply) {
   ls_variable *w = NULL;
   ls_optimizer *optimizer = NULL;
   LS_RETURN_IF_ERROR(ls_frame_begin());
@@ -301,10 +300,6 @@ static ls_status make_and_apply(void *user) {
   ls_variable_release(w);
   ls_status_free(ls_frame_end(NULL));
   return status;
-}
-
-TEST(no_memory_for_a_step_is_a_status) {
-  expect_memory_failures_survived(make_and_apply, NULL);
 }
 
 // ---- What is refused -------------------------------------------------------

@@ -8,7 +8,7 @@
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "lockstep/strategy.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
 
@@ -424,8 +424,7 @@ TEST(a_barrier_keeps_structure_and_values) {
 }
 
 // ---- Without memory --------------------------------------------------------
-static ls_status call_once(void *user) {
-  (void)user;
+MEMORY_TEST(call_with_a_gradient_of_its_own) {
   ls_function *f = NULL;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_function_create(
@@ -442,8 +441,4 @@ static ls_status call_once(void *user) {
   ls_nest_release(result);
   ls_function_release(f);
   return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(call_once, NULL);
 }

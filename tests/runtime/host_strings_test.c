@@ -11,6 +11,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -280,17 +281,14 @@ static ls_nest call_one(ls_nest args, void *user) {
 }
 
 static ls_status call_kernel(const ls_host_kernel *kernel, ls_nest *results) {
-  ls_function *function = NULL;
-  const ls_nest args = LS_LIST(ls_nest_array(strings_of("a", "b")));
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(strings_of("a", "b")));
   *results = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = call_one,
                              .user = (void *)(uintptr_t)kernel},
       &function));
-  const ls_status status = ls_function_call(function, args, results);
-  ls_function_release(function);
-  ls_nest_release(args);
-  return status;
+  return ls_function_call(function, args, results);
 }
 
 TEST(strings_that_a_kernel_leaves_are_empty) {

@@ -4,7 +4,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 TEST(what_cannot_be_had_is_refused_by_name) {
   static const char *const addresses[] = {"10.0.0.1:8470"};
@@ -82,10 +82,9 @@ TEST(a_copy_has_its_own_cluster) {
   ls_session_config_deinit(NULL);
 }
 
-static ls_status copy_one(void *user) {
+MEMORY_TEST(copy_a_session_config) {
   static const char *const addresses[] = {"a:1", "b:2"};
   const ls_cluster_job job = {"w", addresses, 2};
-  (void)user;
   ls_cluster_spec *spec = NULL;
   LS_RETURN_IF_ERROR(ls_cluster_spec_copy(&(ls_cluster_spec){&job, 1}, &spec));
   ls_session_config copy;
@@ -94,8 +93,4 @@ static ls_status copy_one(void *user) {
   ls_session_config_deinit(&copy);
   ls_cluster_spec_destroy(spec);
   return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(copy_one, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "lockstep/checkpoint.h"
@@ -52,14 +53,12 @@ static float element(int64_t i, int64_t version) {
 }
 
 static ls_status set_large(ls_variable *variable, int64_t version) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(ls_variable_dtype(variable),
                                      ls_variable_shape(variable), &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ((float *)ls_array_mutable_data(array))[i] = element(i, version);
-  const ls_status status = ls_variable_set_value(variable, array);
-  ls_array_release(array);
-  return status;
+  return ls_variable_set_value(variable, array);
 }
 
 static ls_status check_large(ls_variable *variable, int64_t version) {
@@ -121,12 +120,10 @@ static ls_status check_version(rank *self, int64_t version) {
 }
 
 static ls_status make_large(const char *name, ls_variable **out) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ELEMENTS), &array));
-  const ls_status status = ls_variable_create(
+  return ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = array}, out);
-  ls_array_release(array);
-  return status;
 }
 
 static ls_status make(rank *self) {

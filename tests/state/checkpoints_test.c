@@ -11,7 +11,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/eager.h"
 #include "lockstep/variable.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/sanitizer.h"
 #include "support/saving.h"
 
@@ -462,7 +462,7 @@ TEST(no_memory_is_a_status) {
                                     .num_states = 1,
                                     .background = LS_FLAG_OFF};
   clear_folder("memory");
-  expect_memory_failures_survived(live, &options);
+  REFUSE_EACH(live, &options);
 }
 
 // ---- States that call back -------------------------------------------------

@@ -5,6 +5,8 @@
 #include "base/memory/allocator.h"
 
 #include "lockstep/saved_file.h"
+#include "state/own.h"
+#include "support/fault.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"
@@ -211,22 +213,19 @@ TEST(what_does_not_fit_is_refused) {
 }
 
 static ls_status start_and_restore(void *user) {
-  ls_saved_file *file = NULL;
-  ls_variable *v = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   (void)user;
   LS_RETURN_IF_ERROR(ls_saved_file_open(path, &file));
-  ls_status status = ls_saved_file_create_variable(file, "v", NULL, &v);
+  LS_RETURN_IF_ERROR(ls_saved_file_create_variable(file, "v", NULL, &v));
   const ls_saver saver = {
       .variables = &v, .num_variables = 1, .names = (const char *[]){"v"}};
-  if (ls_status_is_ok(status)) status = ls_saved_file_restore(file, &saver);
-  ls_variable_release(v);
-  ls_saved_file_close(file);
-  return status;
+  return ls_saved_file_restore(file, &saver);
 }
 
 TEST(failed_allocations_are_survived) {
   ls_saved_file_close(file_of(5, 6));
-  expect_memory_failures_survived(start_and_restore, NULL);
+  REFUSE_EACH(start_and_restore, NULL);
 }
 
 static int remove_file(void **state) {

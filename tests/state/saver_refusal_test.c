@@ -7,6 +7,8 @@
 
 #include "lockstep/saved_file.h"
 
+#include "distribute/own.h"
+#include "support/fault.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 
@@ -53,35 +55,25 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   ls_variable_release(a);
 }
 
-static ls_status save_and_restore(void *user) {
-  ls_strategy *strategy = NULL;
-  ls_variable *v = NULL;
-  (void)user;
-  ls_status status = ls_mirrored_strategy_create(
-      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy);
-  if (ls_status_is_ok(status)) {
-    {
-      LS_STRATEGY_SCOPE(strategy);
-      status =
-          ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
-                                                    .name = "v",
-                                                    .shape = LS_SHAPE(2),
-                                                    .synchronization = ON_READ,
-                                                    .aggregation = SUM},
-                             &v);
-    }
+MEMORY_TEST(save_and_restore) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
+  LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+      &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
+  {
+    LS_STRATEGY_SCOPE(strategy);
+    LS_RETURN_IF_ERROR(
+        ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32,
+                                                  .name = "v",
+                                                  .shape = LS_SHAPE(2),
+                                                  .synchronization = ON_READ,
+                                                  .aggregation = SUM},
+                           &v));
   }
   ls_saver saver = saver_of(&v);
   saver.exact = true;
-  if (ls_status_is_ok(status)) status = ls_saver_save(&saver, path);
-  if (ls_status_is_ok(status)) status = ls_saver_restore(&saver, path);
-  if (v != NULL) ls_variable_release(v);
-  ls_strategy_release(strategy);
-  return status;
-}
-
-TEST(failing_memory_is_survived) {
-  expect_memory_failures_survived(save_and_restore, NULL);
+  LS_RETURN_IF_ERROR(ls_saver_save(&saver, path));
+  return ls_saver_restore(&saver, path);
 }
 
 // ---- Damage ----------------------------------------------------------------

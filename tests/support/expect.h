@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests expect: statuses, texts, and correct work when memory fails.
+// What tests expect: statuses and texts.
 #ifndef LS_TESTS_SUPPORT_EXPECT_H_
 #define LS_TESTS_SUPPORT_EXPECT_H_
 
@@ -21,10 +21,5 @@ void expect_status_at(ls_status status, ls_code code, const char *part,
   expect_contains_at((text), (part), __FILE__, __LINE__)
 void expect_contains_at(const char *text, const char *part, const char *file,
                         int line);
-
-// Runs `work` again and again, under a current runtime whose 1st, 2nd, 3rd ...
-// memory request fails, until it needs no more requests. Each time it gives OK
-// or RESOURCE_EXHAUSTED, and what it took of the runtime's memory is back.
-void expect_memory_failures_survived(ls_status (*work)(void *user), void *user);
 
 #endif  // LS_TESTS_SUPPORT_EXPECT_H_

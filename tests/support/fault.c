@@ -8,50 +8,63 @@
 #include "support/counted.h"
 #include "support/sanitizer.h"
 
-// One life of the scenario with request `nth` of its act refused, 0: none.
-// Whether there were that many. Once warm, it leaves no memory behind.
-static bool live(const fault_scenario *s, ls_counting_allocator *memory,
-                 uint64_t nth, bool warm, double *outcome) {
-  const uint64_t blocks = ls_counting_allocator_counts(memory).live_blocks;
-  void *self = calloc(1, s->size);
-  if (s->begin != NULL) expect_ok(s->begin(self));
-  const uint64_t before = ls_counting_allocator_counts(memory).allocations;
+static uint64_t requests_of(const ls_counting_allocator *memory) {
+  return ls_counting_allocator_counts(memory).allocations;
+}
+static uint64_t blocks_of(const ls_counting_allocator *memory) {
+  return ls_counting_allocator_counts(memory).live_blocks;
+}
+
+// Lets the scenario act with request `nth` refused, 0: none. Whether there were
+// that many.
+static bool act_once(const fault_scenario *s, void *self,
+                     ls_counting_allocator *memory, uint64_t nth) {
+  const unsigned long long shown = nth;
+  const uint64_t before = requests_of(memory);
   ls_counting_allocator_fail_at(memory, nth);
   const ls_status status = s->act(self);
   ls_counting_allocator_fail_at(memory, 0);
-  const uint64_t made =
-      ls_counting_allocator_counts(memory).allocations - before;
-  const bool failed = !ls_status_is_ok(status);
-  // Op by op a failure may be in what was made.
-  if (!failed && nth > 0 && made >= nth && s->outcome != NULL)
-    fail_msg("%s: request %llu was refused, and there is no status", s->name,
-             (unsigned long long)nth);
-  if (failed) {
-    if (ls_status_code(status) != LS_RESOURCE_EXHAUSTED || nth == 0)
-      print_error("%s, request %llu:\n", s->name, (unsigned long long)nth);
-    expect_status(status, nth == 0 ? LS_OK : LS_RESOURCE_EXHAUSTED, "");
+  const bool refused = nth > 0 && requests_of(memory) - before >= nth;
+  if (ls_status_is_ok(status)) {
+    if (refused && s->outcome != NULL)
+      fail_msg("%s: request %llu was refused, and there is no status", s->name,
+               shown);
+    return refused;
+  }
+  if (!refused || ls_status_code(status) != LS_RESOURCE_EXHAUSTED)
+    print_error("%s, request %llu:\n", s->name, shown);
+  expect_status(status, refused ? LS_RESOURCE_EXHAUSTED : LS_OK, "");
+  if (s->size > 0) {
     const ls_status again = s->act(self);
     if (!ls_status_is_ok(again))
-      print_error("%s, again after request %llu failed:\n", s->name,
-                  (unsigned long long)nth);
+      print_error("%s, again after request %llu failed:\n", s->name, shown);
     expect_ok(again);
   }
+  return refused;
+}
+
+// One life of the scenario with request `nth` of its act refused. Once warm, it
+// leaves no memory behind.
+static bool live(const fault_scenario *s, ls_counting_allocator *memory,
+                 uint64_t nth, bool warm, double *outcome) {
+  const uint64_t before = blocks_of(memory);
+  void *own = s->size > 0 ? calloc(1, s->size) : NULL;
+  void *self = s->size > 0 ? own : s->user;
+  if (s->begin != NULL) expect_ok(s->begin(self));
+  const bool refused = act_once(s, self, memory, nth);
   *outcome = s->outcome == NULL ? 0 : s->outcome(self);
-  s->end(self);
-  free(self);
-  const uint64_t left = ls_counting_allocator_counts(memory).live_blocks;
-  if (left != blocks && warm)
+  if (s->end != NULL) s->end(self);
+  free(own);
+  const uint64_t left = blocks_of(memory);
+  if (left != before && warm)
     fail_msg("%s: %lld blocks lost with request %llu refused", s->name,
-             (long long)(left - blocks), (unsigned long long)nth);
-  return made >= nth;
+             (long long)(left - before), (unsigned long long)nth);
+  return refused;
 }
 
-void expect_faults_survived(const fault_scenario *scenario) {
-  expect_faults_survived_under((ls_runtime_options){.threads = 1}, scenario);
-}
-
-void expect_faults_survived_under(ls_runtime_options options,
-                                  const fault_scenario *scenario) {
+void refuse_each(const fault_scenario *scenario) {
+  ls_runtime_options options = scenario->options;
+  if (options.threads == 0) options.threads = 1;
   // Threads that read ahead would make some of the requests, at any time.
   if (!options.input_threads.set) options.input_threads = LS_SOME(0);
   bystander_forbid("all memory is counted");

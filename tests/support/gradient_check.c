@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 
 // Numbers that look random and are the same everywhere.
@@ -162,19 +163,16 @@ static ls_nest gradient_of(ls_nest args, void *user) {
 
 ls_status gradient_at(plain_function function, ls_dtype dtype, const double *x,
                       int64_t count, ls_nest *out_gradient) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   ls_array *array = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = gradient_of, .user = &function}, &f));
   expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
   for (int64_t i = 0; i < count; ++i)
     ls_array_set_f64(array, i, x[i]);
-  const ls_nest args = LS_LIST(ls_nest_array(array));
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(array));
   *out_gradient = ls_none();
-  const ls_status status = ls_function_call(f, args, out_gradient);
-  ls_nest_release(args);
-  ls_function_release(f);
-  return status;
+  return ls_function_call(f, args, out_gradient);
 }
 
 void expect_gradient_at(plain_function function, ls_dtype dtype,

@@ -84,6 +84,15 @@ ls_status lowered_run(lowered *self, const void *const *inputs,
                         &(ls_run_args){.inputs = inputs, .outputs = outputs});
 }
 
+ls_status lowered_run_once(const lowered_options *options,
+                           const void *const *inputs, void *const *outputs) {
+  lowered self;
+  ls_status status = lowered_create(options, &self);
+  if (ls_status_is_ok(status)) status = lowered_run(&self, inputs, outputs);
+  lowered_destroy(&self);
+  return status;
+}
+
 char *lowered_plan(lowered *self) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());

@@ -32,6 +32,9 @@ void lowered_destroy(lowered *self);
 // One run. `step` and `seed` are 0.
 ls_status lowered_run(lowered *self, const void *const *inputs,
                       void *const *outputs);
+// Makes it, runs it once and destroys it.
+ls_status lowered_run_once(const lowered_options *options,
+                           const void *const *inputs, void *const *outputs);
 // The plan as text; the caller gives it back with free().
 char *lowered_plan(lowered *self);
 // How often `part` stands in the plan.

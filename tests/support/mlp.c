@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/mlp.h"
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
 
@@ -74,14 +75,12 @@ ls_status mlp_batch(const mlp_shape *shape, ls_dtype dtype, int64_t first,
 static ls_status create_variable(mlp *self, size_t index) {
   static const char *const names[MLP_MAX_VARIABLES] = {
       "kernel_0", "bias_0", "kernel_1", "bias_1", "kernel_2", "bias_2"};
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       mlp_initial_value(self->shape, self->dtype, index, &value));
-  const ls_status status = ls_variable_create(
+  return ls_variable_create(
       &(ls_variable_options){.name = names[index], .initial_array = value},
       &self->variables[index]);
-  ls_array_release(value);
-  return status;
 }
 
 ls_status mlp_create(const mlp_shape *shape, ls_dtype dtype, mlp *out) {

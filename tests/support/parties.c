@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/flow.h"
@@ -111,13 +112,12 @@ static ls_status go_three_times(party *p, ls_tensor *y) {
   for (int i = 0; p->is_plain && i < 3; ++i)
     *y = go_once(p, *y);
   if (p->is_plain) return ls_ok();
-  const ls_nest last = ls_while(
+  LS_OWN(ls_nest, last) = ls_while(
       below_three, go_round, p,
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(*y)), 0);
-  const ls_status status = ls_nest_status(last);
-  if (ls_status_is_ok(status)) *y = ls_nest_tensor(last, 1);
-  ls_nest_release(last);
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(last));
+  *y = ls_nest_tensor(last, 1);
+  return ls_ok();
 }
 
 ls_tensor party_tensor(ls_nest leaf) {
@@ -189,10 +189,8 @@ static ls_nest deal(const party *p, ls_tensor rows) {
 
 ls_status party_run(party *p, ls_tensor rows, ls_tensor factor,
                     ls_nest *results) {
-  const ls_nest args = LS_TUPLE(deal(p, rows), ls_leaf(factor));
-  const ls_status status = ls_strategy_run(
+  LS_OWN(ls_nest, args) = LS_TUPLE(deal(p, rows), ls_leaf(factor));
+  return ls_strategy_run(
       p->strategy, p->is_plain ? ls_plain(step_of, p) : ls_traced(p->step),
       args, results);
-  ls_nest_release(args);
-  return status;
 }

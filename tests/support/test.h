@@ -54,14 +54,18 @@ int unit_file_run(const char *name);
 
 // LS_TEST_FILE comes from the build: "folder/noun_test".
 #define TEST(name) TEST_IN(0, name)
-#define TEST_IN(group, name)                                                   \
-  static void name(void **state);                                              \
-  __attribute__((constructor)) static void add_test_##name(void) {             \
-    static unit_test test = {LS_TEST_FILE, __LINE__, group,                    \
-                             cmocka_unit_test(name), NULL};                    \
+#define TEST_IN(group, name) TEST_NAMED(group, name, #name)
+#define TEST_NAMED(group, function, text)                                      \
+  static void function(void **state);                                          \
+  __attribute__((constructor)) static void add_test_##function(void) {         \
+    static unit_test test = {LS_TEST_FILE,                                     \
+                             __LINE__,                                         \
+                             group,                                            \
+                             {.name = (text), .test_func = (function)},        \
+                             NULL};                                            \
     unit_test_add(&test);                                                      \
   }                                                                            \
-  static void name(__attribute__((unused)) void **state)
+  static void function(__attribute__((unused)) void **state)
 
 // Once in a file that needs it: TEST_FILE(.set_up = make_folder)
 #define TEST_FILE(...)                                                         \

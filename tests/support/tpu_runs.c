@@ -2,6 +2,7 @@
 #include "support/tpu_runs.h"
 
 #include "lockstep/regroup.h"
+#include "runtime/own.h"
 #include "support/tpu_strategies.h"
 
 static void open_runs(tpu_runs *self, bool in_graph, int replicas) {
@@ -33,15 +34,13 @@ void tpu_runs_all(void (*body)(tpu_runs *self)) {
 static ls_status call_traced(tpu_runs *self, ls_callback fn, void *user,
                              const ls_parameters *parameters, ls_nest args,
                              const ls_run_options *options) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){
           .call = fn, .user = user, .name = "f", .parameters = parameters},
       &f));
-  const ls_status status = ls_strategy_run_with(self->strategy, ls_traced(f),
-                                                args, options, &self->result);
-  ls_function_release(f);
-  return status;
+  return ls_strategy_run_with(self->strategy, ls_traced(f), args, options,
+                              &self->result);
 }
 
 ls_status tpu_runs_call(tpu_runs *self, ls_callback fn, void *user,

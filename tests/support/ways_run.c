@@ -6,6 +6,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/values.h"
 
 // ---- Arguments -------------------------------------------------------------
@@ -198,13 +199,11 @@ static ls_status run_where_values_are(ways_run *run, ls_callable callable) {
 }
 
 ls_status ways_run_traced(ways_run *run) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ways_set_up(run);
   expect_ok(ls_function_create(
       &(ls_function_options){.call = step_in_replica, .user = run}, &function));
-  const ls_status status = run_where_values_are(run, ls_traced(function));
-  ls_function_release(function);
-  return status;
+  return run_where_values_are(run, ls_traced(function));
 }
 
 ls_status ways_run_eager(ways_run *run) {

@@ -5,7 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/runtime.h"
 #include "lockstep/topology.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 #define SIZES(a, b, c, d)                                                      \
@@ -547,6 +547,6 @@ static ls_status build_once(void *user) {
 
 TEST(failed_allocations_are_survived) {
   ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
-  expect_memory_failures_survived(build_once, topology);
+  REFUSE_EACH(build_once, topology);
   ls_topology_release(topology);
 }

@@ -297,10 +297,10 @@ static void end(void *self) {
 }
 
 TEST(buckets_survive_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "bucket",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = act,
-                                           .outcome = number_of,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "bucket",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = number_of,
+                                .end = end});
 }

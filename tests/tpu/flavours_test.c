@@ -11,6 +11,7 @@
 #include "lockstep/replicate.h"
 #include "support/computation.h"
 #include "support/counted.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"
 #include "support/spec.h"
@@ -487,16 +488,11 @@ TEST(what_is_null_is_refused) {
   ls_strategy_release(strategy);
 }
 
-static ls_status make_all(void *user) {
-  (void)user;
+MEMORY_TEST(make_strategies_of_all_kinds) {
   ls_strategy *strategy = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_experimental_create(NULL, &strategy));
   ls_strategy_release(strategy);
   LS_RETURN_IF_ERROR(ls_tpu_strategy_v1_create(NULL, &strategy));
   ls_strategy_release(strategy);
   return ls_ok();
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(make_all, NULL);
 }

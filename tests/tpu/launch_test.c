@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/host.h"
@@ -14,6 +15,7 @@
 #include "lockstep/tpu_strategy.h"
 #include "support/assignments.h"
 #include "support/computation.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
 #include "tpu/pod/pod_fault.h"
@@ -114,10 +116,8 @@ static void counting_end(counting *c) {
 
 static ls_status count_once(pod_runs *f, counting *c) {
   if (c->function == NULL) return pod_runs_try(f, ls_nest_retain(c->fetch));
-  ls_nest results = ls_none();
-  const ls_status status = ls_function_call(c->function, ls_none(), &results);
-  ls_nest_release(results);
-  return status;
+  LS_OWN(ls_nest, results) = ls_none();
+  return ls_function_call(c->function, ls_none(), &results);
 }
 
 static double counted_so_far(const pod_runs *f, const counting *c) {
@@ -647,8 +647,7 @@ TEST(a_host_that_is_shut_down_is_gone_until_the_next_beginning) {
 }
 
 // ---- Memory that there is not ----------------------------------------------
-static ls_status play(void *user) {
-  (void)user;
+MEMORY_TEST(launch_a_computation) {
   const ls_pod_shape shape = {.mesh = {1, 2, 1, 1}, .hosts = 1};
   ls_pod *pod = NULL;
   ls_graph *graph = NULL;
@@ -681,8 +680,4 @@ static ls_status play(void *user) {
   if (pod != NULL) ls_pod_shut_down(pod);
   ls_object_release(pod);
   return status;
-}
-
-TEST(refused_memory_is_survived) {
-  expect_memory_failures_survived(play, NULL);
 }

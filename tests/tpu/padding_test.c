@@ -529,10 +529,10 @@ static void end(void *self) {
 }
 
 TEST(padding_survives_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "padded computation",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = act,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "padded computation",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = outcome,
+                                .end = end});
 }

@@ -5,6 +5,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/tpu_strategy.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
 #include "tpu/pod/pod_fault.h"
@@ -421,8 +422,7 @@ static ls_status plan_and_heal(void *user) {
   return ls_ok();
 }
 
-static ls_status make_with_faults(void *user) {
-  (void)user;
+MEMORY_TEST(make_a_pod_with_faults) {
   ls_tpu_resolver *resolver = NULL;
   ls_pod *pod = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
@@ -437,8 +437,4 @@ static ls_status make_with_faults(void *user) {
   ls_pod_release(pod);
   ls_tpu_resolver_release(resolver);
   return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(make_with_faults, NULL);
 }

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 
 // What was found, which stays as long as it is in the table.
@@ -178,17 +178,12 @@ TEST(a_large_pod_is_made_quickly) {
   counted_end(&c);
 }
 
-static ls_status open_and_initialize(void *user) {
+MEMORY_TEST(open_a_pod) {
   ls_pod *pod = NULL;
-  (void)user;
   LS_RETURN_IF_ERROR(
       ls_pod_open(ls_runtime_current(), "p", "worker", &two_hosts, &pod));
   ls_pod_initialize(pod);
   ls_pod_shut_down(pod);
   ls_object_release(pod);
   return ls_ok();
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(open_and_initialize, NULL);
 }

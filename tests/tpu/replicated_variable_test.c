@@ -294,10 +294,10 @@ static void end(void *self) {
 }
 
 TEST(they_survive_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "replicated variables",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = act,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "replicated variables",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = outcome,
+                                .end = end});
 }

@@ -84,12 +84,12 @@ static void end_job(void *self) {
 }
 
 TEST(a_run_survives_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "run on a TPU strategy",
-                                           .size = sizeof(job),
-                                           .begin = begin_run,
-                                           .act = act_run,
-                                           .outcome = outcome_of_run,
-                                           .end = end_job});
+  refuse_each(&(fault_scenario){.name = "run on a TPU strategy",
+                                .size = sizeof(job),
+                                .begin = begin_run,
+                                .act = act_run,
+                                .outcome = outcome_of_run,
+                                .end = end_job});
 }
 
 // ---- Compiled before it runs ----------------------------------------------
@@ -141,10 +141,10 @@ static double outcome_of_compile(void *self) {
 }
 
 TEST(asking_before_survives_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "compile status",
-                                           .size = sizeof(job),
-                                           .begin = begin_graph,
-                                           .act = act_compile,
-                                           .outcome = outcome_of_compile,
-                                           .end = end_job});
+  refuse_each(&(fault_scenario){.name = "compile status",
+                                .size = sizeof(job),
+                                .begin = begin_graph,
+                                .act = act_compile,
+                                .outcome = outcome_of_compile,
+                                .end = end_job});
 }

@@ -11,6 +11,7 @@
 #include "lockstep/tpu_strategy.h"
 #include "support/computation.h"
 #include "support/counted.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
 
@@ -483,8 +484,7 @@ static void shut_down(ls_tpu_resolver *resolver) {
   ls_tpu_resolver_release(resolver);
 }
 
-static ls_status come_and_go(void *user) {
-  (void)user;
+MEMORY_TEST(use_two_systems) {
   static const char *const jobs[] = {"red", "blue"};
   ls_tpu_resolver *resolvers[2] = {NULL, NULL};
   ls_strategy *strategy = NULL;
@@ -513,8 +513,4 @@ static ls_status come_and_go(void *user) {
   for (int k = 0; k < 2; ++k)
     shut_down(resolvers[k]);
   return status;
-}
-
-TEST(refused_memory_is_survived) {
-  expect_memory_failures_survived(come_and_go, NULL);
 }

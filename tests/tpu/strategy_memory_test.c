@@ -160,12 +160,12 @@ static void end(void *self) {
 }
 
 TEST(values_survive_any_failed_request) {
-  expect_faults_survived(&(fault_scenario){.name = "values of a TPU strategy",
-                                           .size = sizeof(job),
-                                           .begin = begin,
-                                           .act = act,
-                                           .outcome = outcome,
-                                           .end = end});
+  refuse_each(&(fault_scenario){.name = "values of a TPU strategy",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = outcome,
+                                .end = end});
 }
 
 TEST(a_refused_destination_leaves_nothing) {

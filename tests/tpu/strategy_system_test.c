@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/spec.h"
 #include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
@@ -261,14 +261,9 @@ TEST(an_assignment_says_where_logical_cores_are) {
   counted_end(&c);
 }
 
-static ls_status make_one(void *user) {
-  (void)user;
+MEMORY_TEST(make_a_strategy) {
   ls_strategy *strategy = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_create(NULL, &strategy));
   ls_strategy_release(strategy);
   return ls_ok();
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(make_one, NULL);
 }

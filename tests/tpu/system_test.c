@@ -9,7 +9,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/tpu_system.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "tpu/pod/pod.h"
@@ -601,13 +601,12 @@ TEST(its_cores_compute) {
   counted_end(&c);
 }
 
-static ls_status live_and_die(void *user) {
+MEMORY_TEST(use_a_system) {
   ls_tpu_resolver *resolver = NULL;
   ls_tpu_systems *all = NULL;
   ls_device_name *devices = NULL;
   ls_topology *topology = NULL;
   size_t count = 0;
-  (void)user;
   ls_runtime *runtime = ls_runtime_current();
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
@@ -623,8 +622,4 @@ static ls_status live_and_die(void *user) {
   status = ls_status_join(status, ls_tpu_shutdown(resolver));
   ls_tpu_resolver_release(resolver);
   return status;
-}
-
-TEST(failed_allocations_are_survived) {
-  expect_memory_failures_survived(live_and_die, NULL);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -247,12 +248,9 @@ static ls_nest return_form(ls_nest args, void *user) {
 
 static ls_status run_form(ls_strategy *s, shape_of_result *form,
                           ls_nest *result) {
-  ls_function *f = function_of(return_form, form);
-  const ls_nest args = LS_TUPLE(per_replica(2, 1));
-  const ls_status status = ls_strategy_run(s, ls_traced(f), args, result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  return status;
+  LS_OWN(ls_function, f) = function_of(return_form, form);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 1));
+  return ls_strategy_run(s, ls_traced(f), args, result);
 }
 
 TEST(results_have_the_form_that_was_returned) {

@@ -70,11 +70,10 @@ static void end(void *self) {
 }
 
 TEST(variables_survive_any_failed_request) {
-  expect_faults_survived(
-      &(fault_scenario){.name = "variables of a TPU strategy",
-                        .size = sizeof(job),
-                        .begin = begin,
-                        .act = act,
-                        .outcome = outcome,
-                        .end = end});
+  refuse_each(&(fault_scenario){.name = "variables of a TPU strategy",
+                                .size = sizeof(job),
+                                .begin = begin,
+                                .act = act,
+                                .outcome = outcome,
+                                .end = end});
 }

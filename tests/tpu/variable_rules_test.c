@@ -3,6 +3,7 @@
 // Reads and writes of TPU strategies' variables, in computations and outside.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/replica.h"
 #include "lockstep/tpu_variable.h"
@@ -278,13 +279,11 @@ TEST(reads_inside_are_the_replicas_own) {
 
 // ---- Writes of variables that are synchronized on read, outside ------------
 static ls_status write_outside(tpu_step *w, ls_nest value) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_STRATEGY_SCOPE(w->s);
   LS_RETURN_IF_ERROR(ls_variable_write(
       w->v, now.op, value, &(ls_write_options){.no_read_value = true}, &made));
-  const ls_status status = w->in_graph ? computation_run(&w->c, made) : ls_ok();
-  ls_nest_release(made);
-  return status;
+  return w->in_graph ? computation_run(&w->c, made) : ls_ok();
 }
 
 TEST(a_sum_is_shared_out) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/trunk.h"
 #include "state/saver_file.h"
 #include "support/expect.h"
@@ -76,26 +77,23 @@ TEST(a_checkpoint_says_how_long_the_run_took) {
 // Of tiny on 64 examples with 2 replicas.
 static ls_status train(ls_model *model, const char *folder, int64_t steps,
                        bool resume) {
-  ls_strategy *strategy = NULL;
-  ls_dataset *data = ls_dataset_synthetic(&(ls_synthetic_options){
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_dataset, data) = ls_dataset_synthetic(&(ls_synthetic_options){
       .size = 64, .shape = LS_SHAPE(16), .num_classes = 4});
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
   expect_ok(ls_model_create(ls_model_find("tiny"),
                             &(ls_model_options){.metrics = true}, model));
   ls_train_result result;
-  const ls_status status = ls_train(&(ls_train_options){.model = model,
-                                                        .strategy = strategy,
-                                                        .train = data,
-                                                        .batch_size = 8,
-                                                        .steps = steps,
-                                                        .run_folder = folder,
-                                                        .overwrite = !resume,
-                                                        .resume = resume},
-                                    &result);
-  ls_strategy_release(strategy);
-  ls_dataset_release(data);
-  return status;
+  return ls_train(&(ls_train_options){.model = model,
+                                      .strategy = strategy,
+                                      .train = data,
+                                      .batch_size = 8,
+                                      .steps = steps,
+                                      .run_folder = folder,
+                                      .overwrite = !resume,
+                                      .resume = resume},
+                  &result);
 }
 
 static bool is_there(const char *name) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Monitored sessions when memory fails, and what they refuse.
+#include "graph/own.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
-#include "support/expect.h"
+#include "support/fault.h"
 #include "train/hooks/hook.h"
 
 static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
@@ -24,10 +25,9 @@ static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
                          &hooks[4]);
 }
 
-static ls_status make_saver(void *user) {
+MEMORY_TEST(make_a_saver_hook) {
   const ls_save_listener listener = {0};
   ls_hook *hook = NULL;
-  (void)user;
   const ls_status status = ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = "hooks_memory", .listeners = &listener, .num_listeners = 1},
@@ -75,31 +75,19 @@ static ls_status train_in(ls_graph *graph) {
   return ls_monitored_session_close(session, status);
 }
 
-static ls_status train_all(void *user) {
-  (void)user;
-  ls_graph *graph = NULL;
+MEMORY_TEST(train_with_hooks) {
+  LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
-  const ls_status status = train_in(graph);
-  ls_graph_destroy(graph);
-  return status;
-}
-
-TEST(a_training_survives_memory_that_fails) {
-  expect_memory_failures_survived(train_all, NULL);
-  expect_memory_failures_survived(make_saver, NULL);
+  return train_in(graph);
 }
 
 // One that has nothing to end with, as those that a job lends its state.
-static ls_status make_plain(void *user) {
+MEMORY_TEST(make_a_plain_hook) {
   ls_hook *hook = NULL;
   const ls_status status = ls_hook_of_steps(
-      &(ls_hook_options){.name = "plain", .user = user}, true, &hook);
+      &(ls_hook_options){.name = "plain", .user = self}, true, &hook);
   ls_hook_release(hook);
   return status;
-}
-
-TEST(a_hook_without_an_end_survives_it_too) {
-  expect_memory_failures_survived(make_plain, NULL);
 }
 
 TEST(null_arguments_are_refused) {

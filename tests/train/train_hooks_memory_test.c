@@ -5,7 +5,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
 #include "support/counted.h"
-#include "support/expect.h"
+#include "support/fault.h"
 
 enum { HOOKS = 6, BATCH = 8, STEPS = 16 };
 
@@ -133,11 +133,6 @@ TEST(hooks_of_a_steady_step_take_no_memory) {
   }
 }
 
-static ls_status run_some(void *user) {
-  (void)user;
+MEMORY_TEST(train_with_hooks) {
   return run(&(job){.options = {.steps = 3}, .replicas = 1, .every = 2});
-}
-
-TEST(hooks_survive_memory_that_fails) {
-  expect_memory_failures_survived(run_some, NULL);
 }

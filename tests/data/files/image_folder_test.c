@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -263,7 +263,7 @@ static ls_status read_with_little_memory(void *unused) {
 
 TEST(no_memory_is_survived) {
   if (!image_is_read(".png")) skip();
-  expect_memory_failures_survived(read_with_little_memory, NULL);
+  REFUSE_EACH(read_with_little_memory, NULL);
 }
 
 TEST_FILE(.set_up = make_folder)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/expect.h"
+#include "support/fault.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "data/images/taps.h"
 #include "lockstep/image.h"
@@ -310,14 +311,11 @@ TEST(what_cannot_be_resized_is_named) {
 
 static ls_status resize_with_little_memory(void *unused) {
   (void)unused;
-  ls_array *image = NULL, *out = NULL;
-  ls_status status = ls_array_create(LS_DTYPE_F32, LS_SHAPE(5, 6, 3), &image);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_F32, LS_SHAPE(3, 9, 3), &out);
-  if (ls_status_is_ok(status)) status = ls_resize_image(image, NULL, out);
-  ls_array_release(image);
-  ls_array_release(out);
-  return status;
+  LS_OWN(ls_array, image) = NULL;
+  LS_OWN(ls_array, out) = NULL;
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SHAPE(5, 6, 3), &image));
+  LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SHAPE(3, 9, 3), &out));
+  return ls_resize_image(image, NULL, out);
 }
 
 static ls_status decode_with_little_memory(void *user) {
@@ -329,10 +327,10 @@ static ls_status decode_with_little_memory(void *user) {
 }
 
 TEST(no_memory_is_survived) {
-  expect_memory_failures_survived(resize_with_little_memory, NULL);
+  REFUSE_EACH(resize_with_little_memory, NULL);
   if (!image_is_read(".png")) return;
   ls_image_file file = image_file_open(IMAGES, "rgba_interlaced.png");
-  expect_memory_failures_survived(decode_with_little_memory, &file);
+  REFUSE_EACH(decode_with_little_memory, &file);
   image_file_close(&file);
 }
 
