@@ -187,6 +187,27 @@ put src/graph/steps/good.c 'int x;'
 finds "a file in no room is found" \
   'src/graph/op.h:1: it is in none of the rooms that src/graph/README.md names'
 
+# Helpers of tests on two floors.
+helpers() {
+  clean_tree
+  put tests/support/low.h '#include "support/beside.h"'
+  put tests/support/beside.h 'int x;'
+  put tests/support/high.c '#include "support/low.h"'
+  printf '%s\n' '# tests/support: helpers' '## 1. Below' \
+    '- `low`, `beside`: two' '## 2. Above' '- `high`: one' \
+    >"$root/tests/support/README.md"
+}
+helpers
+passes "includes of floors below are no fault"
+helpers
+put tests/support/low.h '#include "support/high.h"'
+finds "an upward include among helpers is found" \
+  'tests/support/low.h:2: upward include: "support/high.h" is on a floor above'
+helpers
+put tests/support/new.h 'int x;'
+finds "a helper without a floor is found" \
+  'tests/support/README.md has no floor for new'
+
 # object PATH LINE...: a source and what it is compiled to.
 object() {
   put "$@"
