@@ -12,10 +12,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_array_refuse_null) {
   expect_null(ls_array_create(0, (ls_shape){0}, NULL),
               "ls_array_create: out_array is NULL");

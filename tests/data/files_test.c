@@ -15,18 +15,7 @@
 #include "support/npy_files.h"
 #include "support/npz_files.h"
 #include "support/read_all.h"
-
-static char folder[] = "data-XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) == NULL || chdir(folder) != 0 ? 1 : 0;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  return chdir("..") != 0 || rmdir(folder) != 0 ? 1 : 0;
-}
+#include "support/scratch.h"
 
 static void put(const char *name, const void *data, size_t size) {
   const ls_file_system *files = ls_file_system_system();
@@ -42,19 +31,6 @@ static void put_gzip(const char *name, const void *data, size_t size) {
                        &packed, &packed_size));
   put(name, packed, packed_size);
   ls_release(ls_allocator_system(), packed);
-}
-
-// Removes all that tests have made.
-static int clear_folder(void **state) {
-  (void)state;
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  const ls_file_system *files = ls_file_system_system();
-  expect_ok(files->list(NULL, ".", ls_allocator_system(), &entries, &count));
-  for (size_t i = 0; i < count; ++i)
-    unlink(entries[i].name);
-  ls_release(ls_allocator_system(), entries);
-  return 0;
 }
 
 #define FILE_OF(array) array, sizeof(array) - 1
@@ -548,5 +524,5 @@ TEST(calls_that_fail_are_told) {
   expect_ok(ls_runtime_destroy(runtime));
 }
 
-TEST_FILE(.set_up = make_folder, .tear_down = remove_folder,
-          .after_each = clear_folder)
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave,
+          .after_each = scratch_clear)

@@ -14,18 +14,7 @@
 #include "lockstep/iterator.h"
 #include "support/counted.h"
 #include "support/expect.h"
-
-static char folder[] = "shrunk-XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) == NULL || chdir(folder) != 0 ? 1 : 0;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  return chdir("..") != 0 || rmdir(folder) != 0 ? 1 : 0;
-}
+#include "support/scratch.h"
 
 static void put(const char *name, const void *data, size_t size) {
   expect_ok(ls_file_system_system()->write(NULL, name, data, size));
@@ -269,4 +258,4 @@ TEST(a_small_file_gives_no_endless_line) {
   unlink("file");
 }
 
-TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave)

@@ -11,30 +11,7 @@
 #include "lockstep/files.h"
 #include "support/fault.h"
 #include "support/read_all.h"
-
-static char folder[] = "records-XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) == NULL || chdir(folder) != 0 ? 1 : 0;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  return chdir("..") != 0 || rmdir(folder) != 0 ? 1 : 0;
-}
-
-static int clear_folder(void **state) {
-  (void)state;
-  ls_file_entry *entries = NULL;
-  size_t count = 0;
-  const ls_file_system *files = ls_file_system_system();
-  expect_ok(files->list(NULL, ".", ls_allocator_system(), &entries, &count));
-  for (size_t i = 0; i < count; ++i)
-    unlink(entries[i].name);
-  ls_release(ls_allocator_system(), entries);
-  return 0;
-}
+#include "support/scratch.h"
 
 // ---- Files -----------------------------------------------------------------
 // Example `i`: two raw bytes, a label, some numbers, a few words, weights.
@@ -426,5 +403,5 @@ TEST(failures_of_memory_are_survived) {
   REFUSE_EACH(read_some, NULL);
 }
 
-TEST_FILE(.set_up = make_folder, .tear_down = remove_folder,
-          .after_each = clear_folder)
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave,
+          .after_each = scratch_clear)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/graph.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 
 // What happened, in order.
@@ -23,28 +24,23 @@ static void note(diary *d, const char *what, int number) {
 }
 
 // ---- Arguments and results -------------------------------------------------
-static ls_nest echo(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
-
 TEST(replicas_get_their_parts) {
   LS_SPEC("V166 V168 M149");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest args = LS_TUPLE(
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2), ls_nest_f64(5));
-  ls_nest made = run_on(strategy, echo, args, NULL);
+  ls_nest made = run_on(strategy, give_args, args, NULL);
   assert_int_equal(made.kind, LS_KIND_TUPLE);
   expect_numbers(ls_nest_item(made, 0), (double[]){1, 2}, 2);
   assert_true(ls_nest_number(ls_nest_item(made, 1)) == 5);
   ls_nest_release(made);
   ls_nest_release(args);
-  made = run_on(strategy, echo, ls_none(), NULL);
+  made = run_on(strategy, give_args, ls_none(), NULL);
   assert_int_equal(made.kind, LS_KIND_NONE);
   // The arguments are a list or a tuple.
-  expect_status(
-      ls_strategy_run(strategy, ls_plain(echo, NULL), ls_nest_f64(1), &made),
-      LS_INVALID_ARGUMENT, "1.0");
+  expect_status(ls_strategy_run(strategy, ls_plain(give_args, NULL),
+                                ls_nest_f64(1), &made),
+                LS_INVALID_ARGUMENT, "1.0");
   ls_strategy_release(strategy);
 }
 
@@ -88,7 +84,7 @@ TEST(parts_on_devices_go_to_the_replicas_there) {
     const ls_nest items[] = {ls_nest_f64(first), ls_nest_f64(1 - first)};
     const ls_nest args =
         LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
-    const ls_nest made = run_on(strategy, echo, args, NULL);
+    const ls_nest made = run_on(strategy, give_args, args, NULL);
     expect_numbers(ls_nest_item(made, 0), (double[]){0, 1}, 2);
     ls_nest_release(made);
     ls_nest_release(args);
@@ -299,7 +295,7 @@ TEST(a_failing_replica_stops_all) {
   assert_string_equal(d.text, "a0 a1 stop0 ");
   assert_true(ls_nest_number(made) == 8);
   assert_false(ls_has_strategy());
-  ls_nest_release(run_on(strategy, echo, ls_none(), NULL));
+  ls_nest_release(run_on(strategy, give_args, ls_none(), NULL));
   ls_strategy_release(strategy);
 }
 
@@ -347,6 +343,6 @@ TEST(a_failing_merge_stops_all) {
       ls_strategy_run(strategy, ls_plain(nested_to_fail, &d), ls_none(), &made),
       LS_DATA_LOSS, "the merge refuses");
   assert_string_equal(d.text, "stopped0 stopped1 ");
-  ls_nest_release(run_on(strategy, echo, ls_none(), NULL));
+  ls_nest_release(run_on(strategy, give_args, ls_none(), NULL));
   ls_strategy_release(strategy);
 }

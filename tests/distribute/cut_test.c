@@ -13,6 +13,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/trunk.h"
 #include "support/cut_steps.h"
+#include "support/draw.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/ways_run.h"
@@ -136,11 +137,6 @@ static void expect_equal(const job *wanted, const job *got) {
     fail_msg("%s: a rank calls for a replica that it does not host", where);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 // At all these places the same as uncut on lanes of one thread.
 static void compare(random_step step, int replicas, const place *places,
                     size_t count) {
@@ -163,9 +159,9 @@ static void compare(random_step step, int replicas, const place *places,
 static void compare_steps(uint64_t usually, uint64_t sanitized,
                           const place *places, size_t count) {
   static const int replicas[] = {1, 2, 3, 8};
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t steps =
-      number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? sanitized : usually);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t steps = number_from_environment(
+      "LS_TEST_PROGRAMS", LS_SANITIZED ? sanitized : usually);
   for (uint64_t seed = first; seed < first + steps; ++seed)
     for (size_t i = 0; i < LS_COUNT_OF(replicas); ++i)
       compare((random_step){.seed = seed,

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "distribute/cross_device/cross_device.h"
+#include "support/merges.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"
@@ -20,12 +21,6 @@ typedef struct place {
   size_t items;
 } place;
 
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
-}
-
 static void make_variable(ways *self) {
   const place *p = self->user;
   ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
@@ -35,12 +30,6 @@ static void make_variable(ways *self) {
                                        .synchronization = p->synchronization,
                                        .aggregation = p->aggregation});
   ls_array_release(initial);
-}
-
-static ls_nest number_of_replica(const ways *self, int step, int r) {
-  (void)self, (void)step;
-  return LS_TUPLE(
-      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
 }
 
 static ls_tensor tensor_of(ls_nest leaf) {

@@ -4,29 +4,7 @@
 #include "lockstep/strategy.h"
 
 #include "support/replicas.h"
-
-// An eager vector.
-static ls_tensor vector_of(ls_dtype dtype, const double *values,
-                           int64_t count) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
-  for (int64_t i = 0; i < count; ++i)
-    ls_array_set_f64(array, i, values[i]);
-  const ls_tensor tensor = ls_tensor_from_array(array);
-  ls_array_release(array);
-  return tensor;
-}
-
-static void expect_vector(ls_nest leaf, const double *values, int64_t count) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(ls_nest_tensor(leaf, 0), &array));
-  assert_int_equal(ls_array_num_elements(array), count);
-  for (int64_t i = 0; i < count; ++i)
-    if (ls_array_f64(array, i) != values[i])
-      fail_msg("element %d is %g, wanted %g", (int)i, ls_array_f64(array, i),
-               values[i]);
-  ls_array_release(array);
-}
+#include "support/values.h"
 
 static ls_nest per_replica(ls_tensor a, ls_tensor b) {
   const ls_nest items[] = {ls_leaf(a), ls_leaf(b)};
@@ -41,11 +19,11 @@ TEST(parts_are_gathered_in_replica_order) {
   LS_SPEC("V194 M132");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value =
-      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2, 3}, 3),
-                  vector_of(LS_DTYPE_F32, (double[]){4}, 1));
+      per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3}, 3),
+                  eager_vector(LS_DTYPE_F32, (double[]){4}, 1));
   ls_nest made = ls_none();
   expect_ok(ls_strategy_gather(strategy, value, 0, &made));
-  expect_vector(made, (double[]){1, 2, 3, 4}, 4);
+  expect_eager_vector(made, (double[]){1, 2, 3, 4}, 4);
   const ls_nest x = ls_leaf(scalar_of(3));
   expect_ok(ls_strategy_gather(strategy, x, 0, &made));
   assert_true(ls_nest_is_same(made, x));
@@ -62,7 +40,7 @@ TEST(parts_are_gathered_in_replica_order) {
   }
   const ls_nest whole = ls_nest_variable(rows);
   expect_ok(ls_strategy_gather(strategy, whole, 0, &made));
-  expect_vector(made, (double[]){0, 0, 0, 0}, 4);
+  expect_eager_vector(made, (double[]){0, 0, 0, 0}, 4);
   ls_nest_release(whole);
   ls_variable_release(rows);
   ls_object slices[2];
@@ -74,7 +52,7 @@ TEST(parts_are_gathered_in_replica_order) {
   expect_status(ls_strategy_gather(strategy, both, 0, &made), LS_UNIMPLEMENTED,
                 "gather of IndexedSlices");
   ls_nest_release(both);
-  const ls_tensor four = vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4);
+  const ls_tensor four = eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4);
   const struct {
     ls_tensor a, b;
     const char *says;
@@ -104,12 +82,12 @@ TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
     for (int i = 0; i < 3; ++i) {
       const double r = orders[k][i];
       devices[i] = all[orders[k][i]];
-      items[i] = ls_leaf(vector_of(LS_DTYPE_F32, &r, 1));
+      items[i] = ls_leaf(eager_vector(LS_DTYPE_F32, &r, 1));
     }
     const ls_nest value =
         ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 3);
     expect_ok(ls_strategy_gather(strategy, value, 0, &made));
-    expect_vector(made, (double[]){0, 1, 2}, 3);
+    expect_eager_vector(made, (double[]){0, 1, 2}, 3);
     ls_nest_release(value);
   }
   ls_strategy_release(strategy);

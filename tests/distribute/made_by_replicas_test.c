@@ -7,6 +7,7 @@
 
 #include "distribute/replicas/sharing.h"
 #include "lockstep/graph.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 
 // ---- Variables that replicas make ------------------------------------------
@@ -42,13 +43,6 @@ static void release_made(made_variables *m) {
   for (int r = 0; r < 3; ++r)
     for (int i = 0; i < 2; ++i)
       ls_variable_release(m->got[r][i]);
-}
-
-static ls_status count_creation(const ls_creator *next,
-                                const ls_variable_options *options, void *user,
-                                ls_variable **out_variable) {
-  ++*(int *)user;
-  return ls_creator_create(next, options, out_variable);
 }
 
 TEST(replicas_share_what_they_make) {

@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -23,12 +24,6 @@ static ls_nest matrix_of(const ways *self, int step, int r) {
   return LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), x)),
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){2 * r + 1})));
-}
-
-static ls_tensor argument(ls_nest args, size_t i) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
-  return x;
 }
 
 static ls_tensor weighted(ls_tensor x, int replicas) {

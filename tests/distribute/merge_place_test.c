@@ -5,14 +5,8 @@
 
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
-
-static ls_nest merge_none(ls_strategy *strategy, ls_nest args, void *user) {
-  (void)strategy;
-  (void)args;
-  (void)user;
-  return ls_none();
-}
 
 // The merge call, in a callback of a function, loop or branch; `user` is the
 // replica.
@@ -20,11 +14,6 @@ static ls_nest merge_inside(ls_nest args, void *user) {
   const ls_nest merged =
       ls_replica_merge_call(user, merge_none, ls_none(), NULL);
   if (ls_nest_is_failed(merged)) return merged;
-  return ls_nest_retain(args);
-}
-
-static ls_nest pass(ls_nest args, void *user) {
-  (void)user;
   return ls_nest_retain(args);
 }
 
@@ -57,7 +46,7 @@ static ls_nest in_a_body(ls_nest args, void *user) {
 static ls_nest in_a_condition(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  return ls_while(merge_inside, pass, ls_replica_context(),
+  return ls_while(merge_inside, give_args, ls_replica_context(),
                   LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1))), 2);
 }
 
@@ -65,7 +54,7 @@ static ls_nest in_a_branch(ls_nest args, void *user) {
   (void)args;
   (void)user;
   const ls_tensor yes = ls_scalar(LS_DTYPE_BOOL, 1);
-  return ls_cond(yes, merge_inside, pass, ls_replica_context());
+  return ls_cond(yes, merge_inside, give_args, ls_replica_context());
 }
 
 static ls_nest in_itself(ls_nest args, void *user) {
@@ -156,20 +145,12 @@ TEST(a_merge_waits_for_what_any_replica_has_open) {
     }
 }
 
-// ---- The cause
 // ---------------------------------------------------------------
 typedef struct told {
   ls_replica *kept;
   int later;
   char text[2][300];
 } told;
-
-static ls_nest nothing(ls_strategy *strategy, ls_nest args, void *user) {
-  (void)strategy;
-  (void)args;
-  (void)user;
-  return ls_none();
-}
 
 // In the second run replica 1 asks with a context that is not its own.
 static ls_nest keep_or_use(ls_nest args, void *user) {
@@ -181,7 +162,7 @@ static ls_nest keep_or_use(ls_nest args, void *user) {
     return ls_none();
   }
   const ls_nest made = ls_replica_merge_call(
-      id == 1 ? t->kept : ls_replica_context(), nothing, ls_none(), NULL);
+      id == 1 ? t->kept : ls_replica_context(), merge_none, ls_none(), NULL);
   const ls_status status = ls_nest_status(made);
   snprintf(t->text[id], sizeof(t->text[id]), "%s",
            ls_status_is_ok(status) ? "" : ls_status_message(status));

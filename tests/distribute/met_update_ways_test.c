@@ -4,6 +4,7 @@
 // others: that is the same on all, in every way to run. What else differs is
 // refused.
 #include "base/memory/allocator.h"
+#include "support/merges.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -24,12 +25,6 @@ typedef struct updating {
 static double sum_of(int n) { return n * (n + 1) / 2.0; }
 static double mean_of(int n) { return (n + 1) / 2.0; }
 static double first_of(int n) { return n > 0 ? 1 : 0; }
-
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
-}
 
 // ---- Values that are the same on all ---------------------------------------
 static ls_nest all_reduced(ls_nest x, ways *self) {
@@ -121,14 +116,14 @@ static ls_nest scattered(ls_nest x, ways *self) {
   return ls_leaf(ls_reduce_scatter(LS_REDUCE_SUM, wide, 0));
 }
 
-static ls_nest give_back(ls_strategy *strategy, ls_nest x, void *user) {
+static ls_nest give_whole(ls_strategy *strategy, ls_nest x, void *user) {
   (void)strategy, (void)user;
   return ls_nest_retain(x);
 }
 
 static ls_nest merged_apart(ls_nest x, ways *self) {
   (void)self;
-  return ls_replica_merge_call(ls_replica_context(), give_back, x, NULL);
+  return ls_replica_merge_call(ls_replica_context(), give_whole, x, NULL);
 }
 
 static ls_nest host_number(ls_nest x, ways *self) {
@@ -155,12 +150,6 @@ static void make_variables(ways *self) {
                                        .initial_array = initial,
                                        .aggregation = LS_AGGREGATION_MEAN});
   ls_array_release(initial);
-}
-
-static ls_nest number_of_replica(const ways *self, int step, int r) {
-  (void)self, (void)step;
-  return LS_TUPLE(
-      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
 }
 
 static ls_nest add_all_of(ls_nest args, void *user) {

@@ -15,10 +15,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_cross_device_refuse_null) {
   expect_null(ls_cross_device_create(NULL, some, some),
               "ls_cross_device_create: table is NULL");

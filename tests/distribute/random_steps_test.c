@@ -14,6 +14,8 @@
 #include "base/values/random.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/replica.h"
+#include "support/draw.h"
+#include "support/merges.h"
 #include "support/sanitizer.h"
 #include "support/step_state.h"
 #include "support/values.h"
@@ -67,12 +69,6 @@ static ls_nest add_scaled(ls_nest args, void *user) {
   if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_leaf(ls_variable_assign_add(
       ls_nest_item(args, 0).as.ref, ls_mul(x, ls_scalar(LS_DTYPE_F32, 0.5))));
-}
-
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
 }
 
 static ls_nest merged(ls_strategy *strategy, ls_nest args, void *user) {
@@ -321,14 +317,10 @@ static ls_nest run_step(ls_nest args, ways *self) {
   return ls_fail(s.status);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 TEST(steps_have_the_same_bytes_in_every_way) {
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 4 : 20);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count =
+      number_from_environment("LS_TEST_PROGRAMS", LS_SANITIZED ? 4 : 20);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     char name[32];
     const random_step step = {.seed = seed,

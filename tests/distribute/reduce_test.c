@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support/replicas.h"
+#include "support/values.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
 
@@ -15,29 +16,6 @@ static ls_nest reduced(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce_with(strategy, op, value, options, &made));
   return made;
-}
-
-// An eager vector.
-static ls_tensor vector_of(ls_dtype dtype, const double *values,
-                           int64_t count) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create(dtype, LS_SHAPE(count), &array));
-  for (int64_t i = 0; i < count; ++i)
-    ls_array_set_f64(array, i, values[i]);
-  const ls_tensor tensor = ls_tensor_from_array(array);
-  ls_array_release(array);
-  return tensor;
-}
-
-static void expect_vector(ls_nest leaf, const double *values, int64_t count) {
-  ls_array *array = NULL;
-  expect_ok(ls_tensor_value(ls_nest_tensor(leaf, 0), &array));
-  assert_int_equal(ls_array_num_elements(array), count);
-  for (int64_t i = 0; i < count; ++i)
-    if (ls_array_f64(array, i) != values[i])
-      fail_msg("element %d is %g, wanted %g", (int)i, ls_array_f64(array, i),
-               values[i]);
-  ls_array_release(array);
 }
 
 static ls_nest per_replica(ls_tensor a, ls_tensor b) {
@@ -78,12 +56,12 @@ TEST(operations_have_names_in_any_case) {
 TEST(replicas_are_added_element_by_element) {
   LS_SPEC("V185 M77 M131");
   ls_strategy *strategy = mirrored_of(2);
-  const ls_tensor a = vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2);
-  const ls_tensor b = vector_of(LS_DTYPE_F32, (double[]){3, 5}, 2);
+  const ls_tensor a = eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2);
+  const ls_tensor b = eager_vector(LS_DTYPE_F32, (double[]){3, 5}, 2);
   const ls_nest nest = LS_LIST(per_replica(a, b), per_replica(b, a));
   ls_nest made = reduced(strategy, LS_REDUCE_SUM, nest, NULL);
-  expect_vector(ls_nest_item(made, 0), (double[]){4, 7}, 2);
-  expect_vector(ls_nest_item(made, 1), (double[]){4, 7}, 2);
+  expect_eager_vector(ls_nest_item(made, 0), (double[]){4, 7}, 2);
+  expect_eager_vector(ls_nest_item(made, 1), (double[]){4, 7}, 2);
   // On the current device, else on the first CPU.
   const ls_op op = ls_tensor_op(ls_nest_tensor(made, 0));
   assert_string_equal(ls_op_device(op), LOCAL "CPU:0");
@@ -91,7 +69,7 @@ TEST(replicas_are_added_element_by_element) {
   {
     LS_DEVICE_SCOPE("/cpu:1");
     made = reduced(strategy, LS_REDUCE_MEAN, nest, NULL);
-    expect_vector(ls_nest_item(made, 0), (double[]){2, 3.5}, 2);
+    expect_eager_vector(ls_nest_item(made, 0), (double[]){2, 3.5}, 2);
     assert_string_equal(ls_op_device(ls_tensor_op(ls_nest_tensor(made, 0))),
                         LOCAL "CPU:1");
     ls_nest_release(made);
@@ -110,8 +88,8 @@ TEST(an_axis_counts_elements) {
   LS_SPEC("V186 V187 M131");
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest value =
-      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4),
-                  vector_of(LS_DTYPE_F32, (double[]){5, 6}, 2));
+      per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4),
+                  eager_vector(LS_DTYPE_F32, (double[]){5, 6}, 2));
   for (int axis = -1; axis < 1; ++axis) {
     const ls_reduce_options along = {.axes = &axis, .num_axes = 1};
     assert_true(number_of(reduced(strategy, LS_REDUCE_SUM, value, &along)) ==
@@ -131,14 +109,14 @@ TEST(an_axis_counts_elements) {
   // An empty tuple of axes: no reduction within a replica.
   const int none = 0;
   const ls_nest even =
-      per_replica(vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2),
-                  vector_of(LS_DTYPE_F32, (double[]){3, 6}, 2));
+      per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2),
+                  eager_vector(LS_DTYPE_F32, (double[]){3, 6}, 2));
   made = reduced(strategy, LS_REDUCE_MEAN, even,
                  &(ls_reduce_options){.axes = &none, .num_axes = 0});
-  expect_vector(made, (double[]){2, 4}, 2);
+  expect_eager_vector(made, (double[]){2, 4}, 2);
   // Several at once.
   const ls_tensor square = ls_reshape(
-      vector_of(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4), LS_SHAPE(2, 2));
+      eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4), LS_SHAPE(2, 2));
   const ls_nest squares = per_replica(square, square);
   static const int both[] = {0, -1};
   made = reduced(strategy, LS_REDUCE_MEAN, squares,
@@ -152,9 +130,9 @@ TEST(an_axis_counts_elements) {
 TEST(an_axis_is_reduced_in_every_item_of_a_map) {
   ls_strategy *strategy = mirrored_of(2);
   const ls_nest items[] = {
-      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){1, 2}, 2)),
-      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){3, 4, 5}, 3)),
-      ls_leaf(vector_of(LS_DTYPE_F32, (double[]){6}, 1))};
+      ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2)),
+      ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){3, 4, 5}, 3)),
+      ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){6}, 1))};
   const ls_nest outputs[] = {ls_nest_distributed(LS_MAP_OUTPUT, items, 2),
                              ls_nest_distributed(LS_MAP_OUTPUT, items + 2, 1)};
   const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, outputs, 2);
@@ -206,11 +184,11 @@ TEST(means_of_integers_are_true_divisions) {
   ls_strategy *strategy = mirrored_of(2);
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
     const ls_nest value =
-        per_replica(vector_of(cases[c].from, (double[]){1, 2}, 2),
-                    vector_of(cases[c].from, (double[]){2, 4}, 2));
+        per_replica(eager_vector(cases[c].from, (double[]){1, 2}, 2),
+                    eager_vector(cases[c].from, (double[]){2, 4}, 2));
     const ls_nest made = reduced(strategy, LS_REDUCE_MEAN, value, NULL);
     assert_int_equal(ls_tensor_dtype(made.as.tensor), cases[c].to);
-    expect_vector(made, (double[]){1.5, 3}, 2);
+    expect_eager_vector(made, (double[]){1.5, 3}, 2);
     ls_nest_release(value);
   }
   ls_strategy_release(strategy);
@@ -440,11 +418,11 @@ static ls_nest gather_in_replicas(ls_nest args, void *user) {
   (void)args;
   (void)user;
   const int r = ls_replica_number();
-  const ls_tensor mine = vector_of(LS_DTYPE_F32, (double[]){r, 5, 6}, r + 1);
+  const ls_tensor mine = eager_vector(LS_DTYPE_F32, (double[]){r, 5, 6}, r + 1);
   const ls_nest given = LS_TUPLE(ls_leaf(mine));
   const ls_nest all = ls_replica_all_gather(ls_replica_context(), given, 0);
   ls_nest_release(given);
-  expect_vector(ls_nest_item(all, 0), (double[]){0, 1, 5, 2, 5, 6}, 6);
+  expect_eager_vector(ls_nest_item(all, 0), (double[]){0, 1, 5, 2, 5, 6}, 6);
   ls_nest_release(all);
   return ls_none();
 }

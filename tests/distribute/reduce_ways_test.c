@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "support/merges.h"
 #include "support/values.h"
 
 typedef struct across {
@@ -21,7 +22,7 @@ typedef struct across {
 
 // Replica r's rows of two: the k-th of all n (n + 1) / 2 is (k + 1, -k). Beside
 // them a scalar r + 1 and integers.
-static ls_nest rows_of(const ways *self, int step, int r) {
+static ls_nest rows_of_replica(const ways *self, int step, int r) {
   const across *a = self->user;
   double rows[6], integer = 3 * r + 1;
   const int count = a->one_row ? 1 : r + 1;
@@ -44,17 +45,11 @@ static ls_nest merge(ls_nest args, ways *self) {
                                (void *)(uintptr_t)a);
 }
 
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
-}
-
 static void hold(const across *cases, size_t count, bool replicas_only) {
   for (size_t i = 0; i < count; ++i) {
     const ways_case c = {.name = cases[i].name,
                          .user = &cases[i],
-                         .args = rows_of,
+                         .args = rows_of_replica,
                          .step = merge,
                          .check = cases[i].check,
                          .replicas_only = replicas_only,
@@ -397,7 +392,7 @@ TEST(reductions_are_refused_the_same_in_every_way) {
   hold(cases, LS_COUNT_OF(cases), true);
   const ways_case c = {.name = "in a replica",
                        .user = &cases[0],
-                       .args = rows_of,
+                       .args = rows_of_replica,
                        .step = reduce_in_replica,
                        .refused = LS_FAILED_PRECONDITION,
                        .says = "merge_call"};

@@ -7,6 +7,8 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
+#include "support/callbacks.h"
+#include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"
 #include "support/variables.h"
@@ -23,24 +25,6 @@ typedef struct refusal {
 
 static void make_scalar(ways *self) {
   ways_vector(self, "v", 0, (double[]){10});
-}
-
-static ls_nest number_of_replica(const ways *self, int step, int r) {
-  (void)self, (void)step;
-  return LS_TUPLE(
-      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
-}
-
-static ls_tensor argument(ls_nest args, size_t i) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
-  return x;
-}
-
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
 }
 
 static ls_nest merge(ls_nest args, ways *self) {
@@ -65,17 +49,12 @@ static void hold(const refusal *cases, size_t count) {
 }
 
 // ---- Contexts --------------------------------------------------------------
-static ls_nest give_nothing(ls_nest args, void *user) {
-  (void)args, (void)user;
-  return ls_none();
-}
-
 static ls_nest run_other(ls_nest args, ways *self) {
   ls_strategy *other = mirrored_of(2);
   ls_nest made = ls_none();
   (void)args, (void)self;
   const ls_status status =
-      ls_strategy_run(other, ls_plain(give_nothing, NULL), ls_none(), &made);
+      ls_strategy_run(other, ls_plain(give_none, NULL), ls_none(), &made);
   ls_strategy_release(other);
   return taken(status, &made);
 }

@@ -5,6 +5,7 @@
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
 #include "lockstep/summary.h"
+#include "support/callbacks.h"
 #include "support/variables.h"
 
 typedef struct starts {
@@ -16,20 +17,6 @@ typedef struct starts {
   size_t controls[2];
   bool caching[2], recording;
 } starts;
-
-static ls_status count_creation(const ls_creator *next,
-                                const ls_variable_options *options, void *user,
-                                ls_variable **out_variable) {
-  ++*(int *)user;
-  return ls_creator_create(next, options, out_variable);
-}
-
-static ls_nest merge_none(ls_strategy *strategy, ls_nest args, void *user) {
-  (void)strategy;
-  (void)args;
-  (void)user;
-  return ls_none();
-}
 
 // Notes what it finds, changes all it can and, while that is changed, lets the
 // other replicas look.

@@ -5,6 +5,8 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "support/callbacks.h"
+#include "support/merges.h"
 #include "support/values.h"
 
 typedef struct behaviour {
@@ -17,7 +19,7 @@ typedef struct behaviour {
 } behaviour;
 
 // Replica r's rows of two: (100 (r + 1), ...); a scalar r + 1; an integer.
-static ls_nest rows_of(const ways *self, int step, int r) {
+static ls_nest uneven_rows(const ways *self, int step, int r) {
   const behaviour *b = self->user;
   const double number = r + 1;
   double rows[12];
@@ -30,17 +32,11 @@ static ls_nest rows_of(const ways *self, int step, int r) {
                   ls_nest_array(array_of(LS_DTYPE_I32, LS_SCALAR, &number)));
 }
 
-static ls_tensor argument(ls_nest args, size_t i) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
-  return x;
-}
-
 static void hold(const behaviour *cases, size_t count, bool replicas_only) {
   for (size_t i = 0; i < count; ++i) {
     const ways_case c = {.name = cases[i].name,
                          .user = &cases[i],
-                         .args = rows_of,
+                         .args = uneven_rows,
                          .step = cases[i].step,
                          .check = cases[i].check,
                          .replicas_only = replicas_only,
@@ -353,16 +349,11 @@ static ls_nest merge_other_counts(ls_nest args, ways *self) {
   return made;
 }
 
-static ls_nest give_nothing(ls_nest args, void *user) {
-  (void)args, (void)user;
-  return ls_none();
-}
-
 static ls_nest run_inside(ls_nest args, ways *self) {
   ls_nest made = ls_none();
   (void)args;
   const ls_status status = ls_strategy_run(
-      self->strategy, ls_plain(give_nothing, NULL), ls_none(), &made);
+      self->strategy, ls_plain(give_none, NULL), ls_none(), &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 

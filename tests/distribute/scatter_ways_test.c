@@ -10,6 +10,7 @@
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/make/make.h"
+#include "support/merges.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -45,12 +46,6 @@ static ls_nest delta_of_replica(const ways *self, int step, int r) {
   return LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_I32, LS_SHAPE(count), rows)),
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(count), values)));
-}
-
-static ls_tensor argument(ls_nest args, size_t i) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
-  return x;
 }
 
 static ls_nest as_result(ls_tensor after) {

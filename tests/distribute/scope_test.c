@@ -7,6 +7,7 @@
 
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 
 // ---- Every way out ----------------------------------------------------------
@@ -154,13 +155,6 @@ TEST(nothing_works_in_a_refused_block) {
 }
 
 // ---- Entering and leaving a strategy ----------------------------------------
-static ls_status count_creation(const ls_creator *next,
-                                const ls_variable_options *options, void *user,
-                                ls_variable **out_variable) {
-  ++*(int *)user;
-  return ls_creator_create(next, options, out_variable);
-}
-
 TEST(entering_pushes_state_creator_and_device) {
   LS_SPEC("V158");
   static char device[] = "/job:localhost/replica:0/task:0/device:CPU:5";

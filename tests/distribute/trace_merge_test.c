@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/gradients.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -320,19 +321,12 @@ TEST(a_gradient_does_not_read_a_variable_again) {
   ls_variable_release(variable);
 }
 
-static ls_nest give_nothing(ls_strategy *strategy, ls_nest args, void *user) {
-  (void)strategy;
-  (void)args;
-  (void)user;
-  return ls_none();
-}
-
 static ls_nest some_merge(ls_nest args, void *user) {
   const int waits = *(const int *)user;
   const bool early = ls_replica_number() == 1;
   if (early != (waits != 0)) return ls_nest_retain(ls_nest_item(args, 0));
-  const ls_nest merged = ls_replica_merge_call(ls_replica_context(),
-                                               give_nothing, ls_none(), NULL);
+  const ls_nest merged =
+      ls_replica_merge_call(ls_replica_context(), merge_none, ls_none(), NULL);
   if (!ls_nest_is_failed(merged)) return ls_nest_retain(ls_nest_item(args, 0));
   return merged;
 }
@@ -400,7 +394,7 @@ static ls_nest loop_once(ls_nest values, void *user) {
 static ls_nest merge_in_body(ls_nest values, void *user) {
   (void)values;
   (void)user;
-  return ls_replica_merge_call(ls_replica_context(), give_nothing, ls_none(),
+  return ls_replica_merge_call(ls_replica_context(), merge_none, ls_none(),
                                NULL);
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/trunk.h"
 #include "support/cut_steps.h"
+#include "support/draw.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -292,15 +293,11 @@ static void compare(uint64_t seed, const int *replicas, bool in_loop) {
   drop(&wanted);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 TEST(steps_of_two_strategies_are_the_same_in_one_program) {
   static const int replicas[][2] = {{2, 8}, {3, 2}, {8, 1}};
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 1 : 6);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count =
+      number_from_environment("LS_TEST_PROGRAMS", LS_SANITIZED ? 1 : 6);
   for (uint64_t seed = first; seed < first + count; ++seed)
     for (size_t i = 0; i < LS_COUNT_OF(replicas); ++i)
       for (int in_loop = 0; in_loop < 2; ++in_loop)

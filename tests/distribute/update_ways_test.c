@@ -10,6 +10,7 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
+#include "support/merges.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -30,24 +31,6 @@ static void make_variable(ways *self) {
                                        .synchronization = u->synchronization,
                                        .aggregation = u->aggregation});
   ls_array_release(initial);
-}
-
-static ls_nest number_of_replica(const ways *self, int step, int r) {
-  (void)self, (void)step;
-  return LS_TUPLE(
-      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
-}
-
-static ls_tensor argument(ls_nest args, size_t i) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, i), &x));
-  return x;
-}
-
-static ls_nest taken(ls_status status, const ls_nest *value) {
-  if (ls_status_is_ok(status)) return *value;
-  ls_nest_release(*value);
-  return ls_fail(status);
 }
 
 static void hold(const ways_case *as, ls_variable_synchronization s,

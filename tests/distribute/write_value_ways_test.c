@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/variables/variable.h"
+#include "support/merges.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"
@@ -39,12 +40,6 @@ static void make_both(ways *self) {
   const writing *w = self->user;
   make_scalar(self, "v", 10, w->v_synchronization, w->v);
   make_scalar(self, "w", 6, w->w_synchronization, w->w);
-}
-
-static ls_nest number_of_replica(const ways *self, int step, int r) {
-  (void)self, (void)step;
-  return LS_TUPLE(
-      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
 }
 
 static void hold(const ways_case *as, const writing *w, const char *name) {

@@ -10,10 +10,6 @@
 #define I "dtype = i32, shape = shape[], index = "
 #define F "dtype = f32, shape = shape[2], index = "
 
-static void make(lowered *program, const lowered_options *options) {
-  expect_ok(lowered_create(options, program));
-}
-
 // ---- Loops -----------------------------------------------------------------
 // i = 0, sum = 0; while i < n: sum += i * factor, i += 1
 static const char sum_text[] =
@@ -41,7 +37,7 @@ static const char sum_text[] =
 
 TEST(a_loop_runs_while_its_condition_holds_and_trips_last) {
   lowered program;
-  make(&program, &(lowered_options){.text = sum_text});
+  lowered_make(&program, &(lowered_options){.text = sum_text});
   const struct {
     int32_t n, trips, sum;
   } rows[] = {{0, 0, 0}, {1, 1, 0}, {4, 4, 60}, {5, 5, 100}, {9, 5, 100}};
@@ -84,7 +80,7 @@ static const char shift_text[] =
 
 TEST(carried_values_change_places_all_at_once) {
   lowered program;
-  make(&program, &(lowered_options){.text = shift_text});
+  lowered_make(&program, &(lowered_options){.text = shift_text});
   for (int32_t n = 0; n < 12; ++n) {
     int32_t want[3] = {0, 1, 1}, got[3] = {0};
     for (int32_t i = 0; i < n; ++i) {
@@ -124,7 +120,7 @@ static const char follow_text[] =
 
 TEST(a_loop_that_never_runs_keeps_its_initial_values) {
   lowered program;
-  make(&program, &(lowered_options){.text = follow_text});
+  lowered_make(&program, &(lowered_options){.text = follow_text});
   for (int32_t n = 0; n < 3; ++n) {
     const int32_t a = 5, b = 6;
     int32_t out[2] = {0};
@@ -174,7 +170,7 @@ static const char nested_text[] =
 
 TEST(loops_nest) {
   lowered program;
-  make(&program, &(lowered_options){.text = nested_text});
+  lowered_make(&program, &(lowered_options){.text = nested_text});
   const float in[2] = {0, 1};
   float out[2];
   for (int i = 0; i < 2; ++i) {
@@ -208,8 +204,9 @@ static const char train_text[] =
 
 TEST(a_variable_is_carried_in_its_buffer) {
   lowered program;
-  make(&program, &(lowered_options){
-                     .num_uses = 1, .written = {true}, .text = train_text});
+  lowered_make(
+      &program,
+      &(lowered_options){.num_uses = 1, .written = {true}, .text = train_text});
   // One copy is left: the counter's initial value.
   assert_int_equal(lowered_plan_count(&program, "copy"), 1);
   memcpy(program.buffers[0]->data, (float[]){16, 32}, 8);
@@ -243,7 +240,7 @@ static const char random_text[] =
 
 TEST(each_trip_of_a_loop_draws_other_numbers) {
   lowered program;
-  make(&program, &(lowered_options){.text = random_text});
+  lowered_make(&program, &(lowered_options){.text = random_text});
   float first[3], again[3];
   expect_ok(
       lowered_run(&program, NULL, (void *[]){&first[0], &first[1], &first[2]}));
@@ -288,7 +285,7 @@ static const char branch_text[] =
 
 TEST(branches_nest_and_may_pass_values_on) {
   lowered program;
-  make(&program, &(lowered_options){.text = branch_text});
+  lowered_make(&program, &(lowered_options){.text = branch_text});
   const float x[2] = {1, 2}, y[2] = {10, 20};
   const struct {
     bool p, q;

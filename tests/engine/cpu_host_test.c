@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: host calls.
+#include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/lowered.h"
 
@@ -9,10 +10,6 @@
 #include "base/threads/threads.h"
 
 #define F "dtype = f32, shape = shape[2], index = "
-
-static void make(lowered *program, const lowered_options *options) {
-  expect_ok(lowered_create(options, program));
-}
 
 // ---- Host calls ------------------------------------------------------------
 // What the test's kernels did, and what they shall do.
@@ -60,20 +57,21 @@ static ls_status start_refused(ls_host_call *call) {
 }
 
 static const ls_host_kernel now = {
-    .name = "now", .infer = lowered_infer_same, .start = start_now};
+    .name = "now", .infer = infer_like_first, .start = start_now};
 static const ls_host_kernel later = {
-    .name = "later", .infer = lowered_infer_same, .start = start_later};
+    .name = "later", .infer = infer_like_first, .start = start_later};
 static const ls_host_kernel refused = {
-    .name = "refused", .infer = lowered_infer_same, .start = start_refused};
+    .name = "refused", .infer = infer_like_first, .start = start_refused};
 static const ls_host_kernel *const kernels[] = {&now, &later, &refused};
 
 static void make_host(lowered *program, const char *text) {
   memset(&host, 0, sizeof(host));
-  make(program, &(lowered_options){.text = text,
-                                   .num_uses = 1,
-                                   .written = {true},
-                                   .kernels = kernels,
-                                   .num_kernels = LS_COUNT_OF(kernels)});
+  lowered_make(program,
+               &(lowered_options){.text = text,
+                                  .num_uses = 1,
+                                  .written = {true},
+                                  .kernels = kernels,
+                                  .num_kernels = LS_COUNT_OF(kernels)});
 }
 
 static void end_host(lowered *program) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: replicas, and lanes that park.
+#include "support/callbacks.h"
 #include "support/fault.h"
+#include "support/lowered.h"
 #include "support/replica_lanes.h"
 
 #include <stdio.h>
@@ -9,10 +11,6 @@
 
 #include "base/text.h"
 #include "base/threads/threads.h"
-
-static ls_plan_facts facts_of(const lowered *program) {
-  return program->backend->vtable->facts(program->executable);
-}
 
 // ---- Lanes -----------------------------------------------------------------
 TEST(a_lane_has_its_arguments_and_gives_its_results) {
@@ -76,7 +74,7 @@ LANE_TEST(lanes_park_until_a_merge_has_its_value) {
     lowered program;
     lanes_create(&program, text);
     free(text);
-    assert_true(facts_of(&program).frame_bytes > 0);
+    assert_true(lowered_facts(&program).frame_bytes > 0);
     float mean[LANES_WIDTH], sum[LANES_WIDTH], last[LANES_WIDTH];
     for (int run = 0; run < 2; ++run) {
       expect_ok(lowered_run(&program, lanes_rows, (void *[]){mean, sum, last}));
@@ -327,7 +325,7 @@ static ls_status start_together(ls_host_call *call) {
 }
 
 static const ls_host_kernel together = {
-    .name = "together", .infer = lowered_infer_same, .start = start_together};
+    .name = "together", .infer = infer_like_first, .start = start_together};
 static const ls_host_kernel *const kernels[] = {&together};
 
 static const char host_text[] =

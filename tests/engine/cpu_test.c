@@ -13,32 +13,25 @@
 
 #define F "dtype = f32, shape = "
 
-static void make(lowered *program, const lowered_options *options) {
-  expect_ok(lowered_create(options, program));
-}
-
 static float *variable(lowered *program, size_t use) {
   return program->buffers[use]->data;
-}
-
-static ls_plan_facts facts_of(const lowered *program) {
-  return program->backend->vtable->facts(program->executable);
 }
 
 // ---- Straight programs -----------------------------------------------------
 TEST(a_program_computes_its_outputs) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .text = "graph lowered \"p\" {"
-                   "  %1 = parameter() {" F "shape[3], index = 0} : f32[3]"
-                   "  %2 = parameter() {" F "shape[3], index = 1} : f32[3]"
-                   "  %3 = constant() {value = f32[] [10]} : f32[]"
-                   "  %4 = constant() {value = f32[3] [1, 2, 3]} : f32[3]"
-                   "  %5 = add(%1, %2) : f32[3]"
-                   "  %6 = mul(%5, %3) : f32[3]"
-                   "  %7 = sub(%6, %4) : f32[3]"
-                   "  return %7, %5 }"});
+  lowered_make(&program,
+               &(lowered_options){
+                   .text =
+                       "graph lowered \"p\" {"
+                       "  %1 = parameter() {" F "shape[3], index = 0} : f32[3]"
+                       "  %2 = parameter() {" F "shape[3], index = 1} : f32[3]"
+                       "  %3 = constant() {value = f32[] [10]} : f32[]"
+                       "  %4 = constant() {value = f32[3] [1, 2, 3]} : f32[3]"
+                       "  %5 = add(%1, %2) : f32[3]"
+                       "  %6 = mul(%5, %3) : f32[3]"
+                       "  %7 = sub(%6, %4) : f32[3]"
+                       "  return %7, %5 }"});
   const float a[3] = {1, 2, 3}, b[3] = {4, 5, 6};
   float difference[3], sum[3];
   expect_ok(lowered_run(&program, (const void *[]){a, b},
@@ -50,34 +43,34 @@ TEST(a_program_computes_its_outputs) {
 
 TEST(results_are_computed_in_the_callers_array) {
   lowered program;
-  make(&program,
-       &(lowered_options){.text = "graph lowered \"p\" {"
-                                  "  %1 = parameter() {" F
-                                  "shape[1000], index = 0} : f32[1000]"
-                                  "  %2 = neg(%1) : f32[1000]"
-                                  "  return %2 }"});
-  assert_int_equal(facts_of(&program).shared_bytes, 0);
+  lowered_make(&program,
+               &(lowered_options){.text = "graph lowered \"p\" {"
+                                          "  %1 = parameter() {" F
+                                          "shape[1000], index = 0} : f32[1000]"
+                                          "  %2 = neg(%1) : f32[1000]"
+                                          "  return %2 }"});
+  assert_int_equal(lowered_facts(&program).shared_bytes, 0);
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   lowered_destroy(&program);
 }
 
 TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .text =
-               "graph lowered \"p\" {"
-               "  %1 = parameter() {" F "shape[1000], index = 0} : f32[1000]"
-               "  %2 = neg(%1) : f32[1000]"
-               "  %3 = abs(%2) : f32[1000]"
-               "  %4 = sqrt(%3) : f32[1000]"
-               "  %5 = add(%4, %4) : f32[1000]"
-               "  %6 = mul(%5, %4) : f32[1000]"
-               "  %7 = reshape(%6) {sizes = sizes[10, 100]} : f32[10,100]"
-               "  %8 = transpose(%7) {permutation = [1, 0]} : f32[100,10]"
-               "  return %8 }"});
+  lowered_make(
+      &program,
+      &(lowered_options){
+          .text = "graph lowered \"p\" {"
+                  "  %1 = parameter() {" F "shape[1000], index = 0} : f32[1000]"
+                  "  %2 = neg(%1) : f32[1000]"
+                  "  %3 = abs(%2) : f32[1000]"
+                  "  %4 = sqrt(%3) : f32[1000]"
+                  "  %5 = add(%4, %4) : f32[1000]"
+                  "  %6 = mul(%5, %4) : f32[1000]"
+                  "  %7 = reshape(%6) {sizes = sizes[10, 100]} : f32[10,100]"
+                  "  %8 = transpose(%7) {permutation = [1, 0]} : f32[100,10]"
+                  "  return %8 }"});
   // One buffer of 4,000 bytes for %6, and one instruction that makes it.
-  const size_t bytes = facts_of(&program).shared_bytes;
+  const size_t bytes = lowered_facts(&program).shared_bytes;
   assert_in_range(bytes, 4000, 4500);
   assert_int_equal(lowered_plan_count(&program, "fused"), 1);
   float in[1000], out[1000];
@@ -92,13 +85,14 @@ TEST(an_elementwise_chain_keeps_nothing_but_its_end) {
 
 TEST(inputs_constants_and_twins_can_be_outputs) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .text = "graph lowered \"p\" {"
-                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-                   "  %2 = constant() {value = f32[2] [7, 8]} : f32[2]"
-                   "  %3 = neg(%1) : f32[2]"
-                   "  return %1, %2, %3, %3, %1 }"});
+  lowered_make(&program,
+               &(lowered_options){
+                   .text =
+                       "graph lowered \"p\" {"
+                       "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                       "  %2 = constant() {value = f32[2] [7, 8]} : f32[2]"
+                       "  %3 = neg(%1) : f32[2]"
+                       "  return %1, %2, %3, %3, %1 }"});
   const float in[2] = {1, 2};
   float out[5][2] = {0};
   expect_ok(lowered_run(&program, (const void *[]){in},
@@ -110,12 +104,13 @@ TEST(inputs_constants_and_twins_can_be_outputs) {
 
 TEST(an_unwanted_output_does_not_hurt_others) {
   lowered program;
-  make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
-                                            "  %1 = parameter() {" F
-                                            "shape[2], index = 0} : f32[2]"
-                                            "  %2 = neg(%1) : f32[2]"
-                                            "  %3 = mul(%2, %2) : f32[2]"
-                                            "  return %2, %3 }"});
+  lowered_make(&program,
+               &(lowered_options){.text = "graph lowered \"p\" {"
+                                          "  %1 = parameter() {" F
+                                          "shape[2], index = 0} : f32[2]"
+                                          "  %2 = neg(%1) : f32[2]"
+                                          "  %3 = mul(%2, %2) : f32[2]"
+                                          "  return %2, %3 }"});
   const float in[2] = {3, 4};
   float out[2] = {0};
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){NULL, out}));
@@ -126,14 +121,15 @@ TEST(an_unwanted_output_does_not_hurt_others) {
 
 TEST(empty_values_pass_through) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .text =
-               "graph lowered \"p\" {"
-               "  %1 = parameter() {" F "shape[0,3], index = 0} : f32[0,3]"
-               "  %2 = neg(%1) : f32[0,3]"
-               "  %3 = reduce_sum(%2) {axes = [0], keep_dims = false} : f32[3]"
-               "  return %2, %3 }"});
+  lowered_make(
+      &program,
+      &(lowered_options){
+          .text =
+              "graph lowered \"p\" {"
+              "  %1 = parameter() {" F "shape[0,3], index = 0} : f32[0,3]"
+              "  %2 = neg(%1) : f32[0,3]"
+              "  %3 = reduce_sum(%2) {axes = [0], keep_dims = false} : f32[3]"
+              "  return %2, %3 }"});
   float none[1], out[3] = {5, 5, 5};
   expect_ok(
       lowered_run(&program, (const void *[]){none}, (void *[]){none, out}));
@@ -143,11 +139,12 @@ TEST(empty_values_pass_through) {
 
 TEST(denormals_are_zero_inside_and_not_outside) {
   lowered program;
-  make(&program, &(lowered_options){.text = "graph lowered \"p\" {"
-                                            "  %1 = parameter() {" F
-                                            "shape[2], index = 0} : f32[2]"
-                                            "  %2 = mul(%1, %1) : f32[2]"
-                                            "  return %2 }"});
+  lowered_make(&program,
+               &(lowered_options){.text = "graph lowered \"p\" {"
+                                          "  %1 = parameter() {" F
+                                          "shape[2], index = 0} : f32[2]"
+                                          "  %2 = mul(%1, %1) : f32[2]"
+                                          "  return %2 }"});
   const float in[2] = {1e-20F, 2};
   float out[2];
   expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
@@ -159,14 +156,15 @@ TEST(denormals_are_zero_inside_and_not_outside) {
 
 TEST(random_ops_draw_by_step_and_seed) {
   lowered program;
-  make(&program,
-       &(lowered_options){.text = "graph lowered \"p\" {"
-                                  "  %1 = random_uniform() {sizes = sizes[8], "
-                                  "dtype = f32, seed = 3, "
-                                  "stream = 1, low = 0.0, high = 1.0, "
-                                  "same_on_all_replicas = false, "
-                                  "fixed = false} : f32[8]"
-                                  "  return %1 }"});
+  lowered_make(
+      &program,
+      &(lowered_options){.text = "graph lowered \"p\" {"
+                                 "  %1 = random_uniform() {sizes = sizes[8], "
+                                 "dtype = f32, seed = 3, "
+                                 "stream = 1, low = 0.0, high = 1.0, "
+                                 "same_on_all_replicas = false, "
+                                 "fixed = false} : f32[8]"
+                                 "  return %1 }"});
   float out[4][8];
   const uint64_t keys[4][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 0}};
   for (int i = 0; i < 4; ++i) {
@@ -184,16 +182,17 @@ TEST(random_ops_draw_by_step_and_seed) {
 // ---- Variables -------------------------------------------------------------
 TEST(a_variable_is_updated_in_its_buffer) {
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1,
-                                    .written = {true},
-                                    .text = "graph lowered \"p\" {"
-                                            "  %1 = parameter() {" F
-                                            "shape[3], index = 0} : f32[3]"
-                                            "  %2 = parameter() {" F
-                                            "shape[3], index = 1} : f32[3]"
-                                            "  %3 = mul(%1, %2) : f32[3]"
-                                            "  %4 = sub(%2, %3) : f32[3]"
-                                            "  return %4 }"});
+  lowered_make(&program,
+               &(lowered_options){.num_uses = 1,
+                                  .written = {true},
+                                  .text = "graph lowered \"p\" {"
+                                          "  %1 = parameter() {" F
+                                          "shape[3], index = 0} : f32[3]"
+                                          "  %2 = parameter() {" F
+                                          "shape[3], index = 1} : f32[3]"
+                                          "  %3 = mul(%1, %2) : f32[3]"
+                                          "  %4 = sub(%2, %3) : f32[3]"
+                                          "  return %4 }"});
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
   const float start[3] = {1, 2, 3}, in[3] = {0.5F, 0.25F, 2};
   expect_ok(program.backend->vtable->upload(program.buffers[0], start));
@@ -207,16 +206,17 @@ TEST(a_variable_is_updated_in_its_buffer) {
 
 TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1,
-                                    .written = {true},
-                                    .text = "graph lowered \"p\" {"
-                                            "  %1 = parameter() {" F
-                                            "shape[2], index = 0} : f32[2]"
-                                            "  %2 = parameter() {" F
-                                            "shape[2], index = 1} : f32[2]"
-                                            "  %3 = add(%1, %2) : f32[2]"
-                                            "  %4 = mul(%3, %2) : f32[2]"
-                                            "  return %4, %3 }"});
+  lowered_make(&program,
+               &(lowered_options){.num_uses = 1,
+                                  .written = {true},
+                                  .text = "graph lowered \"p\" {"
+                                          "  %1 = parameter() {" F
+                                          "shape[2], index = 0} : f32[2]"
+                                          "  %2 = parameter() {" F
+                                          "shape[2], index = 1} : f32[2]"
+                                          "  %3 = add(%1, %2) : f32[2]"
+                                          "  %4 = mul(%3, %2) : f32[2]"
+                                          "  return %4, %3 }"});
   assert_int_equal(lowered_plan_count(&program, "copy"), 1);
   memcpy(variable(&program, 0), (float[]){2, 3}, 8);
   const float in[2] = {1, 1};
@@ -229,16 +229,17 @@ TEST(a_variable_that_is_read_later_keeps_its_value_till_the_end) {
 
 TEST(the_old_value_of_a_written_variable_can_be_an_output) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .num_uses = 1,
-           .written = {true},
-           .text = "graph lowered \"p\" {"
-                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-                   "  %2 = constant() {value = f32[] [1]} : f32[]"
-                   "  %3 = add(%1, %2) : f32[2]"
-                   "  %4 = reshape(%1) {sizes = sizes[2, 1]} : f32[2,1]"
-                   "  return %1, %4, %3, %3 }"});
+  lowered_make(&program,
+               &(lowered_options){
+                   .num_uses = 1,
+                   .written = {true},
+                   .text =
+                       "graph lowered \"p\" {"
+                       "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                       "  %2 = constant() {value = f32[] [1]} : f32[]"
+                       "  %3 = add(%1, %2) : f32[2]"
+                       "  %4 = reshape(%1) {sizes = sizes[2, 1]} : f32[2,1]"
+                       "  return %1, %4, %3, %3 }"});
   float out[3][2];
   for (int i = 0; i < 2; ++i) {
     expect_ok(lowered_run(&program, NULL, (void *[]){out[0], out[1], out[2]}));
@@ -251,15 +252,16 @@ TEST(the_old_value_of_a_written_variable_can_be_an_output) {
 
 TEST(two_variables_can_change_places) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .num_uses = 3,
-           .written = {true, true, true},
-           .text = "graph lowered \"p\" {"
-                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-                   "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
-                   "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
-                   "  return %2, %3, %1 }"});
+  lowered_make(&program,
+               &(lowered_options){
+                   .num_uses = 3,
+                   .written = {true, true, true},
+                   .text =
+                       "graph lowered \"p\" {"
+                       "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                       "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
+                       "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
+                       "  return %2, %3, %1 }"});
   for (size_t i = 0; i < 3; ++i) {
     variable(&program, i)[0] = (float)i;
     variable(&program, i)[1] = (float)i + 10;
@@ -273,16 +275,17 @@ TEST(two_variables_can_change_places) {
 
 TEST(a_variable_may_become_a_constant_or_an_input) {
   lowered program;
-  make(&program,
-       &(lowered_options){
-           .num_uses = 2,
-           .written = {true, true},
-           .text = "graph lowered \"p\" {"
-                   "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
-                   "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
-                   "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
-                   "  %4 = constant() {value = f32[2] [5, 6]} : f32[2]"
-                   "  return %4, %1 }"});
+  lowered_make(&program,
+               &(lowered_options){
+                   .num_uses = 2,
+                   .written = {true, true},
+                   .text =
+                       "graph lowered \"p\" {"
+                       "  %1 = parameter() {" F "shape[2], index = 0} : f32[2]"
+                       "  %2 = parameter() {" F "shape[2], index = 1} : f32[2]"
+                       "  %3 = parameter() {" F "shape[2], index = 2} : f32[2]"
+                       "  %4 = constant() {value = f32[2] [5, 6]} : f32[2]"
+                       "  return %4, %1 }"});
   const float in[2] = {1, 2};
   expect_ok(lowered_run(&program, (const void *[]){in}, NULL));
   assert_memory_equal(variable(&program, 0), ((float[]){5, 6}), 8);
@@ -298,7 +301,8 @@ static const char identity_text[] =
 
 TEST(a_buffer_of_another_type_is_refused) {
   lowered program;
-  make(&program, &(lowered_options){.num_uses = 1, .text = identity_text});
+  lowered_make(&program,
+               &(lowered_options){.num_uses = 1, .text = identity_text});
   ls_buffer *other = NULL;
   const struct ls_backend_vtable *vtable = program.backend->vtable;
   expect_ok(vtable->create_buffer(
@@ -354,8 +358,9 @@ MEMORY_TEST(run_a_step) {
 TEST(a_run_allocates_nothing) {
   counted memory = counted_begin(1);
   lowered program;
-  make(&program,
-       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
+  lowered_make(
+      &program,
+      &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   const float x[128] = {1, 2, 3};
   float sum = 0;
   const uint64_t count = counted_now(&memory).allocations;
@@ -369,8 +374,9 @@ TEST(a_run_allocates_nothing) {
 
 TEST(an_executable_outlives_what_it_was_made_of) {
   lowered program;
-  make(&program,
-       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
+  lowered_make(
+      &program,
+      &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   const struct ls_backend_vtable *vtable = program.backend->vtable;
   ls_object_release(program.program);
   vtable->release_executable(program.executable);
@@ -387,15 +393,16 @@ TEST(an_executable_outlives_what_it_was_made_of) {
 
 TEST(the_plan_names_instructions_places_and_sizes) {
   lowered program;
-  make(&program,
-       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
+  lowered_make(
+      &program,
+      &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
   char *plan = lowered_plan(&program);
   expect_contains(plan, "inputs 1, outputs 1, variables 1, replicas 1\n");
   expect_contains(plan, "kernel matmul input 0:512, variable 0:1024 -> ");
   expect_contains(plan, "-> variable 0:1024\n");
   expect_contains(plan, "-> output 0:4\n");
   free(plan);
-  assert_true(facts_of(&program).flops == 2 * 2 * 8 * 16 * 16);
+  assert_true(lowered_facts(&program).flops == 2 * 2 * 8 * 16 * 16);
   assert_true(strlen(program.backend->vtable->numerics_id(program.backend)) >
               0);
   lowered_destroy(&program);

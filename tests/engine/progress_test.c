@@ -10,6 +10,7 @@
 #include "base/threads/threads.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
+#include "support/callbacks.h"
 #include "support/lowered.h"
 #include "support/replicas.h"
 
@@ -62,9 +63,9 @@ static ls_status start_now(ls_host_call *call) {
 }
 
 static const ls_host_kernel waiting = {
-    .name = "waiting", .infer = lowered_infer_same, .start = start_waiting};
+    .name = "waiting", .infer = infer_like_first, .start = start_waiting};
 static const ls_host_kernel quick = {
-    .name = "quick", .infer = lowered_infer_same, .start = start_now};
+    .name = "quick", .infer = infer_like_first, .start = start_now};
 
 typedef struct waiter {
   ls_runtime *runtime;

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU engine: steps of replicas, and the memory they take.
+#include "support/lowered.h"
 #include "support/replica_lanes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-
-static ls_plan_facts facts_of(const lowered *program) {
-  return program->backend->vtable->facts(program->executable);
-}
 
 // ---- Training steps --------------------------------------------------------
 // w -= mean over replicas of w x: read by all lanes, then updated in place.
@@ -41,7 +38,7 @@ TEST(a_variable_that_lanes_read_is_updated_in_its_buffer) {
       &(lowered_options){.text = update_text, .num_uses = 1, .written = {true}},
       &program));
   assert_int_equal(lowered_plan_count(&program, "copy"), 0);
-  assert_int_equal(facts_of(&program).frame_bytes, 0);
+  assert_int_equal(lowered_facts(&program).frame_bytes, 0);
   memcpy(program.buffers[0]->data, (float[]){8, 16}, 8);
   const float rate = 0.5F;
   float loss = 0;
@@ -105,8 +102,8 @@ TEST(one_replica_costs_nothing) {
   lowered program;
   lanes_create(&program, text);
   free(text);
-  assert_int_equal(facts_of(&program).num_instructions, 2);  // neg, end
-  assert_int_equal(facts_of(&program).shared_bytes, 0);
+  assert_int_equal(lowered_facts(&program).num_instructions, 2);  // neg, end
+  assert_int_equal(lowered_facts(&program).shared_bytes, 0);
   lowered_destroy(&program);
 }
 
@@ -122,7 +119,7 @@ LANE_TEST(many_replicas_take_the_memory_of_few) {
     lowered program;
     lanes_create(&program, text);
     free(text);
-    const ls_plan_facts facts = facts_of(&program);
+    const ls_plan_facts facts = lowered_facts(&program);
     assert_int_equal(facts.frame_bytes, 0);
     bytes[i] = facts.shared_bytes + facts.scratch_bytes;
     lowered_destroy(&program);
@@ -178,7 +175,7 @@ ONCE_TEST(operands_of_merged_products_are_not_kept) {
   lanes_create(&program, program_text);
   free(program_text);
   const size_t value = 64 * 64 * sizeof(float) * REPLICAS;
-  const ls_plan_facts facts = facts_of(&program);
+  const ls_plan_facts facts = lowered_facts(&program);
   assert_in_range(facts.shared_bytes + facts.scratch_bytes, 1, 4 * value);
   lowered_destroy(&program);
 }

@@ -14,10 +14,6 @@
 #define A "dtype = i32, shape = shape[1000], index = "
 #define I32 "{dtype = i32, shape = shape[]}"
 
-static void make(lowered *program, const lowered_options *options) {
-  expect_ok(lowered_create(options, program));
-}
-
 // ---- Last in, first out ----------------------------------------------------
 // The regions of a loop (i, s) that pushes i for each i < n, and of one
 // (k, s, sum) that takes n times and digests: sum = sum * 10 + top.
@@ -72,7 +68,7 @@ static void expect_reverse(lowered *program, int32_t pushed, int32_t taken,
 
 TEST(what_is_pushed_last_is_taken_first) {
   lowered program;
-  make(&program, &(lowered_options){.text = reverse_text});
+  lowered_make(&program, &(lowered_options){.text = reverse_text});
   expect_reverse(&program, 4, 4, 3210);
   expect_reverse(&program, 0, 0, 0);
   expect_reverse(&program, 9, 9, 876543210);
@@ -86,7 +82,7 @@ TEST(what_is_pushed_last_is_taken_first) {
 
 TEST(taking_too_much_fails_the_run_and_no_other) {
   lowered program;
-  make(&program, &(lowered_options){.text = reverse_text});
+  lowered_make(&program, &(lowered_options){.text = reverse_text});
   for (int32_t i = 0; i < 3; ++i) {
     const int32_t pushed = i, taken = i + 1;
     int32_t got = -1;
@@ -116,7 +112,7 @@ static const char endless_text[] =
 
 TEST(below_an_endless_stack_lie_zeros) {
   lowered program;
-  make(&program, &(lowered_options){.text = endless_text});
+  lowered_make(&program, &(lowered_options){.text = endless_text});
   for (int32_t i = 5; i < 7; ++i) {
     int32_t got[4] = {-1, -1, -1, -1};
     expect_ok(lowered_run(&program, (const void *[]){&i},
@@ -164,7 +160,7 @@ static const char nested_text[] =
 
 TEST(stacks_hold_stacks) {
   lowered program;
-  make(&program, &(lowered_options){.text = nested_text});
+  lowered_make(&program, &(lowered_options){.text = nested_text});
   const struct {
     int32_t n, m, upper, lower;
   } rows[] = {{3, 6, 543, 210}, {0, 2, 10, 0}, {2, 2, 0, 10}, {3, 6, 543, 210}};
@@ -188,7 +184,7 @@ static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
 TEST(a_stack_keeps_its_memory_between_runs) {
   counted memory = counted_begin(1);
   lowered program;
-  make(&program, &(lowered_options){.text = reverse_text});
+  lowered_make(&program, &(lowered_options){.text = reverse_text});
   run_reverse(&program, 10000, 10000);
   const uint64_t before = counted_now(&memory).allocations;
   run_reverse(&program, 10000, 10000);
@@ -207,7 +203,7 @@ TEST(a_stack_keeps_its_memory_between_runs) {
 TEST(a_stack_that_cannot_grow_fails_the_run_and_no_other) {
   counted memory = counted_begin(1);
   lowered program;
-  make(&program, &(lowered_options){.text = reverse_text});
+  lowered_make(&program, &(lowered_options){.text = reverse_text});
   const int32_t count = 100000;
   int32_t got = -1;
   int failures = 0;
@@ -267,7 +263,7 @@ static const char steps_text[] =
 TEST(a_stack_that_was_emptied_serves_again_in_the_same_run) {
   counted memory = counted_begin(1);
   lowered program;
-  make(&program, &(lowered_options){.text = steps_text});
+  lowered_make(&program, &(lowered_options){.text = steps_text});
   const uint64_t before = counted_now(&memory).allocations;
   for (int32_t steps = 1; steps <= 1000; steps *= 10) {
     const int32_t count = 4;
@@ -303,7 +299,7 @@ static const char lanes_text[] =
 
 TEST(each_lane_has_stacks_of_its_own) {
   lowered program;
-  make(&program, &(lowered_options){.text = lanes_text});
+  lowered_make(&program, &(lowered_options){.text = lanes_text});
   for (int i = 0; i < 2; ++i) {
     const int32_t in[3] = {2, 0, 3};
     int32_t got[4] = {0};
@@ -338,7 +334,7 @@ static const char large_text[] =
 
 TEST(elements_of_any_size_come_back_as_they_were) {
   lowered program;
-  make(&program, &(lowered_options){.text = large_text});
+  lowered_make(&program, &(lowered_options){.text = large_text});
   int32_t a[1000], b[1000], first[1000], second[1000];
   for (int32_t i = 0; i < 1000; ++i) {
     a[i] = i;

@@ -11,6 +11,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/runs.h"
+#include "support/callbacks.h"
 #include "support/lowered.h"
 
 enum { STALL_MS = 150, REPLICAS = 4 };
@@ -58,12 +59,11 @@ static ls_status start_forgetting(ls_host_call *call) {
 }
 
 static const ls_host_kernel spinning = {
-    .name = "spinning", .infer = lowered_infer_same, .start = start_spinning};
+    .name = "spinning", .infer = infer_like_first, .start = start_spinning};
 static const ls_host_kernel sleeping = {
-    .name = "sleeping", .infer = lowered_infer_same, .start = start_sleeping};
-static const ls_host_kernel forgetting = {.name = "forgetting",
-                                          .infer = lowered_infer_same,
-                                          .start = start_forgetting};
+    .name = "sleeping", .infer = infer_like_first, .start = start_sleeping};
+static const ls_host_kernel forgetting = {
+    .name = "forgetting", .infer = infer_like_first, .start = start_forgetting};
 static const ls_host_kernel *const kernels[] = {&spinning, &sleeping,
                                                 &forgetting};
 
@@ -165,7 +165,7 @@ static ls_status start_failing(ls_host_call *call) {
 
 TEST(a_failed_run_does_not_wait_for_ever_either) {
   static const ls_host_kernel failing = {
-      .name = "failing", .infer = lowered_infer_same, .start = start_failing};
+      .name = "failing", .infer = infer_like_first, .start = start_failing};
   ls_runtime *runtime =
       begin(&(ls_runtime_options){.threads = 1, .stall_ms = STALL_MS});
   lowered program;
@@ -283,7 +283,7 @@ static ls_status start_meeting(ls_host_call *call) {
 
 TEST(a_call_that_waits_is_passed_over_by_the_next) {
   static const ls_host_kernel meeting = {
-      .name = "meeting", .infer = lowered_infer_same, .start = start_meeting};
+      .name = "meeting", .infer = infer_like_first, .start = start_meeting};
   ls_runtime *runtime = begin(&(ls_runtime_options){.threads = 1});
   lowered program;
   int32_t largest = 0;

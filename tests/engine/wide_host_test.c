@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/runs.h"
+#include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/lowered.h"
 
@@ -78,7 +79,7 @@ static ls_status start(ls_host_call *call) {
 }
 
 static const ls_host_kernel ask = {
-    .name = "ask", .infer = lowered_infer_same, .start = start};
+    .name = "ask", .infer = infer_like_first, .start = start};
 static const ls_host_kernel *const kernels[] = {&ask};
 
 // ---- A program -------------------------------------------------------------
@@ -184,7 +185,7 @@ static ls_status start_counting(ls_host_call *call) {
 
 TEST(each_replica_has_strings_of_its_own) {
   static const ls_host_kernel tell = {
-      .name = "tell", .infer = lowered_infer_same, .start = start_telling};
+      .name = "tell", .infer = infer_like_first, .start = start_telling};
   static const ls_host_kernel count = {
       .name = "count", .infer = infer_count, .start = start_counting};
   const ls_host_kernel *const both[] = {&tell, &count};

@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "base/text.h"
 #include "lockstep/trunk.h"
+#include "support/callbacks.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
 #include "support/wide_evaluate.h"
@@ -367,7 +368,7 @@ static ls_status start_asking(ls_host_call *call) {
 }
 
 static const ls_host_kernel ask = {
-    .name = "ask", .infer = lowered_infer_same, .start = start_asking};
+    .name = "ask", .infer = infer_like_first, .start = start_asking};
 static const ls_host_kernel *const kernels[] = {&ask};
 
 // The program with this number, run twice.

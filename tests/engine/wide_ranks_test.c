@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/trunk.h"
+#include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
@@ -167,7 +168,7 @@ static ls_status start_refusing(ls_host_call *call) {
 }
 
 static const ls_host_kernel refuse = {
-    .name = "refuse", .infer = lowered_infer_same, .start = start_refusing};
+    .name = "refuse", .infer = infer_like_first, .start = start_refusing};
 static const ls_host_kernel *const refusing[] = {&refuse};
 
 static ls_status run_refused(ls_trunk *trunk, void *user) {

@@ -7,14 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/lowered.h"
 #include "support/replica_lanes.h"
 #include "support/sanitizer.h"
 
 #define WIDE_FILE LS_TESTS_DIR "/engine/wide.ls"
-
-static ls_plan_facts facts_of(const lowered *program) {
-  return program->backend->vtable->facts(program->executable);
-}
 
 static void create(lowered *program, const char *template, int32_t replicas) {
   expect_ok(wide_create(template, replicas, program));
@@ -84,7 +81,7 @@ TEST(a_wide_value_takes_its_bytes_once_and_no_copy) {
     assert_int_equal(lowered_plan_count(&program, "line up"), 0);
     assert_int_equal(lowered_plan_count(&program, "deal"), 0);
     // All is computed in the caller's array, or each lane's part beside it.
-    assert_in_range(facts_of(&program).shared_bytes, 0,
+    assert_in_range(lowered_facts(&program).shared_bytes, 0,
                     ((size_t)replicas * 28 + 63) / 64 * 64);
     static float out[64][LANES_WIDTH];
     (void)wide_rows();

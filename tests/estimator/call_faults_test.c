@@ -16,6 +16,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "support/counted.h"
+#include "support/draw.h"
 #include "support/faulty_files.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -51,13 +52,6 @@ static const char *const cause_names[] = {
     "hook",        "preempt",     "lost",      "asked first",
     "asked trace", "asked input", "asked host"};
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
-}
-
 // What a call comes to.
 typedef struct outcome {
   double metrics[3];
@@ -82,26 +76,27 @@ static void set_fault(trial *t) {
   witnessed_fault *f = &t->w.fault;
   const bool trains = t->call == TRAIN_AND_EVALUATE;
   const int most = trains ? WITNESSED_STEPS : WITNESSED_BATCHES;
-  const int step = 1 + (int)draw(&t->state, (uint64_t)most - 1);
+  const int step = 1 + (int)draw_below(&t->state, (uint64_t)most - 1);
   const int64_t example =
-      1 + (int64_t)draw(&t->state, (uint64_t)step * WITNESSED_BATCH);
+      1 + (int64_t)draw_below(&t->state, (uint64_t)step * WITNESSED_BATCH);
   if (t->cause == INPUT || t->cause == ASKED_INPUT) f->input_at = example;
   if (t->cause == HOST || t->cause == ASKED_HOST) f->host_at = step;
   if (t->cause == TRACE || t->cause == ASKED_TRACE) f->in_trace = true;
   if (t->cause == FILES)
     t->files =
         (faulty_files){.fails = true,
-                       .call = (faulty_call)draw(&t->state, FAULTY_CALLS),
-                       .at = 1 + (int)draw(&t->state, 12),
-                       .count = (int)draw(&t->state, 3)};
+                       .call = (faulty_call)draw_below(&t->state, FAULTY_CALLS),
+                       .at = 1 + (int)draw_below(&t->state, 12),
+                       .count = (int)draw_below(&t->state, 3)};
   if (t->cause == HOOK) {
-    f->moment = (witnessed_moment)(1 + draw(&t->state, WITNESSED_MOMENTS - 1));
-    f->models = draw(&t->state, 2) == 1;
-    f->code = codes[draw(&t->state, LS_COUNT_OF(codes))];
-    f->at = (int)draw(&t->state, 4);
+    f->moment =
+        (witnessed_moment)(1 + draw_below(&t->state, WITNESSED_MOMENTS - 1));
+    f->models = draw_below(&t->state, 2) == 1;
+    f->code = codes[draw_below(&t->state, LS_COUNT_OF(codes))];
+    f->at = (int)draw_below(&t->state, 4);
   }
   if (t->cause == PREEMPTED || t->cause == LOST) {
-    const int host = (int)draw(&t->state, (uint64_t)t->w.hosts);
+    const int host = (int)draw_below(&t->state, (uint64_t)t->w.hosts);
     snprintf(t->pod, sizeof(t->pod), "fault=%s@host%d%s:step%d",
              t->cause == LOST ? "lost" : "preempt", host,
              t->cause == LOST ? ".core0" : "", step);
@@ -114,15 +109,16 @@ static void set_fault(trial *t) {
 static trial trial_of(uint64_t seed) {
   static const int pods[][2] = {{1, 1}, {3, 1}, {8, 1}, {8, 2}};
   trial t = {.seed = seed, .state = seed ^ 0x5555};
-  t.call = (call)draw(&t.state, CALLS);
-  t.cause = (cause)draw(&t.state, CAUSES);
+  t.call = (call)draw_below(&t.state, CALLS);
+  t.cause = (cause)draw_below(&t.state, CAUSES);
   // Those that make steps know one way to feed several hosts, others another.
-  const int *pod = pods[draw(&t.state, t.call == TRAIN_AND_EVALUATE ? 3 : 4)];
+  const int *pod =
+      pods[draw_below(&t.state, t.call == TRAIN_AND_EVALUATE ? 3 : 4)];
   t.w = (witnessed){.folder = "called",
                     .log = "called.log",
                     .replicas = pod[0],
                     .hosts = pod[1],
-                    .save_steps = 5 + (int64_t)draw(&t.state, 20)};
+                    .save_steps = 5 + (int64_t)draw_below(&t.state, 20)};
   return t;
 }
 
@@ -287,7 +283,7 @@ static void try_one(uint64_t seed, bool tells) {
   remove_folder(t.w.folder);
   const ls_file_system system = faulty_files_system(&t.files);
   counted c = counted_begin_with((ls_runtime_options){
-      .threads = threads[draw(&t.state, 3)], .file_system = &system});
+      .threads = threads[draw_below(&t.state, 3)], .file_system = &system});
   disturb(&t, &other->of[t.call], tells);
   assert_int_equal(ls_runtime_abandoned_calls(c.runtime), 0);
   expect_ok(make_call(&t, &out));
@@ -298,15 +294,10 @@ static void try_one(uint64_t seed, bool tells) {
   assert_int_equal(thread_count(), before);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 TEST(what_fails_in_a_call_is_none_of_the_next_ones) {
   LS_SPEC("E172");
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count = number_from_environment("LS_TEST_FAULTS", FEW);
   for (uint64_t i = 0; i < count; ++i)
     try_one(first + i, getenv("LS_TEST_FAULTS") != NULL);
 }

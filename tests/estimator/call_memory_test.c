@@ -16,6 +16,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/train_and_evaluate.h"
 #include "support/counted.h"
+#include "support/draw.h"
 #include "support/estimators.h"
 #include "support/sanitizer.h"
 #include "support/thread_count.h"
@@ -183,18 +184,6 @@ static uint64_t live(const way *w, uint64_t nth, double wanted,
   return made;
 }
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
-}
-
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 #define ONE "virtual:2x1,cores=1"
 #define TWO "virtual:2x1,cores=1,hosts=2"
 static const way ways[] = {
@@ -227,10 +216,10 @@ static void try_way(const way *w) {
     live(w, strtoull(only + length + 1, NULL, 10), wanted, &got);
     return;
   }
-  uint64_t state = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
+  uint64_t state = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count = number_from_environment("LS_TEST_FAULTS", FEW);
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t nth = 1 + draw(&state, made);
+    const uint64_t nth = 1 + draw_below(&state, made);
     if (tells) fprintf(stderr, "%s:%llu\n", w->name, (unsigned long long)nth);
     live(w, nth, wanted, &got);
   }

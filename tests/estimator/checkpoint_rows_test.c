@@ -13,6 +13,7 @@
 #include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "support/estimators.h"
 #include "support/event_records.h"
 #include "support/fault.h"
 
@@ -492,13 +493,6 @@ static void expect_list(const estimator_case *old, estimator_case c) {
   ls_estimator_free_names(names, count);
 }
 
-static ls_status receive(void *user, ls_serving_receiver *out) {
-  (void)user;
-  out->features = ls_leaf(ls_placeholder(
-      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
-  return ls_ok();
-}
-
 TEST(models_start_with_what_others_have_learnt) {
   LS_SPEC("E171");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
@@ -529,7 +523,7 @@ TEST(models_start_with_what_others_have_learnt) {
     expect_ok(ls_estimator_export(
         old.estimator,
         &(ls_estimator_exporting){.base = "rows-warm-exports",
-                                  .receiver = {.call = receive}},
+                                  .receiver = {.call = estimator_receive}},
         &path));
     expect_start(
         &old, fresh,

@@ -10,13 +10,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/saved_file.h"
 #include "support/estimator_ways.h"
-
-static ls_status receive(void *user, ls_serving_receiver *out) {
-  (void)user;
-  out->features = ls_leaf(ls_placeholder(
-      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
-  return ls_ok();
-}
+#include "support/estimators.h"
 
 static ls_status evaluate(estimator_case *c, const char *from) {
   LS_OWN(ls_nest, metrics) = ls_none();
@@ -41,8 +35,9 @@ static ls_status export_to(estimator_case *c, const char *from) {
   char *path = NULL;
   const ls_status status = ls_estimator_export(
       c->estimator,
-      &(ls_estimator_exporting){
-          .base = "exports", .receiver = {receive, NULL}, .checkpoint = from},
+      &(ls_estimator_exporting){.base = "exports",
+                                .receiver = {estimator_receive, NULL},
+                                .checkpoint = from},
       &path);
   ls_text_release(path);
   return status;

@@ -17,6 +17,7 @@
 
 #include "base/runtime_internal.h"
 #include "support/counted.h"
+#include "support/draw.h"
 #include "support/faulty_files.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -56,13 +57,6 @@ static const char *const cause_names[] = {
     "both",       "input, lost", "asked first", "asked trace", "asked input",
     "asked host", "asked save"};
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
-}
-
 typedef struct trial {
   uint64_t seed, state;
   cause cause;
@@ -81,7 +75,7 @@ static const ls_code codes[] = {LS_DATA_LOSS, LS_UNAVAILABLE, LS_ABORTED,
 
 static void set_pod(trial *t, int64_t step) {
   witnessed_fault *f = &t->w.fault;
-  const int host = (int)draw(&t->state, (uint64_t)t->w.hosts);
+  const int host = (int)draw_below(&t->state, (uint64_t)t->w.hosts);
   const int other = (host + 1) % t->w.hosts;
   const bool lost = t->cause == LOST || t->cause == INPUT_AND_LOST;
   int used = snprintf(t->pod, sizeof(t->pod), "fault=%s@host%d%s:step%d",
@@ -90,7 +84,7 @@ static void set_pod(trial *t, int64_t step) {
   if (t->cause == BOTH)
     snprintf(t->pod + used, sizeof(t->pod) - (size_t)used,
              ",fault=lost@host%d.core0:step%d", other,
-             (int)step + (int)draw(&t->state, 3));
+             (int)step + (int)draw_below(&t->state, 3));
   if (t->cause == INPUT_AND_LOST) f->hosts = 1u << other;
   f->pod = t->pod;
 }
@@ -98,26 +92,27 @@ static void set_pod(trial *t, int64_t step) {
 static void set_files(trial *t) {
   faulty_files *f = &t->files;
   f->fails = true;
-  f->call = (faulty_call)draw(&t->state, FAULTY_CALLS);
-  f->at = 1 + (int)draw(&t->state, 12);
-  f->count = (int)draw(&t->state, 3);
+  f->call = (faulty_call)draw_below(&t->state, FAULTY_CALLS);
+  f->at = 1 + (int)draw_below(&t->state, 12);
+  f->count = (int)draw_below(&t->state, 3);
 }
 
 static void set_hook(trial *t) {
   witnessed_fault *f = &t->w.fault;
-  f->moment = (witnessed_moment)(1 + draw(&t->state, WITNESSED_MOMENTS - 1));
-  f->models = draw(&t->state, 2) == 1;
-  f->code = codes[draw(&t->state, LS_COUNT_OF(codes))];
-  f->at = (int)draw(&t->state, 6);
+  f->moment =
+      (witnessed_moment)(1 + draw_below(&t->state, WITNESSED_MOMENTS - 1));
+  f->models = draw_below(&t->state, 2) == 1;
+  f->code = codes[draw_below(&t->state, LS_COUNT_OF(codes))];
+  f->at = (int)draw_below(&t->state, 6);
 }
 
 static void set_fault(trial *t) {
   witnessed_fault *f = &t->w.fault;
   const int64_t examples = WITNESSED_STEPS * WITNESSED_BATCH - 200;
   const int64_t example =
-      1 + (int64_t)draw(&t->state, (uint64_t)(examples / t->w.hosts));
-  const int64_t step = 1 + (int64_t)draw(&t->state, WITNESSED_STEPS - 1);
-  f->hosts = 1u << draw(&t->state, (uint64_t)t->w.hosts);
+      1 + (int64_t)draw_below(&t->state, (uint64_t)(examples / t->w.hosts));
+  const int64_t step = 1 + (int64_t)draw_below(&t->state, WITNESSED_STEPS - 1);
+  f->hosts = 1u << draw_below(&t->state, (uint64_t)t->w.hosts);
   if (t->cause == INPUTS) f->hosts = (1u << t->w.hosts) - 1;
   if (t->cause == INPUT || t->cause == INPUTS || t->cause == INPUT_AND_LOST ||
       t->cause == ASKED_INPUT)
@@ -132,25 +127,27 @@ static void set_fault(trial *t) {
   if (t->cause >= ASKED_FIRST && t->cause <= ASKED_HOST) f->asks = &t->stop;
   if (t->cause == ASKED_FIRST) ls_train_stop_request(&t->stop);
   if (t->cause == ASKED_SAVE)
-    t->files = (faulty_files){.sync_micros = 1000 * (int)draw(&t->state, 30),
-                              .asks = &t->stop,
-                              .asks_at = 1 + (int)draw(&t->state, 10)};
+    t->files =
+        (faulty_files){.sync_micros = 1000 * (int)draw_below(&t->state, 30),
+                       .asks = &t->stop,
+                       .asks_at = 1 + (int)draw_below(&t->state, 10)};
 }
 
 static trial trial_of(uint64_t seed) {
   static const int threads[] = {1, 2, 8};
   static const int pods[][2] = {{1, 1}, {3, 1}, {3, 3}, {8, 1}, {8, 2}, {8, 4}};
   trial t = {.seed = seed, .state = seed};
-  t.cause = (cause)draw(&t.state, CAUSES);
-  const int *pod = pods[draw(&t.state, LS_COUNT_OF(pods))];
+  t.cause = (cause)draw_below(&t.state, CAUSES);
+  const int *pod = pods[draw_below(&t.state, LS_COUNT_OF(pods))];
   t.w = (witnessed){.folder = "disturbed",
                     .log = "disturbed.log",
                     .replicas = pod[0],
                     .hosts = pod[1],
-                    .save_steps = 1 + (int64_t)draw(&t.state, 20)};
-  t.threads = threads[draw(&t.state, 3)];
-  t.begun = draw(&t.state, 3) == 0;
-  t.damage = (int)draw(&t.state, 3) == 0 ? 1 + (int)draw(&t.state, 8) : 0;
+                    .save_steps = 1 + (int64_t)draw_below(&t.state, 20)};
+  t.threads = threads[draw_below(&t.state, 3)];
+  t.begun = draw_below(&t.state, 3) == 0;
+  t.damage =
+      (int)draw_below(&t.state, 3) == 0 ? 1 + (int)draw_below(&t.state, 8) : 0;
   return t;
 }
 
@@ -265,7 +262,7 @@ static void flip(const char *path, long at) {
 static void damage_file(trial *t, const char *path, int how) {
   struct stat info;
   assert_int_equal(stat(path, &info), 0);
-  const off_t at = (off_t)draw(&t->state, (uint64_t)info.st_size);
+  const off_t at = (off_t)draw_below(&t->state, (uint64_t)info.st_size);
   if (how == 0) cut(path, at);
   if (how == 1) flip(path, at);
   if (how == 2) unlink(path);
@@ -328,7 +325,7 @@ static void begin_folder(trial *t) {
   fclose(fopen(t->w.log, "w"));
   if (!t->begun) return;
   const witnessed_fault fault = {
-      .host_at = 1 + (int64_t)draw(&t->state, WITNESSED_STEPS / 2),
+      .host_at = 1 + (int64_t)draw_below(&t->state, WITNESSED_STEPS / 2),
       .asks = &stop};
   t->w.fault = fault;
   t->w.stop = &stop;
@@ -383,15 +380,10 @@ static void try_one(uint64_t seed, bool tells) {
     if (t.cause >= ASKED_FIRST && !t.damaged) assert_int_equal(counts[i], 1);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 TEST(what_fails_is_told_and_leaves_nothing_behind) {
   LS_SPEC("E215");
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count = number_from_environment("LS_TEST_FAULTS", FEW);
   for (uint64_t i = 0; i < count; ++i)
     try_one(first + i, getenv("LS_TEST_FAULTS") != NULL);
 }

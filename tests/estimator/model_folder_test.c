@@ -13,13 +13,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/train_and_evaluate.h"
 #include "support/estimator_ways.h"
-
-static ls_status receive(void *user, ls_serving_receiver *out) {
-  (void)user;
-  out->features = ls_leaf(ls_placeholder(
-      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
-  return ls_ok();
-}
+#include "support/estimators.h"
 
 static ls_status train(estimator_case *c) {
   return ls_estimator_train(
@@ -53,7 +47,7 @@ static ls_status export_it(estimator_case *c) {
   const ls_status status = ls_estimator_export(
       c->estimator,
       &(ls_estimator_exporting){.base = "folder-exports",
-                                .receiver = {receive, NULL}},
+                                .receiver = {estimator_receive, NULL}},
       &path);
   ls_text_release(path);
   return status;
@@ -139,10 +133,11 @@ TEST(other_names_in_paths_are_held_to_the_same) {
     ls_exporter *exporter = NULL;
     ls_event_writer *writer = NULL;
     expect_status(
-        ls_exporter_create(&(ls_exporter_options){.name = bad_names[i],
-                                                  .kind = LS_EXPORTER_LATEST,
-                                                  .receiver = {receive, NULL}},
-                           &exporter),
+        ls_exporter_create(
+            &(ls_exporter_options){.name = bad_names[i],
+                                   .kind = LS_EXPORTER_LATEST,
+                                   .receiver = {estimator_receive, NULL}},
+            &exporter),
         LS_INVALID_ARGUMENT, "is to be a part of a path");
     expect_status(
         ls_event_writer_open(

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "support/device_runs.h"
+#include "support/draw.h"
 #include "support/thread_count.h"
 #include "tpu/pod/pod.h"
 
@@ -30,13 +31,6 @@ typedef struct plan {
   int micros;  // Until the session is closed.
 } plan;
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
-}
-
 static plan plan_of(uint64_t seed) {
   static const ls_code codes[] = {LS_DATA_LOSS, LS_UNAVAILABLE, LS_ABORTED,
                                   LS_OUT_OF_RANGE, LS_CANCELLED};
@@ -45,31 +39,33 @@ static plan plan_of(uint64_t seed) {
       LS_POD_COMPILE_FAILS,  LS_POD_TUPLE_LATE,    LS_POD_TUPLE_CHANGED,
       LS_POD_INFEED_CLOSED,  LS_POD_OUTFEED_FAILS, LS_POD_TUPLE_LOST};
   uint64_t state = seed;
-  plan p = {.cause = (cause)draw(&state, CAUSES)};
-  p.options = (device_runs_options){.hosts = 1 + (int)draw(&state, WIDE),
-                                    .cores = 1 + (int)draw(&state, WIDE),
-                                    .loops = draw(&state, 2) == 1,
-                                    .silent = draw(&state, 4) == 1,
-                                    .real_clock = p.cause == CLOSED,
-                                    .asks_compiler = draw(&state, 4) == 1};
-  p.iterations = 1 + (int64_t)draw(&state, 5);
-  p.last = 1 + (int64_t)draw(&state, MOST_STEPS);
-  p.end = (device_end){.at = (int64_t)draw(&state, MOST_STEPS),
-                       .code = (int32_t)codes[draw(&state, LS_COUNT_OF(codes))],
-                       .once = true};
-  p.fault =
-      (ls_pod_fault){.kind = kinds[draw(&state, LS_COUNT_OF(kinds))],
-                     .host = (int32_t)draw(&state, (uint64_t)p.options.hosts),
-                     .core = (int32_t)draw(&state, (uint64_t)p.options.cores),
-                     .at_step = (int64_t)draw(&state, MOST_STEPS),
-                     .nanos = 1000000,
-                     .text = "as planned"};
+  plan p = {.cause = (cause)draw_below(&state, CAUSES)};
+  p.options =
+      (device_runs_options){.hosts = 1 + (int)draw_below(&state, WIDE),
+                            .cores = 1 + (int)draw_below(&state, WIDE),
+                            .loops = draw_below(&state, 2) == 1,
+                            .silent = draw_below(&state, 4) == 1,
+                            .real_clock = p.cause == CLOSED,
+                            .asks_compiler = draw_below(&state, 4) == 1};
+  p.iterations = 1 + (int64_t)draw_below(&state, 5);
+  p.last = 1 + (int64_t)draw_below(&state, MOST_STEPS);
+  p.end = (device_end){
+      .at = (int64_t)draw_below(&state, MOST_STEPS),
+      .code = (int32_t)codes[draw_below(&state, LS_COUNT_OF(codes))],
+      .once = true};
+  p.fault = (ls_pod_fault){
+      .kind = kinds[draw_below(&state, LS_COUNT_OF(kinds))],
+      .host = (int32_t)draw_below(&state, (uint64_t)p.options.hosts),
+      .core = (int32_t)draw_below(&state, (uint64_t)p.options.cores),
+      .at_step = (int64_t)draw_below(&state, MOST_STEPS),
+      .nanos = 1000000,
+      .text = "as planned"};
   // Then nothing moves any more.
   if (p.cause == POD && p.fault.kind == LS_POD_TUPLE_LOST) {
     p.options.real_clock = true;
     p.options.stall_ms = 200;
   }
-  p.micros = (int)draw(&state, 5000);
+  p.micros = (int)draw_below(&state, 5000);
   return p;
 }
 
@@ -199,15 +195,10 @@ static void try_one(uint64_t seed) {
   expect_threads(before);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 TEST(what_fails_leaves_nothing_behind) {
   LS_SPEC("E86 E88");
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
-  const uint64_t count = number_of("LS_TEST_FAULTS", FEW);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
+  const uint64_t count = number_from_environment("LS_TEST_FAULTS", FEW);
   const bool tells = getenv("LS_TEST_FAULTS") != NULL;
   for (uint64_t i = 0; i < count; ++i) {
     if (tells)

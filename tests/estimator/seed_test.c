@@ -10,6 +10,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "support/estimator_ways.h"
+#include "support/estimators.h"
 
 // ---- A model that draws ----------------------------------------------------
 typedef struct noisy {
@@ -60,13 +61,6 @@ static ls_status model(void *user, ls_model_call *call,
   const ls_status status = ls_tpu_estimator_spec_create(&o, out);
   ls_nest_release(made);
   return status;
-}
-
-static ls_status receive(void *user, ls_serving_receiver *out) {
-  (void)user;
-  out->features = ls_leaf(ls_placeholder(
-      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
-  return ls_ok();
 }
 
 // ---- What comes of a seed --------------------------------------------------
@@ -144,7 +138,7 @@ static void export_it(noisy *n, drawn *out) {
   expect_ok(ls_estimator_export(
       n->setup.estimator,
       &(ls_estimator_exporting){.base = "seed-exports",
-                                .receiver = {.call = receive}},
+                                .receiver = {.call = estimator_receive}},
       &path));
   add_file(path, "serve.ls", out->export);
   assert_non_null(strstr(out->export, "random_uniform"));

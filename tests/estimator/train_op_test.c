@@ -27,14 +27,6 @@ static void make(job *j) {
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &j->optimizer));
 }
 
-static double value_of(ls_session *session, ls_variable *variable) {
-  ls_array *value = NULL;
-  expect_ok(ls_session_variable_value(session, variable, &value));
-  const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
-  return number;
-}
-
 // Alone and in replicas that share a graph.
 TEST(a_train_op_moves_variables_and_the_global_step) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
@@ -63,9 +55,9 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
         ls_nest_sequence(LS_KIND_LIST, fetches, (size_t)replicas);
     for (int i = 1; i < 4; ++i) {
       expect_ok(ls_session_run(session, all, NULL, 0, &results));
-      assert_true(value_of(session, global_step) == i);
+      assert_true(session_number(session, global_step) == i);
     }
-    assert_true(value_of(session, j.w) == 0.125);
+    assert_true(session_number(session, j.w) == 0.125);
     ls_nest_release(all);
     ls_nest_release(results);
     ls_nest_release(j.made);

@@ -6,8 +6,10 @@
 
 #include "lockstep/lockstep.h"
 #include "lockstep/op_types.h"
+#include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/read_all.h"
 #include "support/tpu_strategies.h"
 
 static int taken;  // Calls that were to refuse, and did not.
@@ -32,25 +34,6 @@ static void check(const char *call, ls_status status) {
 
 static ls_status ls_internal_error(void) {
   return LS_STATUS(LS_INTERNAL, "failed without the graph's error");
-}
-
-static ls_nest same(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
-
-// Takes the data set over.
-static ls_status made(ls_dataset *dataset) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_status status = ls_dataset_status(dataset);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_create(dataset, NULL, &iterator);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  return status;
 }
 
 static ls_status made_nest(ls_nest nest) {
@@ -148,11 +131,11 @@ static void strategies_refuse(ls_strategy *strategy) {
   REFUSES(ls_strategy_reduce_with(strategy, LS_REDUCE_MEAN, leaf,
                                   &(ls_reduce_options){.num_weights = 2},
                                   &out));
-  REFUSES(ls_strategy_map(strategy, NULL, 1, same, ls_none(), NULL, &out));
-  REFUSES(ls_strategy_update_non_slot(strategy, NULL, 1, same, ls_none(), NULL,
-                                      false, &out));
-  REFUSES(ls_strategy_update_non_slot(strategy, no_text, 1, same, ls_none(),
+  REFUSES(ls_strategy_map(strategy, NULL, 1, give_args, ls_none(), NULL, &out));
+  REFUSES(ls_strategy_update_non_slot(strategy, NULL, 1, give_args, ls_none(),
                                       NULL, false, &out));
+  REFUSES(ls_strategy_update_non_slot(strategy, no_text, 1, give_args,
+                                      ls_none(), NULL, false, &out));
   REFUSES(ls_strategy_non_slot_devices(strategy, NULL, 1, &device, 1, &count));
   REFUSES(ls_strategy_worker_devices(strategy, NULL, 1, &count));
   REFUSES(ls_regroup(NULL, 1, NULL, &out));
@@ -188,37 +171,39 @@ static ls_dataset *three(void) { return ls_dataset_range(0, 3, 1); }
 
 static void data_sets_refuse(void) {
   static const char *const path[] = {"/nowhere/x"};
-  REFUSES(made(ls_dataset_batch(
+  REFUSES(first_element(ls_dataset_batch(
       three(), &(ls_batch_options){.size = 2, .num_padded_shapes = 1})));
-  REFUSES(made(
+  REFUSES(first_element(
       ls_dataset_bucket(three(), &(ls_bucket_options){.num_boundaries = 1})));
-  REFUSES(made(ls_dataset_sample(NULL, 1, NULL)));
-  REFUSES(made(ls_dataset_sample(&(ls_dataset *){NULL}, 1, NULL)));
-  REFUSES(made(ls_dataset_prefetch_to_devices(three(), NULL, 1, (ls_opt){0})));
-  REFUSES(
-      made(ls_dataset_prefetch_to_devices(three(), no_text, 1, (ls_opt){0})));
-  REFUSES(made(ls_dataset_idx(NULL, 1, NULL)));
-  REFUSES(made(ls_dataset_idx(no_text, 1, NULL)));
-  REFUSES(made(ls_dataset_lines(NULL, 1, NULL)));
-  REFUSES(made(ls_dataset_lines(no_text, 1, NULL)));
-  REFUSES(made(ls_dataset_csv(NULL, 1, &(ls_csv_options){0})));
-  REFUSES(made(ls_dataset_csv(no_text, 1, &(ls_csv_options){0})));
-  REFUSES(made(ls_dataset_csv(path, 1, &(ls_csv_options){.num_columns = 1})));
-  REFUSES(made(ls_dataset_csv(
+  REFUSES(first_element(ls_dataset_sample(NULL, 1, NULL)));
+  REFUSES(first_element(ls_dataset_sample(&(ls_dataset *){NULL}, 1, NULL)));
+  REFUSES(first_element(
+      ls_dataset_prefetch_to_devices(three(), NULL, 1, (ls_opt){0})));
+  REFUSES(first_element(
+      ls_dataset_prefetch_to_devices(three(), no_text, 1, (ls_opt){0})));
+  REFUSES(first_element(ls_dataset_idx(NULL, 1, NULL)));
+  REFUSES(first_element(ls_dataset_idx(no_text, 1, NULL)));
+  REFUSES(first_element(ls_dataset_lines(NULL, 1, NULL)));
+  REFUSES(first_element(ls_dataset_lines(no_text, 1, NULL)));
+  REFUSES(first_element(ls_dataset_csv(NULL, 1, &(ls_csv_options){0})));
+  REFUSES(first_element(ls_dataset_csv(no_text, 1, &(ls_csv_options){0})));
+  REFUSES(first_element(
+      ls_dataset_csv(path, 1, &(ls_csv_options){.num_columns = 1})));
+  REFUSES(first_element(ls_dataset_csv(
       path, 1,
       &(ls_csv_options){.columns = &(ls_csv_column){.dtype = LS_DTYPE_F32},
                         .num_columns = 1})));
-  REFUSES(made(ls_dataset_tfrecords(NULL, 1, NULL)));
-  REFUSES(made(ls_dataset_tfrecords(no_text, 1, NULL)));
-  REFUSES(made(ls_dataset_tfrecords(
+  REFUSES(first_element(ls_dataset_tfrecords(NULL, 1, NULL)));
+  REFUSES(first_element(ls_dataset_tfrecords(no_text, 1, NULL)));
+  REFUSES(first_element(ls_dataset_tfrecords(
       path, 1, &(ls_tfrecord_options){.num_features = 1})));
-  REFUSES(made(ls_dataset_tfrecords(
+  REFUSES(first_element(ls_dataset_tfrecords(
       path, 1,
       &(ls_tfrecord_options){.features =
                                  &(ls_tfrecord_feature){.dtype = LS_DTYPE_F32},
                              .num_features = 1})));
-  REFUSES(made(ls_dataset_npz("/nowhere/x", NULL, 1, NULL)));
-  REFUSES(made(ls_dataset_npz("/nowhere/x", no_text, 1, NULL)));
+  REFUSES(first_element(ls_dataset_npz("/nowhere/x", NULL, 1, NULL)));
+  REFUSES(first_element(ls_dataset_npz("/nowhere/x", no_text, 1, NULL)));
   REFUSES(made_nest(ls_tfrecord_first_example(NULL, 1)));
   REFUSES(made_nest(ls_tfrecord_first_example(no_text, 1)));
 }
@@ -495,9 +480,9 @@ static void queues_refuse(ls_strategy *cores) {
                                      {.num_output_axes = 1},
                                      {.num_outputs_from_all = 1}};
   for (size_t i = 0; i < sizeof(shards) / sizeof(*shards); ++i)
-    REFUSES(ls_shard(same, NULL, inputs, &shards[i], &out));
+    REFUSES(ls_shard(give_args, NULL, inputs, &shards[i], &out));
   REFUSES(ls_replicate(
-      same, NULL, ls_none(),
+      give_args, NULL, ls_none(),
       &(ls_replicate_options){.parameters = &(ls_parameters){.count = 1}},
       &out));
   ls_nest_release(inputs);

@@ -4,8 +4,10 @@
 // memory: leaves and nodes that refer to nothing, handles without a graph.
 // Every call that takes a nest has an answer.
 #include "lockstep/lockstep.h"
+#include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/read_all.h"
 #include "support/tpu_strategies.h"
 
 typedef struct setting {
@@ -51,10 +53,6 @@ static void check(const setting *s, const char *call, ls_status status,
           made_);                                                              \
   } while (0)
 
-static ls_nest same(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
 static ls_nest give_bad(ls_nest args, void *user) {
   (void)args;
   return *(const ls_nest *)user;
@@ -117,13 +115,13 @@ static void graphs_refuse(const setting *s) {
   ls_nest out = ls_none();
   ls_function *made = NULL;
   (void)out;
-  FAILS(ls_while(yes, same, NULL, bad, 3));
-  FAILS(ls_step_while(yes, same, NULL, bad, 3));
+  FAILS(ls_while(yes, give_args, NULL, bad, 3));
+  FAILS(ls_step_while(yes, give_args, NULL, bad, 3));
   FAILS(ls_while(yes, give_bad, (void *)(uintptr_t)&bad, ls_leaf(s->x), 3));
   FAILS(ls_cond(ls_scalar_i64(LS_DTYPE_BOOL, 1), give_bad, give_bad,
                 (void *)(uintptr_t)&bad));
   FAILS(ls_barrier(bad));
-  FAILS(ls_custom_gradient(same, same_gradient, NULL, bad));
+  FAILS(ls_custom_gradient(give_args, same_gradient, NULL, bad));
   FAILS(ls_custom_gradient(give_bad, same_gradient, (void *)(uintptr_t)&bad,
                            ls_leaf(s->x)));
   REFUSES(ls_function_call(s->function, bad, &out));
@@ -161,7 +159,7 @@ static void callbacks_refuse(const setting *s) {
                              false, &out));
   ls_nest_release(none);
   if (ls_graph_is_eager(ls_graph_current())) return;
-  const ls_nest y = ls_custom_gradient(same, give_bad_gradient, &bad,
+  const ls_nest y = ls_custom_gradient(give_args, give_bad_gradient, &bad,
                                        ls_leaf(s->x)),
                 x = ls_leaf(s->x);
   REFUSES(ls_gradients(&y, 1, &x, 1, NULL, &out));
@@ -177,8 +175,8 @@ static void strategies_refuse(const setting *s) {
   double mean;
   const ls_destinations here = {0};
   REFUSES(ls_strategy_run(s->strategy, ls_traced(s->function), bad, &out));
-  REFUSES(
-      ls_strategy_call_for_each_replica(s->strategy, same, bad, NULL, &out));
+  REFUSES(ls_strategy_call_for_each_replica(s->strategy, give_args, bad, NULL,
+                                            &out));
   REFUSES(ls_strategy_reduce(s->strategy, LS_REDUCE_SUM, bad, &out));
   REFUSES(ls_strategy_reduce_to(s->strategy, LS_REDUCE_SUM, bad, here, &out));
   REFUSES(ls_strategy_batch_reduce_to(s->strategy, LS_REDUCE_SUM, &bad, &here,
@@ -190,9 +188,10 @@ static void strategies_refuse(const setting *s) {
   REFUSES(ls_strategy_replica_result(s->strategy, bad, 0, &out));
   REFUSES(ls_strategy_group(s->strategy, bad, NULL, &op));
   REFUSES(ls_strategy_fetch(s->strategy, bad, NULL, NULL, NULL, &out));
-  REFUSES(ls_strategy_update(s->strategy, s->variable, same, bad, NULL, false,
-                             &out));
-  REFUSES(ls_strategy_map(s->strategy, &bad, 1, same, ls_none(), NULL, &out));
+  REFUSES(ls_strategy_update(s->strategy, s->variable, give_args, bad, NULL,
+                             false, &out));
+  REFUSES(
+      ls_strategy_map(s->strategy, &bad, 1, give_args, ls_none(), NULL, &out));
   REFUSES(ls_strategy_distribute_dataset(s->strategy, bad, &out));
   REFUSES(ls_validate_colocate(bad, s->strategy));
   REFUSES(ls_validate_colocate_distributed_variable(bad, s->strategy));
@@ -229,20 +228,6 @@ static void strategies_refuse(const setting *s) {
 }
 
 // ---- Data ------------------------------------------------------------------
-// Of the data set, taken over, or its first element.
-static ls_status first_of(ls_dataset *dataset) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_status status = ls_dataset_status(dataset);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_create(dataset, NULL, &iterator);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &element);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  return status;
-}
-
 static ls_nest map_to_bad(ls_nest element, const ls_map_call *call,
                           void *user) {
   (void)element, (void)call;
@@ -278,35 +263,35 @@ static void data_sets_refuse(const setting *s) {
   ls_leaf_spec spec;
   (void)out;
   REFUSES(ls_nest_leaf_spec(bad, &spec));
-  REFUSES(first_of(ls_dataset_from_arrays(bad)));
-  REFUSES(first_of(ls_dataset_zip(bad)));
-  REFUSES(first_of(ls_dataset_from_function(&(ls_index_options){
+  REFUSES(first_element(ls_dataset_from_arrays(bad)));
+  REFUSES(first_element(ls_dataset_zip(bad)));
+  REFUSES(first_element(ls_dataset_from_function(&(ls_index_options){
       .size = 3, .element = bad, .make = make_bad, .user = &bad})));
-  REFUSES(first_of(ls_dataset_from_function(
+  REFUSES(first_element(ls_dataset_from_function(
       &(ls_index_options){.size = 3,
                           .element = ls_nest_retain(number),
                           .make = make_bad,
                           .user = &bad})));
-  REFUSES(first_of(
+  REFUSES(first_element(
       ls_dataset_map(ls_dataset_range(0, 3, 1),
                      &(ls_map_options){.call = map_to_bad, .user = &bad})));
-  REFUSES(first_of(
+  REFUSES(first_element(
       ls_dataset_map(ls_dataset_range(0, 3, 1),
                      &(ls_map_options){.call = map_to_bad,
                                        .user = &bad,
                                        .result = ls_nest_retain(number)})));
   if (bad.kind != LS_KIND_NONE)
-    REFUSES(first_of(ls_dataset_map(
+    REFUSES(first_element(ls_dataset_map(
         ls_dataset_range(0, 3, 1),
         &(ls_map_options){.call = map_to_bad, .user = &bad, .result = bad})));
-  REFUSES(first_of(ls_dataset_from_generator(
+  REFUSES(first_element(ls_dataset_from_generator(
       &(ls_generator_options){.element = ls_nest_retain(number),
                               .open = open_bad,
                               .next = next_bad,
                               .user = &bad})));
-  REFUSES(first_of(ls_dataset_from_generator(&(ls_generator_options){
+  REFUSES(first_element(ls_dataset_from_generator(&(ls_generator_options){
       .element = bad, .open = open_bad, .next = next_bad, .user = &bad})));
-  REFUSES(first_of(ls_dataset_flat_map(
+  REFUSES(first_element(ls_dataset_flat_map(
       ls_dataset_range(0, 3, 1),
       &(ls_flat_options){.call = give_range, .result = bad})));
   REFUSES(ls_strategy_distribute_datasets_from_function(
@@ -320,24 +305,24 @@ static void data_sets_refuse(const setting *s) {
 static void computations_refuse(const setting *s) {
   ls_nest bad = s->bad, out = ls_none();
   ls_tensor compiled;
-  const ls_training_loop loop = {.body = same, .condition = yes},
+  const ls_training_loop loop = {.body = give_args, .condition = yes},
                          gives = {
                              .body = give_bad, .condition = yes, .user = &bad};
   const ls_nest list = LS_LIST(LS_LIST(ls_leaf(s->x)));
-  REFUSES(ls_replicate(same, NULL, bad, NULL, &out));
+  REFUSES(ls_replicate(give_args, NULL, bad, NULL, &out));
   REFUSES(ls_replicate(give_bad, &bad, list, NULL, &out));
-  REFUSES(
-      ls_split_compile_and_replicate(same, NULL, bad, NULL, &compiled, &out));
-  REFUSES(ls_shard(same, NULL, bad, NULL, &out));
-  REFUSES(ls_batch_parallel(same, NULL, bad, 1, NULL, &out));
-  REFUSES(ls_rewrite(same, NULL, bad, NULL, &out));
+  REFUSES(ls_split_compile_and_replicate(give_args, NULL, bad, NULL, &compiled,
+                                         &out));
+  REFUSES(ls_shard(give_args, NULL, bad, NULL, &out));
+  REFUSES(ls_batch_parallel(give_args, NULL, bad, 1, NULL, &out));
+  REFUSES(ls_rewrite(give_args, NULL, bad, NULL, &out));
   REFUSES(ls_rewrite(give_bad, &bad, ls_none(), NULL, &out));
-  REFUSES(ls_rewrite_for_inference(same, NULL, bad, NULL, &out));
+  REFUSES(ls_rewrite_for_inference(give_args, NULL, bad, NULL, &out));
   REFUSES(ls_training_while(&loop, bad, &out));
   REFUSES(ls_training_repeat(2, &loop, bad, &out));
   REFUSES(ls_training_repeat(2, &gives, ls_none(), &out));
-  FAILS(ls_outside_compilation(same, NULL, bad));
-  FAILS(ls_map_outside_compilation(same, NULL, bad));
+  FAILS(ls_outside_compilation(give_args, NULL, bad));
+  FAILS(ls_map_outside_compilation(give_args, NULL, bad));
   REFUSES(ls_infeed_put("/device:TPU:0", bad));
   REFUSES(ls_infeed_queue_configure_from(s->queue, bad));
   REFUSES(ls_infeed_queue_configure_from_shards(s->queue, bad));
@@ -431,8 +416,8 @@ static void every_call_of_answers(bool on_cores, ls_nest bad,
   else
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &s.strategy));
-  expect_ok(
-      ls_function_create(&(ls_function_options){.call = same}, &s.function));
+  expect_ok(ls_function_create(&(ls_function_options){.call = give_args},
+                               &s.function));
   expect_ok(ls_reduce_to_one_create(NULL, &s.reducer));
   expect_ok(ls_infeed_queue_create(
       &(ls_infeed_options){.num_elements = LS_SOME(1)}, &s.queue));

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "lockstep/session.h"
+#include "support/callbacks.h"
 #include "support/count_up.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
@@ -381,12 +382,6 @@ TEST(sizes_that_are_known_late_change_nothing) {
 }
 
 // ---- Values that loops only pass on, or make anew --------------------------
-static ls_nest keep_going(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(
-      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
-}
-
 // (i, a, b, c) -> (i + 1, b, a w, b c): a path of two trips.
 static ls_nest shift(ls_nest values, void *user) {
   const ls_tensor *w = user;
@@ -404,7 +399,7 @@ static ls_tensor make_shifted(const ls_tensor *xs, size_t count,
   (void)count;
   ls_tensor w = xs[3];
   const ls_nest made =
-      ls_while(keep_going, shift, &w,
+      ls_while(below_three, shift, &w,
                LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(xs[0]),
                        ls_leaf(xs[1]), ls_leaf(xs[2])),
                0);

@@ -6,15 +6,12 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 #include "lockstep/slices.h"
+#include "support/callbacks.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.
 static _Alignas(16) char place[512];
 static void *const some = place;
-
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
 
 TEST(calls_of_graph_refuse_null) {
   expect_null(ls_graph_create(some, NULL),
@@ -68,10 +65,6 @@ TEST(calls_of_host_refuse_null) {
 }
 
 // ---- Functions and handles of nothing --------------------------------------
-static ls_nest same(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
 static ls_nest yes(ls_nest args, void *user) {
   (void)args, (void)user;
   return ls_leaf(ls_scalar_i64(LS_DTYPE_BOOL, 1));
@@ -92,17 +85,19 @@ static void flow_needs_its_functions(void) {
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1),
                   holds = ls_scalar_i64(LS_DTYPE_BOOL, 1);
   const ls_nest start = ls_leaf(x);
-  expect_failed(ls_while(NULL, same, NULL, start, 2),
+  expect_failed(ls_while(NULL, give_args, NULL, start, 2),
                 "the condition of a loop is NULL");
   expect_failed(ls_while(yes, NULL, NULL, start, 2),
                 "the body of a loop is NULL");
   expect_failed(ls_step_while(yes, NULL, NULL, start, 2),
                 "the body of a loop is NULL");
-  expect_failed(ls_cond(holds, NULL, same, NULL), "first branch of a cond");
-  expect_failed(ls_cond(holds, same, NULL, NULL), "second branch of a cond");
+  expect_failed(ls_cond(holds, NULL, give_args, NULL),
+                "first branch of a cond");
+  expect_failed(ls_cond(holds, give_args, NULL, NULL),
+                "second branch of a cond");
   expect_failed(ls_custom_gradient(NULL, pass_on, NULL, start),
                 "the forward callback is NULL");
-  expect_failed(ls_custom_gradient(same, NULL, NULL, start),
+  expect_failed(ls_custom_gradient(give_args, NULL, NULL, start),
                 "the gradient callback is NULL");
 }
 

@@ -10,6 +10,7 @@
 #include "graph/variable.h"
 #include "lockstep/ops.h"
 #include "support/attrs.h"
+#include "support/callbacks.h"
 #include "support/comma.h"
 #include "support/fault.h"
 #include "support/round_trip.h"
@@ -137,12 +138,6 @@ typedef struct model {
   ls_tensor x, scale;
 } model;
 
-static ls_nest keep_on(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(
-      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
-}
-
 static ls_nest one_round(ls_nest values, void *user) {
   const model *m = user;
   const ls_tensor i = ls_nest_tensor(values, 0);
@@ -181,7 +176,7 @@ static void build_model(ls_graph *graph) {
       }
     }
     const ls_nest looped = ls_while(
-        keep_on, one_round, &m,
+        below_three, one_round, &m,
         LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(m.x)), 0);
     expect_ok(ls_nest_status(looped));
     const ls_tensor yes =

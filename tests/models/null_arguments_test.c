@@ -8,10 +8,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_models_refuse_null) {
   expect_null(ls_model_create(some, some, NULL),
               "ls_model_create: out_model is NULL");

@@ -294,14 +294,6 @@ static void unbuild(built *b) {
   ls_strategy_release(b->strategy);
 }
 
-static double value_in(ls_session *session, ls_variable *variable) {
-  ls_array *value = NULL;
-  expect_ok(ls_session_variable_value(session, variable, &value));
-  const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
-  return number;
-}
-
 TEST(a_step_moves_each_component_once) {
   LS_SPEC("M168");
   built b;
@@ -323,10 +315,10 @@ TEST(a_step_moves_each_component_once) {
     for (size_t i = 0; i < 2; ++i) {
       ls_variable *slot = NULL, *component = ls_variable_component(b.w, i);
       expect_ok(ls_optimizer_slot(b.optimizer, component, "m", &slot));
-      assert_true(fabs(value_in(session, component) - w) < 1e-4);
-      assert_true(fabs(value_in(session, slot) - m) < 1e-4);
-      assert_true(value_in(session, ls_variable_component(b.global_step, i)) ==
-                  t);
+      assert_true(fabs(session_number(session, component) - w) < 1e-4);
+      assert_true(fabs(session_number(session, slot) - m) < 1e-4);
+      assert_true(session_number(session,
+                                 ls_variable_component(b.global_step, i)) == t);
     }
   }
   ls_nest_release(out);

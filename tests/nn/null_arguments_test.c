@@ -13,10 +13,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_layers_refuse_null) {
   expect_null(ls_dense_layer_create(some, NULL),
               "ls_dense_layer_create: out_layer is NULL");

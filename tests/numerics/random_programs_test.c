@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/cpu/kernels.h"
+#include "support/draw.h"
 #include "support/expect.h"
 #include "support/random_ways.h"
 #include "support/sanitizer.h"
@@ -59,11 +60,6 @@ static const random_way equal[] = {
 typedef struct counts {
   size_t programs, failed, compared, differ, programs_that_differ;
 } counts;
-
-static uint64_t number_of(const char *name, uint64_t otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
 
 // Whether this machine has the way, and it promises the bits of the others.
 static bool is_comparable(const random_program *program,
@@ -115,9 +111,9 @@ static bool check_ways(const random_program *program, const random_way *ways,
 #define CHECK(ways) check_ways(&program, ways, sizeof(ways) / sizeof(*ways), &c)
 
 TEST(programs_have_the_same_bytes_in_every_way) {
-  const uint64_t first = number_of("LS_TEST_SEED", 1);
+  const uint64_t first = number_from_environment("LS_TEST_SEED", 1);
   const uint64_t programs =
-      number_of("LS_TEST_PROGRAMS", LS_SANITIZED ? 3 : 20);
+      number_from_environment("LS_TEST_PROGRAMS", LS_SANITIZED ? 3 : 20);
   counts c = {0};
   for (uint64_t i = 0; i < programs; ++i) {
     const random_program program = random_program_draw(first + i);

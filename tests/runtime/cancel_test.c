@@ -10,6 +10,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "support/callbacks.h"
 #include "support/values.h"
 
 static ls_cancel *new_cancel(void) {
@@ -25,11 +26,6 @@ static void *request_soon(void *cancel) {
   return NULL;
 }
 
-static ls_nest always(ls_nest values, void *user) {
-  (void)values, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
-}
-
 static ls_nest count_on(ls_nest values, void *user) {
   if (user != NULL)
     (void)ls_variable_assign_add(user, ls_scalar(LS_DTYPE_F32, 1));
@@ -39,8 +35,8 @@ static ls_nest count_on(ls_nest values, void *user) {
 // A loop without an end, which counts in a variable if there is one.
 static ls_nest count(ls_nest args, void *user) {
   (void)args;
-  return ls_while(always, count_on, user, ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
-                  0);
+  return ls_while(always_true, count_on, user,
+                  ls_leaf(ls_scalar(LS_DTYPE_F32, 0)), 0);
 }
 
 static ls_status call_cancelled(ls_callback call, void *user, int replicas) {

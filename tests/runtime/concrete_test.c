@@ -10,17 +10,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/replicas.h"
-
-static ls_nest vector(size_t count, const float *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
-                                 &array));
-  return ls_nest_array(array);
-}
-
-static double item(ls_nest nest, int64_t index) {
-  return ls_array_f64(ls_nest_as_array(nest), index);
-}
+#include "support/values.h"
 
 static int calls;
 
@@ -55,15 +45,15 @@ static ls_function *declared(void) {
 TEST(a_function_takes_arguments_by_name) {
   ls_function *f = declared();
   ls_nest result = {0};
-  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   const ls_nest three = ls_nest_f64(3);
   const ls_nest named = ls_nest_dict("", &names[1], &three, 1);
   expect_ok(ls_function_call_named(f, x, named, &result));
-  assert_true(item(ls_nest_item(result, 0), 1) == 6);
+  assert_true(nest_element(ls_nest_item(result, 0), 1) == 6);
   expect_ok(ls_function_call(f, x, &result));
-  assert_true(item(ls_nest_item(result, 0), 1) == 4);
+  assert_true(nest_element(ls_nest_item(result, 0), 1) == 4);
   const ls_nest many =
-      LS_TUPLE(vector(1, (float[]){1}), ls_nest_i64(2), ls_nest_i64(3));
+      LS_TUPLE(vector_nest(1, (float[]){1}), ls_nest_i64(2), ls_nest_i64(3));
   expect_status(ls_function_call(f, many, &result), LS_INVALID_ARGUMENT,
                 "too many positional arguments for scaled");
   ls_nest_release(many);
@@ -94,7 +84,7 @@ TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
       assert_true(ls_array_f64(array, 1) == 6);
       ls_array_release(array);
     } else {
-      assert_true(item(first, 1) == 6);
+      assert_true(nest_element(first, 1) == 6);
     }
     ls_nest_release(own);
     ls_nest_release(result);
@@ -108,7 +98,7 @@ TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
 // ---- Concrete functions ----------------------------------------------------
 static ls_function *concrete_of_two(void) {
   ls_function *f = declared(), *concrete = NULL;
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){0, 0}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){0, 0}));
   calls = 0;
   expect_ok(ls_function_make_concrete(f, args, &concrete));
   assert_int_equal(calls, 1);
@@ -119,11 +109,11 @@ static ls_function *concrete_of_two(void) {
 
 TEST(a_concrete_function_is_never_traced_again) {
   ls_function *concrete = concrete_of_two();
-  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_function_call(concrete, x, &result));
-    assert_true(item(ls_nest_item(result, 0), 1) == 4);
+    assert_true(nest_element(ls_nest_item(result, 0), 1) == 4);
     assert_true(ls_nest_number(ls_nest_item(result, 1)) == 7);
     ls_function_clear(concrete);
   }
@@ -149,15 +139,15 @@ TEST(it_is_copied_into_functions_and_replicas) {
   ls_function *concrete = concrete_of_two();
   ls_function *outer = function_of(twice, concrete);
   ls_strategy *strategy = mirrored_of(2);
-  const ls_nest x = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0}, own = {0};
   expect_ok(ls_function_call(outer, x, &result));
-  assert_true(item(ls_nest_item(result, 0), 1) == 8);
+  assert_true(nest_element(ls_nest_item(result, 0), 1) == 8);
   ls_nest_release(result);
   result = ls_none();
   expect_ok(ls_strategy_run(strategy, ls_traced(concrete), x, &result));
   expect_ok(ls_strategy_replica_result(strategy, result, 1, &own));
-  assert_true(item(ls_nest_item(own, 0), 1) == 4);
+  assert_true(nest_element(ls_nest_item(own, 0), 1) == 4);
   assert_int_equal(calls, 1);
   ls_nest_release(own);
   ls_nest_release(result);
@@ -181,7 +171,7 @@ TEST(it_is_copied_into_a_graph_with_a_session) {
   }
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_nest_item(made, 0), NULL, 0, &result));
-  assert_true(item(result, 1) == 6);
+  assert_true(nest_element(result, 1) == 6);
   assert_int_equal(calls, 1);
   ls_session_destroy(session);
   ls_nest_release(made);
@@ -193,11 +183,12 @@ TEST(it_is_copied_into_a_graph_with_a_session) {
 TEST(other_arguments_are_refused_by_name) {
   ls_function *concrete = concrete_of_two();
   ls_nest result = {0};
-  const ls_nest longer = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
+  const ls_nest longer = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
   expect_status(ls_function_call(concrete, longer, &result),
                 LS_INVALID_ARGUMENT,
                 "concrete function 'scaled' takes f32[2] as leaf 0");
-  const ls_nest valued = LS_TUPLE(vector(2, (float[]){1, 2}), ls_nest_i64(3));
+  const ls_nest valued =
+      LS_TUPLE(vector_nest(2, (float[]){1, 2}), ls_nest_i64(3));
   expect_status(ls_function_call(concrete, valued, &result),
                 LS_INVALID_ARGUMENT, "another value of leaf 1");
   ls_nest_release(longer);
@@ -214,7 +205,8 @@ TEST(it_is_made_in_eager_of_one_replicas_arguments) {
     expect_status(ls_function_make_concrete(f, ls_none(), &concrete),
                   LS_FAILED_PRECONDITION, "graph 'g' is being built");
   }
-  const ls_nest parts[] = {vector(1, (float[]){1}), vector(1, (float[]){2})};
+  const ls_nest parts[] = {vector_nest(1, (float[]){1}),
+                           vector_nest(1, (float[]){2})};
   const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
   expect_status(ls_function_make_concrete(f, args, &concrete),
                 LS_INVALID_ARGUMENT, "leaf 0 of the arguments is distributed");

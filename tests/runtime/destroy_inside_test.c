@@ -7,6 +7,7 @@
 #include "lockstep/host.h"
 #include "lockstep/iterator.h"
 #include "lockstep/session.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -73,11 +74,6 @@ TEST(a_callback_cannot_destroy_its_runtime) {
 }
 
 // ---- Runtimes --------------------------------------------------------------
-static ls_nest same(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
-
 TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 1}, &made));
   ls_runtime *before = ls_runtime_make_current(made);
@@ -85,7 +81,7 @@ TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
   ls_graph *graph = NULL;
   ls_session *session = NULL;
   expect_ok(
-      ls_function_create(&(ls_function_options){.call = same}, &function));
+      ls_function_create(&(ls_function_options){.call = give_args}, &function));
   ls_runtime_make_current(before);
   expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
                 "lives: release 1 function first");

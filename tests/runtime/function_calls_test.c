@@ -7,17 +7,6 @@
 
 static int traced;
 
-static ls_nest vector(size_t count, const float *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
-                                 &array));
-  return ls_nest_array(array);
-}
-
-static double item(ls_nest nest, int64_t index) {
-  return ls_array_f64(ls_nest_as_array(nest), index);
-}
-
 // ---- Functions in functions ------------------------------------------------
 static ls_nest call_itself(ls_nest args, void *user) {
   ls_function **self = user;
@@ -31,7 +20,7 @@ TEST(a_function_that_calls_itself_is_refused_by_name) {
   ls_function *f = NULL;
   f = function_of(call_itself, &f);
   ls_nest result = {0};
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   for (int way = 0; way < 3; ++way) {
     ls_graph *graph = NULL;
     ls_tape *tape = NULL;
@@ -109,7 +98,7 @@ TEST(a_function_may_call_itself_with_something_that_ends_it) {
   ls_nest result = {0};
   const ls_nest five = LS_TUPLE(ls_nest_f64(5));
   expect_ok(ls_function_call(f, five, &result));
-  assert_true(item(result, 0) == 120);
+  assert_true(nest_element(result, 0) == 120);
   ls_nest_release(five);
   ls_nest_release(result);
   ls_function_release(f);
@@ -143,12 +132,12 @@ TEST(a_call_that_runs_keeps_its_trace_when_it_is_cleared) {
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &(ls_function *[]){f},
                                  &where));
   const ls_nest args =
-      LS_TUPLE(ls_nest_array(where), vector(2, (float[]){1, 2}));
+      LS_TUPLE(ls_nest_array(where), vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   traced = 0;
   for (int i = 1; i <= 3; ++i) {
     expect_ok(ls_function_call(f, args, &result));
-    assert_true(item(result, 1) == 6);
+    assert_true(nest_element(result, 1) == 6);
     assert_int_equal(traced, i);
     assert_null(ls_function_graph(f));
   }

@@ -7,13 +7,7 @@
 
 #include "support/expect.h"
 #include "support/function.h"
-
-static ls_nest vector(size_t count, const float *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
-                                 &array));
-  return ls_nest_array(array);
-}
+#include "support/values.h"
 
 // ---- Refusals --------------------------------------------------------------
 static ls_nest wrong_shapes(ls_nest args, void *user) {
@@ -30,7 +24,7 @@ static ls_nest wrong_shapes(ls_nest args, void *user) {
 
 TEST(a_failed_op_surfaces_once_with_its_place) {
   ls_function *f = function_of(wrong_shapes, NULL);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   const ls_status status = ls_function_call(f, args, &result);
   assert_non_null(strstr(ls_status_message(status), "f32[2]"));
@@ -73,7 +67,7 @@ static ls_nest use_stolen(ls_nest args, void *user) {
 
 TEST(a_value_of_another_functions_graph_is_refused) {
   ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   expect_ok(ls_function_call(f, args, &result));
   expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
@@ -95,8 +89,8 @@ static ls_nest check(ls_nest args, void *user) {
 
 TEST(a_failed_assertion_fails_the_run_and_the_next_one_works) {
   ls_function *f = function_of(check, NULL);
-  const ls_nest good = LS_TUPLE(vector(2, (float[]){1, 2}));
-  const ls_nest bad = LS_TUPLE(vector(2, (float[]){1, 4}));
+  const ls_nest good = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  const ls_nest bad = LS_TUPLE(vector_nest(2, (float[]){1, 4}));
   ls_nest result = {0};
   expect_ok(ls_function_call(f, good, &result));
   expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,

@@ -5,19 +5,9 @@
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/function.h"
+#include "support/values.h"
 
 // ---- Helpers ---------------------------------------------------------------
-static ls_nest vector(size_t count, const float *values) {
-  ls_array *array = NULL;
-  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
-                                 &array));
-  return ls_nest_array(array);
-}
-
-static double item(ls_nest nest, int64_t index) {
-  return ls_array_f64(ls_nest_as_array(nest), index);
-}
-
 static ls_variable *f32_variable(const char *name, double value) {
   ls_variable *variable = NULL;
   expect_ok(ls_variable_create(
@@ -38,17 +28,17 @@ static ls_nest doubled(ls_nest args, void *user) {
 
 TEST(a_function_is_traced_once_per_signature) {
   ls_function *f = function_of(doubled, NULL);
-  const ls_nest two = LS_TUPLE(vector(2, (float[]){1, 2}));
-  const ls_nest three = LS_TUPLE(vector(3, (float[]){1, 2, 3}));
+  const ls_nest two = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  const ls_nest three = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
   ls_nest result = {0};
   traced = 0;
   for (int i = 0; i < 3; ++i) {
     expect_ok(ls_function_call(f, two, &result));
-    assert_true(item(result, 1) == 4);
+    assert_true(nest_element(result, 1) == 4);
   }
   assert_int_equal(traced, 1);
   expect_ok(ls_function_call(f, three, &result));
-  assert_true(item(result, 2) == 6);
+  assert_true(nest_element(result, 2) == 6);
   assert_int_equal(traced, 2);
   expect_ok(ls_function_call(f, two, &result));
   assert_int_equal(traced, 2);
@@ -76,9 +66,9 @@ TEST(host_scalars_are_part_of_the_signature_by_value) {
   static const double factors[] = {2, 3, 2, 3, 0.5};
   for (size_t i = 0; i < 5; ++i) {
     const ls_nest args =
-        LS_TUPLE(vector(1, (float[]){4}), ls_nest_f64(factors[i]));
+        LS_TUPLE(vector_nest(1, (float[]){4}), ls_nest_f64(factors[i]));
     expect_ok(ls_function_call(f, args, &result));
-    assert_true(item(result, 0) == 4 * factors[i]);
+    assert_true(nest_element(result, 0) == 4 * factors[i]);
     ls_nest_release(args);
   }
   assert_int_equal(traced, 3);
@@ -88,7 +78,7 @@ TEST(host_scalars_are_part_of_the_signature_by_value) {
 
 TEST(results_are_filled_in_place_unless_somebody_holds_them) {
   ls_function *f = function_of(doubled, NULL);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   expect_ok(ls_function_call(f, args, &result));
   ls_array *first = ls_nest_as_array(result);
@@ -144,11 +134,11 @@ TEST(a_read_keeps_its_value_when_the_variable_changes) {
   ls_function *f = function_of(swap, v);
   ls_nest result = {0};
   expect_ok(ls_function_call(f, ls_none(), &result));
-  assert_true(item(ls_nest_item(result, 0), 0) == 3);
-  assert_true(item(ls_nest_item(result, 1), 0) == 5);
+  assert_true(nest_element(ls_nest_item(result, 0), 0) == 3);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 5);
   expect_ok(ls_function_call(f, ls_none(), &result));
-  assert_true(item(ls_nest_item(result, 0), 0) == 5);
-  assert_true(item(ls_nest_item(result, 1), 0) == 3);
+  assert_true(nest_element(ls_nest_item(result, 0), 0) == 5);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 3);
   ls_nest_release(result);
   ls_function_release(f);
   ls_variable_release(v[0]);
@@ -185,14 +175,14 @@ TEST(a_loop_carries_values_and_variables) {
   const ls_nest args = LS_TUPLE(ls_nest_array(start), ls_nest_array(sum));
   ls_nest result = {0};
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(ls_nest_item(result, 0), 0) == 10);
-  assert_true(item(ls_nest_item(result, 1), 0) == 1 + 2 + 3 + 4);
+  assert_true(nest_element(ls_nest_item(result, 0), 0) == 10);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 1 + 2 + 3 + 4);
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(ls_nest_item(result, 1), 0) == 5 + 6 + 7 + 8);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 5 + 6 + 7 + 8);
   ls_array_set_i64(start, 0, 12);  // No trip at all.
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(ls_nest_item(result, 0), 0) == 12);
-  assert_true(item(ls_nest_item(result, 1), 0) == 0);
+  assert_true(nest_element(ls_nest_item(result, 0), 0) == 12);
+  assert_true(nest_element(ls_nest_item(result, 1), 0) == 0);
   ls_nest_release(result);
   ls_nest_release(args);
   ls_function_release(f);
@@ -230,13 +220,13 @@ TEST(only_the_branch_taken_has_its_effect) {
   ls_nest result = {0};
   ls_array_set_f64(x, 0, -2);
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(result, 0) == 2);
+  assert_true(nest_element(result, 0) == 2);
   expect_ok(ls_variable_value(v, &value));
   assert_true(ls_array_f64(value, 0) == 7);
   ls_array_release(value);
   ls_array_set_f64(x, 0, 5);
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(result, 0) == 5);
+  assert_true(nest_element(result, 0) == 5);
   expect_ok(ls_variable_value(v, &value));
   assert_true(ls_array_f64(value, 0) == 5);
   ls_array_release(value);
@@ -258,10 +248,10 @@ static ls_nest outer_call(ls_nest args, void *user) {
 
 TEST(a_function_called_in_a_trace_becomes_part_of_it) {
   ls_function *f = function_of(doubled, NULL), *g = function_of(outer_call, f);
-  const ls_nest args = LS_TUPLE(vector(2, (float[]){1, 2}));
+  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   expect_ok(ls_function_call(g, args, &result));
-  assert_true(item(result, 1) == -4);
+  assert_true(nest_element(result, 1) == -4);
   assert_int_equal(ls_function_num_traces(f), 0);
   ls_nest_release(result);
   ls_nest_release(args);
@@ -276,12 +266,12 @@ static ls_nest add_captured(ls_nest args, void *user) {
 TEST(an_eager_value_is_captured_as_it_is_at_the_trace) {
   ls_tensor captured = ls_scalar(LS_DTYPE_F32, 10);
   ls_function *f = function_of(add_captured, &captured);
-  const ls_nest args = LS_TUPLE(vector(1, (float[]){1}));
+  const ls_nest args = LS_TUPLE(vector_nest(1, (float[]){1}));
   ls_nest result = {0};
   expect_ok(ls_function_call(f, args, &result));
   captured = ls_scalar(LS_DTYPE_F32, 20);
   expect_ok(ls_function_call(f, args, &result));
-  assert_true(item(result, 0) == 11);
+  assert_true(nest_element(result, 0) == 11);
   ls_nest_release(result);
   ls_nest_release(args);
   ls_function_release(f);
@@ -304,15 +294,15 @@ TEST(random_ops_draw_by_stream_and_step) {
   expect_ok(ls_function_call(f, ls_none(), &first));
   expect_ok(ls_function_call(f, ls_none(), &second));
   expect_ok(ls_function_call(g, ls_none(), &other));
-  assert_true(item(ls_nest_item(first, 0), 0) !=
-              item(ls_nest_item(first, 1), 0));
-  assert_true(item(ls_nest_item(first, 0), 0) !=
-              item(ls_nest_item(second, 0), 0));
-  assert_true(item(ls_nest_item(first, 2), 0) ==
-              item(ls_nest_item(second, 2), 0));
+  assert_true(nest_element(ls_nest_item(first, 0), 0) !=
+              nest_element(ls_nest_item(first, 1), 0));
+  assert_true(nest_element(ls_nest_item(first, 0), 0) !=
+              nest_element(ls_nest_item(second, 0), 0));
+  assert_true(nest_element(ls_nest_item(first, 2), 0) ==
+              nest_element(ls_nest_item(second, 2), 0));
   for (int64_t i = 0; i < 4; ++i)
-    assert_true(item(ls_nest_item(first, 0), i) ==
-                item(ls_nest_item(other, 0), i));
+    assert_true(nest_element(ls_nest_item(first, 0), i) ==
+                nest_element(ls_nest_item(other, 0), i));
   ls_nest_release(first);
   ls_nest_release(second);
   ls_nest_release(other);
@@ -330,8 +320,8 @@ TEST(a_function_goes_on_at_the_step_it_is_set_to) {
   expect_ok(ls_function_call(g, ls_none(), &again));
   assert_int_equal(ls_function_steps(g), 3);
   for (int64_t i = 0; i < 4; ++i)
-    assert_true(item(ls_nest_item(third, 0), i) ==
-                item(ls_nest_item(again, 0), i));
+    assert_true(nest_element(ls_nest_item(third, 0), i) ==
+                nest_element(ls_nest_item(again, 0), i));
   ls_nest_release(third);
   ls_nest_release(again);
   ls_function_release(f);

@@ -10,6 +10,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
+#include "support/callbacks.h"
 #include "support/values.h"
 
 enum { WIDTH = 3, MOST_REPLICAS = 4 };
@@ -34,14 +35,6 @@ static void note(const ls_host_call *call) {
 static void reset(void) {
   memset(&seen, 0, sizeof(seen));
   seen.thread = pthread_self();
-}
-
-static ls_status infer_first(const ls_object *state, const ls_type *in,
-                             size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state, (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
 }
 
 // The result of replica r: x + 100 r + y.
@@ -93,37 +86,37 @@ static ls_status forget(ls_host_call *call) {
 }
 
 static const ls_host_kernel in_line = {.name = "in_line",
-                                       .infer = infer_first,
+                                       .infer = infer_like_first,
                                        .start = start_and_answer,
                                        .flags = LS_HOST_INLINE};
 static const ls_host_kernel for_all = {.name = "for_all",
-                                       .infer = infer_first,
+                                       .infer = infer_like_first,
                                        .start = start_and_answer,
                                        .flags = LS_HOST_INLINE | LS_HOST_ALL};
 static const ls_host_kernel for_all_later = {.name = "for_all_later",
-                                             .infer = infer_first,
+                                             .infer = infer_like_first,
                                              .start = start_and_answer,
                                              .flags = LS_HOST_ALL};
 static const ls_host_kernel taken_here = {.name = "taken_here",
-                                          .infer = infer_first,
+                                          .infer = infer_like_first,
                                           .start = start_only,
                                           .flags = LS_HOST_INLINE,
                                           .take = take};
 static const ls_host_kernel taken_later = {.name = "taken_later",
-                                           .infer = infer_first,
+                                           .infer = infer_like_first,
                                            .start = start_only,
                                            .take = take};
 static const ls_host_kernel all_taken = {.name = "all_taken",
-                                         .infer = infer_first,
+                                         .infer = infer_like_first,
                                          .start = start_only,
                                          .flags = LS_HOST_ALL,
                                          .take = take};
 static const ls_host_kernel forgets = {.name = "forgets",
-                                       .infer = infer_first,
+                                       .infer = infer_like_first,
                                        .start = forget,
                                        .flags = LS_HOST_INLINE};
 static const ls_host_kernel uncancelled = {.name = "uncancelled",
-                                           .infer = infer_first,
+                                           .infer = infer_like_first,
                                            .start = forget,
                                            .flags =
                                                LS_HOST_INLINE | LS_HOST_WAITS};

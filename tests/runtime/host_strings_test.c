@@ -12,20 +12,13 @@
 #include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
 enum { MOST_REPLICAS = 3, LENGTH = 64 };
 
 // ---- Kernels ---------------------------------------------------------------
-static ls_status infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state, (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
-
 // The same in capitals with a mark behind, in memory that goes at once.
 static void shout(ls_host_call *call) {
   const size_t count =
@@ -61,11 +54,6 @@ static ls_status start_later(ls_host_call *call) {
   return ls_thread_start(&later, "later", shout_later, call);
 }
 
-static ls_status start_silent(ls_host_call *call) {
-  ls_host_done(call, ls_ok());
-  return ls_ok();
-}
-
 static ls_status start_wrong(ls_host_call *call) {
   *(ls_bytes *)call->outputs[0] = (ls_bytes){NULL, 3};
   ls_host_done(call, ls_ok());
@@ -78,15 +66,15 @@ static ls_status start_failing(ls_host_call *call) {
 }
 
 static const ls_host_kernel shouting = {
-    .name = "shouting", .infer = infer_same, .start = start_shouting};
+    .name = "shouting", .infer = infer_like_first, .start = start_shouting};
 static const ls_host_kernel shouting_later = {
-    .name = "later", .infer = infer_same, .start = start_later};
+    .name = "later", .infer = infer_like_first, .start = start_later};
 static const ls_host_kernel silent = {
-    .name = "silent", .infer = infer_same, .start = start_silent};
+    .name = "silent", .infer = infer_like_first, .start = finish_at_once};
 static const ls_host_kernel wrong = {
-    .name = "wrong", .infer = infer_same, .start = start_wrong};
+    .name = "wrong", .infer = infer_like_first, .start = start_wrong};
 static const ls_host_kernel failing = {
-    .name = "failing", .infer = infer_same, .start = start_failing};
+    .name = "failing", .infer = infer_like_first, .start = start_failing};
 
 static ls_tensor call_host(const ls_host_kernel *kernel, ls_tensor x) {
   return ls_op_output(ls_host_call_add(kernel, NULL, &x, 1), 0);
@@ -112,12 +100,6 @@ static void expect_strings(const ls_array *array, const char *first,
 }
 
 // ---- A computation ---------------------------------------------------------
-static ls_nest below_three(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(
-      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
-}
-
 static ls_nest shout_again(ls_nest values, void *user) {
   return LS_LIST(ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
                  ls_leaf(call_host(user, ls_nest_tensor(values, 1))));
@@ -325,7 +307,7 @@ static ls_status start_stuck(ls_host_call *call) {
 }
 
 static const ls_host_kernel sticking = {
-    .name = "sticking", .infer = infer_same, .start = start_stuck};
+    .name = "sticking", .infer = infer_like_first, .start = start_stuck};
 
 TEST(a_call_that_is_given_up_keeps_its_strings) {
   ls_runtime *runtime = NULL;

@@ -4,6 +4,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/gradients.h"
 #include "support/expect.h"
+#include "support/values.h"
 
 // A graph with y = w x + b and a step down the gradient of its square.
 typedef struct net {
@@ -46,15 +47,11 @@ static void teardown(net *n) {
   ls_graph_destroy(n->graph);
 }
 
-static ls_array *array_of(size_t count, const double *values) {
+static ls_array *f64_array(size_t count, const double *values) {
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE((int64_t)count), values,
                                  &array));
   return array;
-}
-
-static double item(ls_nest nest, int64_t index) {
-  return ls_array_f64(ls_nest_as_array(nest), index);
 }
 
 static void init(net *n) {
@@ -67,16 +64,16 @@ TEST(a_run_does_what_its_fetches_need) {
   net n;
   setup(&n);
   init(&n);
-  ls_array *x = array_of(2, (double[]){1, 2});
+  ls_array *x = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
   ls_nest result = {0};
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
-  assert_true(item(result, 0) == 3);
-  assert_true(item(result, 1) == 6);
+  assert_true(nest_element(result, 0) == 3);
+  assert_true(nest_element(result, 1) == 6);
   // The step: d loss / d w = mean(2 w x^2) = 15; w = 3 - 15 / 4.
   const ls_nest both = LS_TUPLE(ls_leaf(n.loss), ls_nest_op(n.step));
   expect_ok(ls_session_run(n.session, both, &feed, 1, &result));
-  assert_true(item(ls_nest_item(result, 0), 0) == (9.0 + 36.0) / 2);
+  assert_true(nest_element(ls_nest_item(result, 0), 0) == (9.0 + 36.0) / 2);
   ls_array *w = NULL;
   expect_ok(ls_session_variable_value(n.session, n.w, &w));
   assert_true(ls_array_f64(w, 0) == 3 - 15.0 / 4);
@@ -91,7 +88,7 @@ TEST(a_distributed_value_comes_with_all_its_components) {
   net n;
   setup(&n);
   init(&n);
-  ls_array *x = array_of(2, (double[]){1, 2});
+  ls_array *x = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
   const ls_nest parts[] = {ls_leaf(n.y), ls_leaf(n.loss), ls_leaf(n.y)};
   const ls_nest all =
@@ -104,11 +101,11 @@ TEST(a_distributed_value_comes_with_all_its_components) {
     const ls_nest value = ls_nest_item(result, 1);
     assert_int_equal(ls_distributed_count(value), 3);
     assert_int_equal(ls_distributed_kind_of(value), LS_PER_REPLICA);
-    assert_true(item(ls_distributed_component(value, 0), 1) == 6);
-    assert_true(item(ls_distributed_component(value, 1), 0) == 22.5);
+    assert_true(nest_element(ls_distributed_component(value, 0), 1) == 6);
+    assert_true(nest_element(ls_distributed_component(value, 1), 0) == 22.5);
     assert_ptr_equal(ls_nest_as_array(ls_distributed_component(value, 2)),
                      ls_nest_as_array(ls_distributed_component(value, 0)));
-    assert_true(item(ls_nest_item(result, 2), 0) == 22.5);
+    assert_true(nest_element(ls_nest_item(result, 2), 0) == 22.5);
   }
   // Components that are no tensors, or of another graph.
   const ls_nest numbers[] = {ls_leaf(n.y), ls_nest_i64(1)};
@@ -130,21 +127,21 @@ TEST(a_distributed_value_comes_with_all_its_components) {
 TEST(a_failed_run_leaves_the_results_as_they_were) {
   net n;
   setup(&n);
-  ls_array *x = array_of(2, (double[]){1, 2});
+  ls_array *x = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
-  ls_array *kept = array_of(1, (double[]){7});
+  ls_array *kept = f64_array(1, (double[]){7});
   ls_nest result = ls_nest_array(kept);
   expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result),
                 LS_FAILED_PRECONDITION, "w");
   assert_ptr_equal(ls_nest_as_array(result), kept);
-  assert_true(item(result, 0) == 7);
+  assert_true(nest_element(result, 0) == 7);
   ls_nest none = {0};
   expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &none),
                 LS_FAILED_PRECONDITION, "w");
   assert_int_equal(none.kind, LS_KIND_NONE);
   init(&n);
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
-  assert_true(item(result, 1) == 6);
+  assert_true(nest_element(result, 1) == 6);
   ls_nest_release(result);
   ls_array_release(x);
   teardown(&n);
@@ -156,12 +153,12 @@ TEST(a_batch_of_another_size_is_another_program) {
   init(&n);
   ls_nest result = {0};
   for (size_t count = 1; count <= 3; ++count) {
-    ls_array *x = array_of(count, (double[]){1, 2, 3});
+    ls_array *x = f64_array(count, (double[]){1, 2, 3});
     const ls_feed feed = {n.x, x};
     expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
     const double want[] = {9, 22.5, 42};
-    assert_true(item(result, 0) > want[count - 1] - 1e-12);
-    assert_true(item(result, 0) < want[count - 1] + 1e-12);
+    assert_true(nest_element(result, 0) > want[count - 1] - 1e-12);
+    assert_true(nest_element(result, 0) < want[count - 1] + 1e-12);
     ls_array_release(x);
   }
   ls_nest_release(result);
@@ -176,7 +173,7 @@ TEST(two_sessions_have_their_own_values) {
   ls_array *value = NULL;
   ls_nest result = {0};
   expect_ok(ls_session_create(n.graph, &other));
-  ls_array *x = array_of(1, (double[]){1});
+  ls_array *x = f64_array(1, (double[]){1});
   const ls_feed feed = {n.x, x};
   expect_status(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result),
                 LS_FAILED_PRECONDITION, "'w'");
@@ -185,7 +182,7 @@ TEST(two_sessions_have_their_own_values) {
   ls_array_set_f64(five, 0, 5);
   expect_ok(ls_session_set_variable_value(other, n.w, five));
   expect_ok(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result));
-  assert_true(item(result, 0) == 5);
+  assert_true(nest_element(result, 0) == 5);
   expect_ok(ls_session_variable_value(n.session, n.w, &value));
   assert_true(ls_array_f64(value, 0) == 3);
   ls_array_release(value);
@@ -207,7 +204,7 @@ TEST(assignments_that_nobody_asked_for_do_not_run) {
   init(&n);
   ls_nest result = {0};
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result));
-  assert_true(item(result, 0) == 3);
+  assert_true(nest_element(result, 0) == 3);
   ls_nest_release(result);
   teardown(&n);
 }
@@ -229,7 +226,7 @@ TEST(a_control_scope_forces_its_ops_into_the_run) {
   ls_nest result = {0};
   for (int i = 1; i <= 3; ++i) {
     expect_ok(ls_session_run(n.session, ls_leaf(after), NULL, 0, &result));
-    assert_true(item(result, 0) == 3 + i);
+    assert_true(nest_element(result, 0) == 3 + i);
   }
   ls_nest_release(result);
   teardown(&n);
@@ -238,11 +235,11 @@ TEST(a_control_scope_forces_its_ops_into_the_run) {
 TEST(any_tensor_can_be_fed) {
   net n;
   setup(&n);
-  ls_array *y = array_of(2, (double[]){3, 4});
+  ls_array *y = f64_array(2, (double[]){3, 4});
   const ls_feed feed = {n.y, y};
   ls_nest result = {0};  // Neither x nor w is needed.
   expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
-  assert_true(item(result, 0) == 12.5);
+  assert_true(nest_element(result, 0) == 12.5);
   ls_nest_release(result);
   ls_array_release(y);
   teardown(&n);
@@ -349,7 +346,7 @@ static bool has_value(const net *n, ls_tensor is_initialized) {
   ls_nest result = {0};
   expect_ok(
       ls_session_run(n->session, ls_leaf(is_initialized), NULL, 0, &result));
-  const bool has = item(result, 0) != 0;
+  const bool has = nest_element(result, 0) != 0;
   ls_nest_release(result);
   return has;
 }

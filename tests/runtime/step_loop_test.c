@@ -6,6 +6,7 @@
 
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -29,12 +30,6 @@ typedef struct training {
   ls_variable *w;
   ls_tensor x;
 } training;
-
-static ls_nest below_three(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(
-      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
-}
 
 static ls_nest draw_more(ls_nest values, void *user) {
   (void)user;
@@ -67,11 +62,6 @@ static ls_nest step_again(ls_nest values, void *user) {
   return ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1));
 }
 
-static ls_nest always(ls_nest values, void *user) {
-  (void)values, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
-}
-
 // What it draws around the loop is nobody's concern.
 static ls_nest train(ls_nest args, void *user) {
   training t = *(const training *)user;
@@ -82,9 +72,10 @@ static ls_nest train(ls_nest args, void *user) {
   }
   // By a condition, or by a bound.
   const ls_nest zero = ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0));
-  ls_nest_release(t.trips % 2 == 0
-                      ? ls_step_while(steps_left, step_again, &t, zero, 0)
-                      : ls_step_while(always, step_again, &t, zero, t.trips));
+  ls_nest_release(
+      t.trips % 2 == 0
+          ? ls_step_while(steps_left, step_again, &t, zero, 0)
+          : ls_step_while(always_true, step_again, &t, zero, t.trips));
   return ls_none();
 }
 

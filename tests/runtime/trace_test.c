@@ -14,6 +14,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/trunk.h"
 #include "runtime/gate.h"
+#include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/function.h"
@@ -52,14 +53,6 @@ static ls_trace *begin_trace(int64_t spans) {
 }
 
 // ---- A step that calls the host --------------------------------------------
-static ls_status infer_same(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state, (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
-
 // Goes on when the run waits for it.
 static ls_status square(ls_host_call *call) {
   while (__atomic_load_n(&call->runtime->progress, __ATOMIC_ACQUIRE) %
@@ -74,7 +67,7 @@ static ls_status square(ls_host_call *call) {
 }
 
 static const ls_host_kernel hsq = {
-    .name = "hsq", .infer = infer_same, .start = square};
+    .name = "hsq", .infer = infer_like_first, .start = square};
 
 // The sum over the replicas of (r + 2)^2, by the host or, with a user, not.
 static ls_nest step(ls_nest args, void *user) {

@@ -14,6 +14,7 @@
 #include "lockstep/trunk.h"
 #include "support/crash_files.h"
 #include "support/replicas.h"
+#include "support/scratch.h"
 
 // Of some 5 MiB, so that four ranks have a part each.
 enum { REPLICAS = 4, MOST_RANKS = 4, ELEMENTS = (5 << 20) / 8 + 3 };
@@ -242,12 +243,6 @@ static ls_status live_on(ls_trunk *trunk, void *user) {
   return on_runtime(trunk, user, live);
 }
 
-static void clear_folder(const char *folder) {
-  char command[80];
-  snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-  assert_int_equal(system(command), 0);
-}
-
 static void run(job *work, int ranks,
                 ls_status (*function)(ls_trunk *, void *)) {
   counted = work;
@@ -291,7 +286,7 @@ TEST(files_are_those_of_one_rank_and_all_write_them) {
   char names[4][16];
   for (int i = 0; i < 4; ++i) {
     snprintf(names[i], sizeof(names[i]), "ranks-%d", i);
-    clear_folder(names[i]);
+    remove_tree(names[i]);
     job work = {.folder = names[i], .background = i < 3, .broken = -1};
     run(&work, counts[i], live_on);
     if (i > 0) expect_same_folders(names[0], names[i]);
@@ -348,7 +343,7 @@ static ls_status full_on(ls_trunk *trunk, void *user) {
 
 TEST(what_fails_on_one_rank_is_told_on_all) {
   for (int background = 0; background < 2; ++background) {
-    clear_folder("full-ranks");
+    remove_tree("full-ranks");
     job work = {
         .folder = "full-ranks", .background = background == 1, .broken = -1};
     run(&work, 3, full_on);
@@ -356,7 +351,7 @@ TEST(what_fails_on_one_rank_is_told_on_all) {
 }
 
 TEST(ranks_with_other_variables_do_not_save) {
-  clear_folder("other-ranks");
+  remove_tree("other-ranks");
   job work = {.folder = "other-ranks", .differs = true, .broken = -1};
   counted = &work;
   expect_status(ls_standin_run(2, live_on, &work), LS_FAILED_PRECONDITION,
@@ -376,7 +371,7 @@ static ls_status go_on_on(ls_trunk *trunk, void *user) {
 }
 
 TEST(any_number_of_ranks_goes_on) {
-  clear_folder("more-ranks");
+  remove_tree("more-ranks");
   job work = {.folder = "more-ranks", .background = true, .broken = -1};
   run(&work, 2, live_on);
   for (int ranks = 1; ranks <= 4; ++ranks)

@@ -14,6 +14,7 @@
 #include "support/fault.h"
 #include "support/sanitizer.h"
 #include "support/saving.h"
+#include "support/scratch.h"
 
 // ---- A folder --------------------------------------------------------------
 enum { VARIABLES = 2 };
@@ -36,15 +37,9 @@ static ls_status restore_counter(void *self, const ls_record *record) {
   return ls_record_get_i64(record, "counter", self);
 }
 
-static void clear_folder(const char *folder) {
-  char command[80];
-  snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-  assert_int_equal(system(command), 0);
-}
-
 static void begin(world *w, const char *folder) {
   memset(w, 0, sizeof(*w));
-  clear_folder(folder);
+  remove_tree(folder);
   w->variables[0] = plain("weights", 1);
   w->variables[1] = plain("bias", 2);
   w->saver = (ls_saver){.variables = w->variables, .num_variables = VARIABLES};
@@ -461,7 +456,7 @@ TEST(no_memory_is_a_status) {
                                     .states = &own,
                                     .num_states = 1,
                                     .background = LS_FLAG_OFF};
-  clear_folder("memory");
+  remove_tree("memory");
   REFUSE_EACH(live, &options);
 }
 

@@ -93,9 +93,4 @@ TEST(one_without_a_value_has_nothing_to_start_with) {
   ls_graph_destroy(graph);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

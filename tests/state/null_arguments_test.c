@@ -8,10 +8,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_saver_refuse_null) {
   expect_null(ls_saver_save(NULL, some), "ls_saver_save: saver is NULL");
   expect_null(ls_saver_save(some, NULL), "ls_saver_save: path is NULL");

@@ -246,10 +246,6 @@ MEMORY_TEST(copy_a_record) {
 static char place[64];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_records_refuse_null) {
   expect_null(ls_record_create(NULL), "ls_record_create: out_record is NULL");
   expect_null(ls_record_set_i64(NULL, some, 0), "record is NULL");

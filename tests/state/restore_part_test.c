@@ -462,9 +462,4 @@ TEST(failed_allocations_are_survived) {
   REFUSE_EACH(restore_mapped, NULL);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

@@ -118,14 +118,6 @@ TEST(components_start_with_what_a_restore_gives_them) {
   ls_strategy_release(strategy);
 }
 
-static double in_session(ls_session *session, ls_variable *variable) {
-  ls_array *value = NULL;
-  expect_ok(ls_session_variable_value(session, variable, &value));
-  const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
-  return number;
-}
-
 TEST(a_session_starts_with_it_too) {
   LS_SPEC("V58");
   ls_strategy *strategy = mirrored_of(2);
@@ -154,14 +146,14 @@ TEST(a_session_starts_with_it_too) {
       if (initialized) {
         expect_ok(ls_session_run(
             session, ls_nest_op(ls_variable_initializer(v)), NULL, 0, &out));
-        assert_true(in_session(session, at) == each);
+        assert_true(session_number(session, at) == each);
         ls_array *other = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
         expect_ok(ls_session_set_variable_value(session, at, other));
         ls_array_release(other);
       }
       // One that has no value yet is loaded.
       expect_ok(ls_saved_file_restore(file, &saver));
-      assert_true(in_session(session, at) == (initialized ? 1 : each));
+      assert_true(session_number(session, at) == (initialized ? 1 : each));
       ls_session_destroy(session);
       ls_variable_release(v);
       ls_graph_destroy(graph);
@@ -228,9 +220,4 @@ TEST(failed_allocations_are_survived) {
   REFUSE_EACH(start_and_restore, NULL);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

@@ -451,9 +451,4 @@ TEST(failed_allocations_are_survived) {
   REFUSE_EACH(open_and_write, folder);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

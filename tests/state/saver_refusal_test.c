@@ -159,9 +159,4 @@ TEST(no_flipped_bit_changes_what_is_restored) {
   ls_variable_release(a);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

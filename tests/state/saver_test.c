@@ -340,9 +340,4 @@ TEST(equal_components_count_as_they_were_written) {
   ls_strategy_release(strategy);
 }
 
-static int remove_file(void **state) {
-  (void)state;
-  unlink(path);
-  return 0;
-}
-TEST_FILE(.tear_down = remove_file)
+TEST_FILE(.leaves = path)

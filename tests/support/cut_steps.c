@@ -10,6 +10,7 @@
 #include "lockstep/host.h"
 #include "lockstep/replica.h"
 #include "lockstep/trunk.h"
+#include "support/callbacks.h"
 #include "support/values.h"
 
 // ---- Calls of the host -----------------------------------------------------
@@ -20,16 +21,6 @@ static struct {
   size_t count;
   bool strayed;  // To a rank that does not host the replica.
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static ls_status infer_like_first(const ls_object *state, const ls_type *in,
-                                  size_t num_in, ls_type *out,
-                                  size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
 
 static bool is_at_home(const ls_host_call *c, int32_t replica) {
   const ls_trunk *trunk = ls_runtime_trunk(c->runtime);

@@ -235,3 +235,10 @@ void estimator_cases_expect_equal(const estimator_case *a,
   }
   ls_estimator_free_names(names, count);
 }
+
+ls_status estimator_receive(void *user, ls_serving_receiver *out) {
+  (void)user;
+  out->features = ls_leaf(ls_placeholder(
+      LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
+  return ls_ok();
+}

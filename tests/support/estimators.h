@@ -4,6 +4,7 @@
 #define LS_TESTS_SUPPORT_ESTIMATORS_H_
 
 #include "lockstep/estimator.h"
+#include "lockstep/estimator_export.h"
 #include "support/expect.h"
 #include "support/spec.h"
 
@@ -52,5 +53,8 @@ double estimator_metric(ls_nest metrics, const char *name);
 // All variables of the newest checkpoint are equal to the byte.
 void estimator_cases_expect_equal(const estimator_case *a,
                                   const estimator_case *b, double tolerance);
+
+// Receives what a served model is given: features of any number of rows.
+ls_status estimator_receive(void *user, ls_serving_receiver *out);
 
 #endif  // LS_TESTS_SUPPORT_ESTIMATORS_H_

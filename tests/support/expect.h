@@ -15,6 +15,9 @@
   expect_status_at((status), (code), (part), __FILE__, __LINE__)
 void expect_status_at(ls_status status, ls_code code, const char *part,
                       const char *file, int line);
+// Expects that an argument is refused, in these words: most often one of NULL.
+#define expect_null(status, part)                                              \
+  expect_status((status), LS_INVALID_ARGUMENT, (part))
 
 // Expects that `text` contains `part`.
 #define expect_contains(text, part)                                            \

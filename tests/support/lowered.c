@@ -5,6 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "support/expect.h"
 
 static void destroy_program(ls_object *object) {
   ls_program *program = (ls_program *)object;
@@ -109,11 +110,10 @@ int lowered_plan_count(lowered *self, const char *part) {
   return count;
 }
 
-ls_status lowered_infer_same(const ls_object *state, const ls_type *in,
-                             size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
+void lowered_make(lowered *program, const lowered_options *options) {
+  expect_ok(lowered_create(options, program));
+}
+
+ls_plan_facts lowered_facts(const lowered *program) {
+  return program->backend->vtable->facts(program->executable);
 }

@@ -40,8 +40,9 @@ char *lowered_plan(lowered *self);
 // How often `part` stands in the plan.
 int lowered_plan_count(lowered *self, const char *part);
 
-// Of host kernels with one result, which is like their first operand.
-ls_status lowered_infer_same(const ls_object *state, const ls_type *in,
-                             size_t num_in, ls_type *out, size_t *num_out);
+// Makes one that has to be right.
+void lowered_make(lowered *program, const lowered_options *options);
+// What the plan says of itself.
+ls_plan_facts lowered_facts(const lowered *program);
 
 #endif  // LS_TESTS_SUPPORT_LOWERED_H_

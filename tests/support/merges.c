@@ -36,3 +36,15 @@ ls_nest give_back(ls_strategy *strategy, ls_nest args, void *user) {
   (void)user;
   return ls_nest_retain(ls_nest_item(args, 0));
 }
+
+ls_nest number_of_replica(const ways *self, int step, int r) {
+  (void)self, (void)step;
+  return LS_TUPLE(
+      ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){r + 1})));
+}
+
+ls_nest taken(ls_status status, const ls_nest *value) {
+  if (ls_status_is_ok(status)) return *value;
+  ls_nest_release(*value);
+  return ls_fail(status);
+}

@@ -16,4 +16,9 @@ ls_tensor part_of(ls_nest leaf, size_t r);
 ls_nest add_up(ls_strategy *strategy, ls_nest args, void *user);
 ls_nest give_back(ls_strategy *strategy, ls_nest args, void *user);
 
+// The argument of replica r: r + 1.
+ls_nest number_of_replica(const ways *self, int step, int r);
+// The value, or the failure, which takes the value along.
+ls_nest taken(ls_status status, const ls_nest *value);
+
 #endif  // LS_TESTS_SUPPORT_MERGES_H_

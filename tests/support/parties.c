@@ -11,6 +11,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/trunk.h"
+#include "support/callbacks.h"
 #include "support/values.h"
 
 // ---- Calls of the host -----------------------------------------------------
@@ -20,16 +21,6 @@ static struct {
   party_call items[PARTY_MOST_CALLS];
   size_t count;
 } calls = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static ls_status infer_like_first(const ls_object *state, const ls_type *in,
-                                  size_t num_in, ls_type *out,
-                                  size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
 
 static void note(const ls_host_call *c, int32_t replica, float value) {
   const ls_trunk *trunk = ls_runtime_trunk(c->runtime);
@@ -93,12 +84,6 @@ static ls_tensor go_once(const party *p, ls_tensor y) {
   const ls_op op = ls_host_call_add(
       &kernels[(size_t)p->number % LS_COUNT_OF(kernels)], NULL, inputs, 2);
   return ls_tanh(ls_add(ls_op_output(op, 0), met));
-}
-
-static ls_nest below_three(ls_nest values, void *user) {
-  (void)user;
-  return ls_leaf(
-      ls_less(ls_nest_tensor(values, 0), ls_scalar_i64(LS_DTYPE_I32, 3)));
 }
 
 static ls_nest go_round(ls_nest values, void *user) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "data/own.h"
 #include "support/expect.h"
 
 static void print_leaf(const ls_array *array, ls_text *out) {
@@ -65,4 +66,13 @@ void expect_no_elements_at(ls_dataset *dataset, ls_code code, const char *part,
   ls_text_init(&out, ls_allocator_system());
   expect_status_at(read_all(dataset, &out), code, part, file, line);
   ls_text_deinit(&out);
+}
+
+ls_status first_element(ls_dataset *dataset) {
+  LS_OWN(ls_dataset, owned) = dataset;
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  LS_RETURN_IF_ERROR(ls_iterator_create(dataset, NULL, &iterator));
+  return ls_iterator_next(iterator, &element);
 }

@@ -22,4 +22,7 @@ void expect_elements_at(ls_dataset *dataset, const char *want, const char *file,
 void expect_no_elements_at(ls_dataset *dataset, ls_code code, const char *part,
                            const char *file, int line);
 
+// Reads the first element of a data set, which is released.
+ls_status first_element(ls_dataset *dataset);
+
 #endif  // LS_TESTS_SUPPORT_READ_ALL_H_

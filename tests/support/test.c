@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lockstep/runtime.h"
 
@@ -94,6 +95,7 @@ int unit_file_run(const char *name) {
       if (tests.items[i].group != 0) abort();  // Nothing would run it.
   }
   free(tests.items);
+  if (file->leaves != NULL) unlink(file->leaves);
   const ls_status ended = ls_runtime_destroy(NULL);
   if (!ls_status_is_ok(ended)) {
     fprintf(stderr, "%s: the default runtime cannot end: %s\n", name,

@@ -36,6 +36,7 @@ typedef struct unit_file {
   CMFixtureFunction set_up, tear_down;  // Before the first, after the last.
   CMFixtureFunction before_each, after_each;  // They may set `*state`.
   int (*run)(const unit_tests *tests);        // Instead of running each once.
+  const char *leaves;  // A file that they leave, which is removed.
   struct unit_file *next;
 } unit_file;
 

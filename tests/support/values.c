@@ -209,3 +209,40 @@ void expect_variable_gradients(ls_callback loss, void *user, ls_nest args,
   ls_nest_release(results);
   ls_function_release(function);
 }
+
+ls_nest vector_nest(size_t count, const float *values) {
+  ls_array *array = NULL;
+  expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
+                                 &array));
+  return ls_nest_array(array);
+}
+
+ls_tensor eager_vector(ls_dtype dtype, const double *values, int64_t count) {
+  ls_array *array = array_of(dtype, LS_SHAPE(count), values);
+  const ls_tensor tensor = ls_tensor_from_array(array);
+  ls_array_release(array);
+  return tensor;
+}
+
+void expect_eager_vector(ls_nest leaf, const double *values, int64_t count) {
+  ls_array *array = NULL;
+  expect_ok(ls_tensor_value(ls_nest_tensor(leaf, 0), &array));
+  assert_int_equal(ls_array_num_elements(array), count);
+  for (int64_t i = 0; i < count; ++i)
+    if (ls_array_f64(array, i) != values[i])
+      fail_msg("element %d is %g, wanted %g", (int)i, ls_array_f64(array, i),
+               values[i]);
+  ls_array_release(array);
+}
+
+double nest_element(ls_nest leaf, int64_t index) {
+  return ls_array_f64(ls_nest_as_array(leaf), index);
+}
+
+double session_number(ls_session *session, ls_variable *variable) {
+  ls_array *value = NULL;
+  expect_ok(ls_session_variable_value(session, variable, &value));
+  const double number = ls_array_f64(value, 0);
+  ls_array_release(value);
+  return number;
+}

@@ -6,6 +6,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"
 
@@ -45,5 +46,15 @@ ls_nest split_of(int replicas, ls_array *array);
 void expect_variable_gradients(ls_callback loss, void *user, ls_nest args,
                                ls_variable *const *variables, size_t count,
                                double tolerance);
+
+// Vectors: of f32 as a nest, and eager ones of any type.
+ls_nest vector_nest(size_t count, const float *values);
+ls_tensor eager_vector(ls_dtype dtype, const double *values, int64_t count);
+// Expects that the tensor in a leaf holds these values.
+void expect_eager_vector(ls_nest leaf, const double *values, int64_t count);
+// Element `index` of the array in a leaf.
+double nest_element(ls_nest leaf, int64_t index);
+// The first element of a variable in a session.
+double session_number(ls_session *session, ls_variable *variable);
 
 #endif  // LS_TESTS_SUPPORT_VALUES_H_

@@ -6,6 +6,7 @@
 
 #include "lockstep/flow.h"
 #include "lockstep/trace.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/counted.h"
 #include "support/pod_runs.h"
@@ -199,11 +200,6 @@ TEST(a_failure_is_told_by_code_and_text) {
   }
 }
 
-static ls_nest give_back(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
-
 // A failure that goes away: who asks again is told so.
 TEST(who_asks_again_is_told_how_it_is_now) {
   pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){0});
@@ -212,7 +208,7 @@ TEST(who_asks_again_is_told_how_it_is_now) {
   {
     LS_GRAPH_SCOPE(f.graph);
     const ls_nest inputs = computation_inputs(2);
-    expect_ok(ls_split_compile_and_replicate(give_back, NULL, inputs, NULL,
+    expect_ok(ls_split_compile_and_replicate(give_args, NULL, inputs, NULL,
                                              &told, &outputs));
     ls_nest_release(inputs);
   }

@@ -9,6 +9,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -478,15 +479,6 @@ TEST(other_contexts_pass_gradients_on) {
 }
 
 // ---- Waiting ---------------------------------------------------------------
-static ls_status copy_type(const ls_object *state, const ls_type *in,
-                           size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
-
 static ls_status copy_value(ls_host_call *call) {
   memcpy(call->outputs[0], call->inputs[0], sizeof(float));
   ls_host_done(call, ls_ok());
@@ -495,7 +487,7 @@ static ls_status copy_value(ls_host_call *call) {
 
 // A user's function, on a thread of the host's.
 static const ls_host_kernel copy_kernel = {
-    .name = "copy", .infer = copy_type, .start = copy_value};
+    .name = "copy", .infer = infer_like_first, .start = copy_value};
 
 static ls_nest copy_on_host(ls_nest args, void *user) {
   (void)user;

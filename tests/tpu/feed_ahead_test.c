@@ -8,6 +8,7 @@
 #include "lockstep/object.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
+#include "support/callbacks.h"
 #include "support/pod_runs.h"
 #include "tpu/pod/core_queues.h"
 
@@ -59,11 +60,6 @@ static ls_nest train(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
-static ls_nest always(ls_nest values, void *user) {
-  (void)values, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
-}
-
 static ls_nest feed(ls_nest values, void *user) {
   const ahead *a = user;
   const ls_tensor i = ls_nest_tensor(values, 0);
@@ -87,7 +83,7 @@ static size_t most_of(int64_t elements) {
   {
     LS_GRAPH_SCOPE(f.graph);
     const ls_nest made =
-        ls_while(always, feed, &a, LS_LIST(ls_leaf(pod_number(0))), STEPS);
+        ls_while(always_true, feed, &a, LS_LIST(ls_leaf(pod_number(0))), STEPS);
     loop = ls_leaf(ls_nest_tensor(made, 0));
     ls_nest_release(made);
     const ls_nest inputs = LS_LIST(LS_LIST(ls_leaf(pod_number(0))),

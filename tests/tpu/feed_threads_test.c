@@ -9,6 +9,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/bystander.h"
+#include "support/callbacks.h"
 #include "support/pod_runs.h"
 #include "support/thread_count.h"
 
@@ -61,11 +62,6 @@ typedef struct host {
   int task, cores;
 } host;
 
-static ls_nest always(ls_nest values, void *user) {
-  (void)values, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
-}
-
 // A tuple for each core of the host.
 static ls_nest feed(ls_nest values, void *user) {
   const host *h = user;
@@ -94,7 +90,7 @@ static int threads_of(int hosts, int cores, int threads) {
     LS_GRAPH_SCOPE(f.graph);
     for (int i = 0; i < hosts; ++i) {
       all[i] = (host){i, cores};
-      const ls_nest made = ls_while(always, feed, &all[i],
+      const ls_nest made = ls_while(always_true, feed, &all[i],
                                     LS_LIST(ls_leaf(pod_number(0))), STEPS);
       fetches[i] = ls_leaf(ls_nest_tensor(made, 0));
       ls_nest_release(made);

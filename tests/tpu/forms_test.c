@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/session.h"
+#include "support/callbacks.h"
 #include "support/spec.h"
 #include "support/values.h"
 
@@ -121,18 +122,13 @@ TEST(outputs_can_be_those_of_shard_0) {
   ls_nest_release(outputs);
 }
 
-static ls_nest nothing(ls_nest args, void *user) {
-  (void)args, (void)user;
-  return ls_none();
-}
-
 TEST(without_outputs_there_is_one_op) {
   LS_SPEC("O124");
   sharded *s = *state;
   ls_nest outputs = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
-    expect_ok(ls_shard(nothing, NULL, ls_none(),
+    expect_ok(ls_shard(give_none, NULL, ls_none(),
                        &(ls_shard_options){.num_shards = LS_SOME(3)},
                        &outputs));
   }
@@ -255,7 +251,7 @@ TEST(a_rewritten_computation_gives_what_its_one_replica_has) {
     const ls_nest x = LS_TUPLE(ls_nest_item(s->inputs, 0));
     expect_ok(ls_rewrite(doubled, NULL, x, NULL, &list));
     expect_ok(ls_rewrite(named, NULL, x, NULL, &dict));
-    expect_ok(ls_rewrite(nothing, NULL, ls_none(), NULL, &op));
+    expect_ok(ls_rewrite(give_none, NULL, ls_none(), NULL, &op));
     expect_status(ls_rewrite(doubled, NULL, ls_nest_i64(1), NULL, &refused),
                   LS_INVALID_ARGUMENT, "a list or a tuple or none, got 1");
     assert_int_equal(refused.kind, LS_KIND_NONE);

@@ -8,6 +8,7 @@
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
 #include "support/assignments.h"
+#include "support/callbacks.h"
 #include "support/pod_runs.h"
 
 static const ls_runtime_options one_thread = {.threads = 1, .stall_ms = 20000};
@@ -176,11 +177,6 @@ static ls_nest yes(ls_nest args, void *user) {
   return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
 }
 
-static ls_nest same(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(args);
-}
-
 TEST(declared_numbers_of_arguments_are_checked) {
   LS_SPEC("O169");
   static const char *const names[] = {"a", "b", "c", "d"};
@@ -228,7 +224,8 @@ TEST(declared_numbers_of_arguments_are_checked) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int k = 0; k < 3; ++k) {
       ls_infeed_queue *queue = rows[i].infeed ? make_queue(1) : NULL;
-      ls_training_loop loop = {.condition = yes, .body = same, .infeed = queue};
+      ls_training_loop loop = {
+          .condition = yes, .body = give_args, .infeed = queue};
       if (rows[i].of_body)
         loop.body_parameters = &rows[i].parameters;
       else
@@ -259,7 +256,7 @@ TEST(an_infeed_needs_a_replicated_computation) {
   pod_runs f = pod_runs_begin(1, 1, one_thread);
   ls_infeed_queue *queue = make_queue(1);
   LS_GRAPH_SCOPE(f.graph);
-  const ls_training_loop loop = {.body = same, .infeed = queue};
+  const ls_training_loop loop = {.body = give_args, .infeed = queue};
   const ls_nest inputs = zeros(1);
   const size_t before = ls_graph_num_ops(f.graph);
   static const char *const says[] = {"no tpu_shard_context", "rewrite",
@@ -296,11 +293,6 @@ static ls_nest returns_what(ls_nest args, void *user) {
   }
 }
 
-static ls_nest returns_none(ls_nest args, void *user) {
-  (void)args, (void)user;
-  return ls_none();
-}
-
 TEST(a_body_returns_the_inputs_types_and_then_ops) {
   LS_SPEC("O171");
   pod_runs f = pod_runs_begin(1, 1, one_thread);
@@ -332,7 +324,7 @@ TEST(a_body_returns_the_inputs_types_and_then_ops) {
   expect_ok(ls_training_repeat(3, &loop, inputs, &outputs));
   ls_nest_release(outputs);
   // No results are none.
-  const ls_training_loop empty = {.body = returns_none};
+  const ls_training_loop empty = {.body = give_none};
   expect_ok(ls_training_repeat(3, &empty, ls_none(), &outputs));
   assert_int_equal(outputs.kind, LS_KIND_OP);
   ls_nest_release(inputs);

@@ -8,10 +8,6 @@
 static _Alignas(16) char place[LS_MAX_MASTER];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_topologies_refuse_null) {
   const ls_coordinate at = {{0}};
   expect_null(ls_topology_create(NULL, 4, some, some),

@@ -7,6 +7,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/spec.h"
 
@@ -17,15 +18,6 @@ static struct {
   float value;
 } calls[MOST_CALLS];
 static int num_calls, fail_on;
-
-static ls_status like_input(const ls_object *state, const ls_type *in,
-                            size_t num_in, ls_type *out, size_t *num_out) {
-  (void)state;
-  (void)num_in;
-  out[0] = in[0];
-  *num_out = 1;
-  return ls_ok();
-}
 
 static ls_status note(ls_host_call *call) {
   if (call->replica == fail_on)
@@ -40,7 +32,7 @@ static ls_status note(ls_host_call *call) {
 }
 
 static const ls_host_kernel note_kernel = {
-    .name = "note", .infer = like_input, .start = note};
+    .name = "note", .infer = infer_like_first, .start = note};
 
 static ls_nest call_note(ls_nest args, void *user) {
   (void)user;

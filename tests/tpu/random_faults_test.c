@@ -20,6 +20,8 @@
 #include "lockstep/replicate.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/training_loop.h"
+#include "support/callbacks.h"
+#include "support/draw.h"
 #include "support/function.h"
 #include "support/pod_runs.h"
 #include "support/thread_count.h"
@@ -44,13 +46,6 @@ typedef struct plan {
   ls_pod_fault delay;  // Beside it, which changes nothing. Nanos 0: none.
 } plan;
 
-static uint64_t draw(uint64_t *state, uint64_t below) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
-}
-
 static plan plan_of(uint64_t seed) {
   static const ls_pod_fault_kind kinds[] = {
       LS_POD_HOST_PREEMPTED, LS_POD_CORE_LOST,     LS_POD_CORE_SLOW,
@@ -60,34 +55,36 @@ static plan plan_of(uint64_t seed) {
   enum { ANYWHERE = 5, WITHOUT_OUTFEED = LS_COUNT_OF(kinds) - 1 };
   uint64_t state = seed;
   plan p = {.seed = seed};
-  p.way = (way)draw(&state, WAYS);
-  p.model = (int)draw(&state, 3);
-  p.hosts = 1 + (int)draw(&state, MOST_HOSTS);
-  p.cores = 1 + (int)draw(&state, MOST_CORES / (unsigned)p.hosts);
-  p.threads = 1 + (int)draw(&state, 3);
-  p.steps = 2 + (int)draw(&state, 6);
-  p.chunk = 1 + (int)draw(&state, 4);
-  p.begins_anew = p.way >= LOOP || draw(&state, 2) == 1;
+  p.way = (way)draw_below(&state, WAYS);
+  p.model = (int)draw_below(&state, 3);
+  p.hosts = 1 + (int)draw_below(&state, MOST_HOSTS);
+  p.cores = 1 + (int)draw_below(&state, MOST_CORES / (unsigned)p.hosts);
+  p.threads = 1 + (int)draw_below(&state, 3);
+  p.steps = 2 + (int)draw_below(&state, 6);
+  p.chunk = 1 + (int)draw_below(&state, 4);
+  p.begins_anew = p.way >= LOOP || draw_below(&state, 2) == 1;
   const uint64_t most = p.way == LOOP      ? LS_COUNT_OF(kinds)
                         : p.way == BY_HAND ? WITHOUT_OUTFEED
                                            : ANYWHERE;
-  p.fault = (ls_pod_fault){.kind = kinds[draw(&state, most)],
-                           .host = (int32_t)draw(&state, (uint64_t)p.hosts),
-                           .core = (int32_t)draw(&state, (uint64_t)p.cores),
-                           .nanos = 1000000,
-                           .bytes = 8,
-                           .text = "as planned"};
+  p.fault =
+      (ls_pod_fault){.kind = kinds[draw_below(&state, most)],
+                     .host = (int32_t)draw_below(&state, (uint64_t)p.hosts),
+                     .core = (int32_t)draw_below(&state, (uint64_t)p.cores),
+                     .nanos = 1000000,
+                     .bytes = 8,
+                     .text = "as planned"};
   const bool compiles = p.fault.kind == LS_POD_COMPILE_FAILS ||
                         p.fault.kind == LS_POD_MEMORY_SHORT;
-  p.fault.at_step = (int64_t)draw(&state, compiles ? 2 : (uint64_t)p.steps + 1);
-  if (draw(&state, 2) == 1 && p.fault.kind != LS_POD_TUPLE_LOST)
-    p.delay =
-        (ls_pod_fault){.kind = LS_POD_CORE_SLOW,
-                       .host = (int32_t)draw(&state, (uint64_t)p.hosts),
-                       .core = (int32_t)draw(&state, (uint64_t)p.cores),
-                       .at_step = (int64_t)draw(&state, (uint64_t)p.steps),
-                       .every = 1 + (int64_t)draw(&state, 3),
-                       .nanos = 1 + (int64_t)draw(&state, 1 << 30)};
+  p.fault.at_step =
+      (int64_t)draw_below(&state, compiles ? 2 : (uint64_t)p.steps + 1);
+  if (draw_below(&state, 2) == 1 && p.fault.kind != LS_POD_TUPLE_LOST)
+    p.delay = (ls_pod_fault){
+        .kind = LS_POD_CORE_SLOW,
+        .host = (int32_t)draw_below(&state, (uint64_t)p.hosts),
+        .core = (int32_t)draw_below(&state, (uint64_t)p.cores),
+        .at_step = (int64_t)draw_below(&state, (uint64_t)p.steps),
+        .every = 1 + (int64_t)draw_below(&state, 3),
+        .nanos = 1 + (int64_t)draw_below(&state, 1 << 30)};
   return p;
 }
 
@@ -281,11 +278,6 @@ typedef struct host {
   bool gets;
 } host;
 
-static ls_nest always(ls_nest values, void *user) {
-  (void)values, (void)user;
-  return ls_leaf(ls_scalar(LS_DTYPE_BOOL, 1));
-}
-
 static ls_nest host_trip(ls_nest values, void *user) {
   const host *h = user;
   const int cores = h->trial->plan->cores;
@@ -304,7 +296,7 @@ static ls_nest host_trip(ls_nest values, void *user) {
 static ls_nest host_loop(host *h) {
   const trial *t = h->trial;
   const ls_nest made = ls_while(
-      always, host_trip, h,
+      always_true, host_trip, h,
       LS_LIST(ls_leaf(pod_number((double)t->first)), ls_leaf(pod_number(0))),
       t->trips);
   const ls_nest sum = ls_leaf(ls_nest_tensor(made, 1));

@@ -9,10 +9,6 @@
 static _Alignas(16) char place[512];
 static void *const some = place;
 
-static void expect_null(ls_status status, const char *text) {
-  expect_status(status, LS_INVALID_ARGUMENT, text);
-}
-
 TEST(calls_of_evaluation_refuse_null) {
   expect_null(ls_evaluator_create(NULL, some, some),
               "ls_evaluator_create: model is NULL");

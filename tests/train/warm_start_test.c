@@ -9,6 +9,7 @@
 #include "lockstep/train.h"
 #include "support/expect.h"
 #include "support/resumable.h"
+#include "support/scratch.h"
 
 enum { VARIABLES = 4, MOST = 256 };
 
@@ -26,12 +27,6 @@ typedef struct warm_run {
   ls_train_result result;
   values end;
 } warm_run;
-
-static void clear(const char *folder) {
-  char command[80];
-  snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-  assert_int_equal(system(command), 0);
-}
 
 static void read_values(const ls_model *model, values *out) {
   ls_variable *variables[VARIABLES];
@@ -93,7 +88,7 @@ static bool same(const values *a, const values *b, size_t i) {
 
 // A run of 5 steps in a folder.
 static void make_run(const char *folder, int64_t replicas, warm_run *out) {
-  clear(folder);
+  remove_tree(folder);
   *out = (warm_run){.folder = folder, .replicas = replicas, .steps = 5};
   expect_ok(run(out));
 }
@@ -167,8 +162,8 @@ TEST(a_run_that_goes_on_is_not_warmed_up_again) {
   warm_run old, whole, parted;
   make_run("old", 2, &old);
   const ls_warm_start from = {.path = "old"};
-  clear("whole");
-  clear("parted");
+  remove_tree("whole");
+  remove_tree("parted");
   whole = (warm_run){
       .folder = "whole", .from = &from, .replicas = 2, .steps = 6, .seed = 1};
   parted = whole;
@@ -203,7 +198,7 @@ TEST(the_optimizers_variables_start_anew) {
   warm_run old;
   make_run("old", 1, &old);
   for (size_t i = 0; i < 2; ++i) {
-    clear(folders[i]);
+    remove_tree(folders[i]);
     expect_ok(run(&(warm_run){
         .folder = folders[i], .from = &from[i], .replicas = 1, .steps = 2}));
   }
@@ -252,7 +247,7 @@ TEST(ranks_start_with_it_together) {
 }
 
 TEST(what_is_not_there_leaves_no_run) {
-  clear("none");
+  remove_tree("none");
   warm_run r = {.folder = "none",
                 .from = &(ls_warm_start){.path = "no-such"},
                 .replicas = 1,

@@ -9,20 +9,9 @@
 #include "support/fault.h"
 #include "support/memory_files.h"
 #include "support/read_all.h"
+#include "support/scratch.h"
 
 enum { RECORDS = 1000, SIZE = 8, BLOCK = 500 };
-
-static char folder[] = "windows-XXXXXX";
-
-static int make_folder(void **state) {
-  (void)state;
-  return mkdtemp(folder) == NULL || chdir(folder) != 0 ? 1 : 0;
-}
-
-static int remove_folder(void **state) {
-  (void)state;
-  return chdir("..") != 0 || rmdir(folder) != 0 ? 1 : 0;
-}
 
 static void fill(char *records, int from) {
   for (int i = 0; i < RECORDS; ++i)
@@ -260,4 +249,4 @@ TEST(a_window_without_memory_is_none) {
   rmdir("in");
 }
 
-TEST_FILE(.set_up = make_folder, .tear_down = remove_folder)
+TEST_FILE(.set_up = scratch_enter, .tear_down = scratch_leave)
