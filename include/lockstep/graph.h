@@ -226,7 +226,7 @@ LS_API LS_MUST_USE ls_status ls_at_status(ls_status value, const char *file,
 // tensors, and calls its status.
 typedef struct ls_scope {
   uint64_t open;  // 0: it is not.
-  uint64_t opaque[26];
+  uint64_t opaque[28];
 } ls_scope;
 
 LS_API void ls_scope_end(ls_scope *scope);

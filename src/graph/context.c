@@ -43,11 +43,21 @@ bool ls_context_is_inside(const ls_graph *graph) {
 }
 
 // ---- Opening and leaving ---------------------------------------------------
-ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind) {
+const ls_scope_types ls_graph_scopes = {
+    .graph = {.name = "a graph"},
+    .name = {.name = "a name scope"},
+    .device = {.name = "a device scope"},
+    .colocate = {.name = "a colocation scope"},
+    .control = {.name = "a control scope"},
+    .creator = {.name = "a variable creator scope"},
+    .flow = {.name = "a replicated computation"},
+    .refused = {.name = "a scope that was refused"}};
+
+ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type) {
   ls_context *context = ls_context_current();
   ls_open_scope *opened = ls_scope_opened(scope);
   opened->outer = context->top;
-  opened->kind = kind;
+  opened->type = type;
   opened->before = context->scoped;
   context->top = opened;
   return context;
@@ -61,19 +71,17 @@ static void forget_refusal(ls_context *context) {
 
 void ls_scope_end(ls_scope *scope) {
   ls_open_scope *opened = ls_scope_opened(scope);
-  if (opened->kind == LS_SCOPE_CLOSED) return;
+  const ls_scope_type *type = opened->type;
+  if (type == NULL) return;
   ls_context *context = ls_context_current();
   if (opened == context->refused) forget_refusal(context);
-  if (opened->kind == LS_SCOPE_COLOCATE && opened->own.colocate.flow != NULL)
+  if (type == &ls_graph_scopes.colocate && opened->own.colocate.flow != NULL)
     ls_flow_leave_gradient(opened);
-  const struct ls_distribution *left =
-      opened->kind == LS_SCOPE_STRATEGY ? context->scoped.distribution : NULL;
+  ls_scope_state inside = context->scoped;
   context->scoped = opened->before;
-  if (opened->kind == LS_SCOPE_CACHING) ++context->caching_left;
   context->top = opened->outer;
-  opened->kind = LS_SCOPE_CLOSED;
-  if (left != NULL && context->leave_strategy != NULL)
-    context->leave_strategy(left);
+  opened->type = NULL;
+  if (type->left != NULL) type->left(&inside);
 }
 
 ls_status ls_scope_status(void) {
@@ -87,7 +95,7 @@ static void leave_scopes(void) {
 }
 
 void ls_context_refuse(ls_scope *scope, ls_status status) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_REFUSED);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.refused);
   if (context->refused == NULL) {
     context->refused = ls_scope_opened(scope);
     context->refusal = status;
@@ -98,7 +106,7 @@ void ls_context_refuse(ls_scope *scope, ls_status status) {
 }
 
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_GRAPH);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.graph);
   context->scoped.graph = graph;
   context->scoped.names = NULL;
   context->scoped.device = NULL;
@@ -134,7 +142,7 @@ void ls_name_scope_begin(ls_scope *scope, const char *name) {
       return;
     }
   }
-  ls_context_open(scope, LS_SCOPE_NAME);
+  ls_context_open(scope, &ls_graph_scopes.name);
   context->scoped.names = names;
 }
 
@@ -150,7 +158,7 @@ void ls_device_scope_begin(ls_scope *scope, const char *device) {
     ls_context_refuse(scope, status);
     return;
   }
-  ls_context_open(scope, LS_SCOPE_DEVICE)->scoped.device = merged;
+  ls_context_open(scope, &ls_graph_scopes.device)->scoped.device = merged;
 }
 
 // The device of the nearest op that has one: device scopes around do not count.
@@ -170,7 +178,7 @@ void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
                                    "beside, got a failed one"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_COLOCATE);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.colocate);
   ls_open_scope *opened = ls_scope_opened(scope);
   opened->own.colocate.beside = op;
   opened->own.colocate.flow = NULL;
@@ -191,7 +199,7 @@ void ls_control_scope_begin(ls_scope *scope, const ls_op *ops, size_t count) {
     if (here->scoped.control != NULL)
       group->outer = here->scoped.control->own.control.group;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CONTROL);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.control);
   ls_open_scope *opened = ls_scope_opened(scope);
   opened->own.control.ops = ops;
   opened->own.control.count = count;
@@ -206,7 +214,7 @@ void ls_init_scope_begin(ls_scope *scope) {
   while (graph != NULL && graph->kind != LS_GRAPH_BUILD)
     graph = graph->parent;
   const bool leaves = graph != context->scoped.graph;
-  context = ls_context_open(scope, LS_SCOPE_GRAPH);
+  context = ls_context_open(scope, &ls_graph_scopes.graph);
   context->scoped.graph = graph;
   context->scoped.control = NULL;
   context->scoped.colocate = NULL;

@@ -13,26 +13,21 @@
 #include "graph/graph.h"
 #include "lockstep/variable.h"
 
-typedef enum ls_scope_kind {
-  LS_SCOPE_CLOSED = 0,  // Never opened, or left.
-  LS_SCOPE_GRAPH,
-  LS_SCOPE_NAME,
-  LS_SCOPE_DEVICE,
-  LS_SCOPE_COLOCATE,
-  LS_SCOPE_CONTROL,
-  LS_SCOPE_CREATOR,
-  LS_SCOPE_STRATEGY,
-  LS_SCOPE_SYNC_ON_READ,
-  LS_SCOPE_UNRECORDED,
-  LS_SCOPE_CACHING,
-  LS_SCOPE_SCALE_LOSS,
-  LS_SCOPE_SUMMARY,
-  LS_SCOPE_FLOW,
-  LS_SCOPE_COLUMN,
-  LS_SCOPE_EXPORT,
-  LS_SCOPE_EXAMPLES,
-  LS_SCOPE_REFUSED,
-} ls_scope_kind;
+struct ls_scope_state;
+
+// What a kind of scope is: a static table, of the graph's here, of the layers
+// above in their own files.
+typedef struct ls_scope_type {
+  const char *name;  // "a device scope", for messages.
+  // After one was left: `inside` is what held in it. NULL: nothing is to do.
+  void (*left)(struct ls_scope_state *inside);
+} ls_scope_type;
+
+typedef struct ls_scope_types {
+  ls_scope_type graph, name, device, colocate, control, creator, flow, refused;
+} ls_scope_types;
+extern const ls_scope_types ls_graph_scopes
+    __attribute__((visibility("hidden")));
 
 // A creator of variables in force, for the graph it was set for and what is
 // inside that; NULL: eager.
@@ -68,33 +63,24 @@ typedef struct ls_scope_state {
   const char *device;
   const ls_open_scope *control;   // Innermost control scope of this graph.
   const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
-  // Strategies and replicas entered, innermost first; see
-  // distribute/context/context.h.
-  const struct ls_distribution *distribution;
   const ls_creator_entry *creators;  // Innermost first.
   const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
-  // Columns of strategies' devices; see distribute/base/columns.c.
-  const struct ls_column_entry *columns;
-  // Strategies whose losses are scaled; see
-  // distribute/context/loss_reduction.c.
-  const struct ls_loss_scaling *loss_scaling;
   // Numbers of examples that were said; see graph/examples.h.
   const struct ls_examples_entry *examples;
-  int64_t records_every;  // Steps of summaries that are recorded; 0: none are.
-  struct ls_summary_writer *summary_writer;  // NULL: nobody wants any.
-  bool sync_on_read;  // Replicas use such variables as the value of all.
-  bool unrecorded;    // No tape records eager ops.
-  // The policy of the export (distribute/variables/export.c), + 1; 0: none.
+  // The policy of the export, + 1; 0: none.
   int8_t exporting;
   // In it, a distributed variable is its first component.
   bool primaries_only : 1;
   bool stores_f32 : 1;  // For new variables of bf16: get_variable.c.
   int32_t shards;  // Of what a replicated computation is cut into; 0: nothing.
+  // Rooms of the layers above, all zero where nobody says anything: see
+  // LS_CONTEXT_ROOM.
+  uint64_t runtime[1], distribute[5], train[1];
 } ls_scope_state;
 
 // What an ls_scope is.
 struct ls_open_scope {
-  ls_scope_kind kind;
+  const ls_scope_type *type;  // NULL: never opened, or left.
   ls_open_scope *outer;
   ls_scope_state before;  // What it replaced.
   // The kind's own.
@@ -119,6 +105,15 @@ _Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),
 static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
   return (ls_open_scope *)(void *)scope;
 }
+// The room of a layer in what scopes say, or in a context, as that layer's
+// struct, which fits.
+#define LS_CONTEXT_ROOM(Type, in, layer)                                       \
+  ((Type *)(void *)((in)->layer + 0 * sizeof(struct {                          \
+                                    _Static_assert(                            \
+                                        sizeof(Type) <= sizeof((in)->layer),   \
+                                        "a context has room for it");          \
+                                    char unused;                               \
+                                  })))
 // The room of a scope for an entry of its kind, as a struct that fits; a layer
 // above links it into what scopes say.
 #define LS_SCOPE_ENTRY(Type, scope)                                            \
@@ -136,12 +131,7 @@ typedef struct ls_context {
   ls_open_scope *top;      // Innermost scope of any kind.
   ls_open_scope *refused;  // Outermost refused scope: nothing works inside.
   ls_status refusal;       // Its reason.
-  uint64_t caching_entered,
-      caching_left;               // Scopes of handle.c so far.
-  uint64_t caching_scope;         // Of the last one: a number of its own.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
-  // Told of the strategy that was in force in a scope that was left.
-  void (*leave_strategy)(const struct ls_distribution *entry);
   // Of a replica's fiber. Else all 0.
   int32_t replicas;   // How many there are; 1 also in the trace of one alone.
   int32_t replica;    // Its id + 1.
@@ -151,9 +141,8 @@ typedef struct ls_context {
   struct ls_trial *trial;  // The innermost; NULL: none is under way.
   struct ls_same_values
       *same;  // What is the same on all: graph/compare/same.h.
-  const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
-  // Callbacks of functions that run inside of each other here.
-  int32_t callbacks;
+  // Rooms of the layers above.
+  uint64_t runtime[2], distribute[3];
 } ls_context;
 
 // This thread's or fiber's. Never NULL.
@@ -188,7 +177,7 @@ const ls_graph *ls_context_graph(void);
 // is that graph or around it.
 bool ls_context_is_inside(const ls_graph *graph);
 // Opens a scope that changes nothing yet: for the layers above.
-ls_context *ls_context_open(ls_scope *scope, ls_scope_kind kind);
+ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type);
 // Puts a creator in force where the thread is: innermost, and for the graph
 // there. The entry is the caller's, who takes it out or leaves its scope.
 void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made);

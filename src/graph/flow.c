@@ -18,7 +18,7 @@ void ls_flow_begin(ls_scope *scope, ls_flow *flow) {
                                       flow->type->name));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_FLOW);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.flow);
   const ls_flow_entry *around = context->scoped.flow;
   while (around != NULL && around->flow != flow)
     around = around->outer;
@@ -29,7 +29,7 @@ void ls_flow_begin(ls_scope *scope, ls_flow *flow) {
 }
 
 void ls_flow_alone_begin(ls_scope *scope) {
-  ls_context_open(scope, LS_SCOPE_CONTROL)->scoped.control = NULL;
+  ls_context_open(scope, &ls_graph_scopes.control)->scoped.control = NULL;
 }
 
 ls_flow *ls_flow_replicated(void) {
@@ -85,7 +85,7 @@ static void enter_gradient(ls_scope *scope, ls_op op, const char *uid) {
   const ls_flow_entry *at = find_here(ls_context_current()->scoped.flow);
   while (at != NULL && at->flow->type->enter_gradient == NULL)
     at = find_here(at->outer);
-  if (at == NULL || opened->kind != LS_SCOPE_COLOCATE) return;
+  if (at == NULL || opened->type != &ls_graph_scopes.colocate) return;
   ls_flow *flow = at->flow;
   const ls_status status = flow->type->enter_gradient(flow, op, uid);
   if (!ls_status_is_ok(status)) {
@@ -104,7 +104,7 @@ void ls_flow_gradient_begin(ls_scope *scope, ls_op op, const char *uid) {
 
 void ls_flow_gradient_inside_begin(ls_scope *scope, ls_op op, const char *uid) {
   if (ls_context_current()->scoped.flow == NULL) return;
-  ls_context_open(scope, LS_SCOPE_COLOCATE);
+  ls_context_open(scope, &ls_graph_scopes.colocate);
   ls_scope_opened(scope)->own.colocate.beside = op;
   ls_scope_opened(scope)->own.colocate.flow = NULL;
   enter_gradient(scope, op, uid);

@@ -10,7 +10,7 @@
 void ls_bfloat16_scope_begin(ls_scope *scope, const char *name) {
   ls_name_scope_begin(
       scope, name != NULL && name[0] != '\0' ? name : ls_name_scope_current());
-  if (ls_scope_opened(scope)->kind == LS_SCOPE_NAME)
+  if (ls_scope_opened(scope)->type == &ls_graph_scopes.name)
     ls_context_current()->scoped.stores_f32 = true;
 }
 

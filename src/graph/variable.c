@@ -436,13 +436,13 @@ void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator creator,
     ls_context_refuse(scope, ls_invalid_argument("the creator is NULL"));
     return;
   }
-  ls_context_open(scope, LS_SCOPE_CREATOR);
+  ls_context_open(scope, &ls_graph_scopes.creator);
   ls_creator_entry_push(LS_SCOPE_ENTRY(ls_creator_entry, scope),
                         (ls_creator_entry){.create = creator, .user = user});
 }
 
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CREATOR);
+  ls_context *context = ls_context_open(scope, &ls_graph_scopes.creator);
   if (variable == NULL || variable->strategy == NULL)
     context->scoped.creators = NULL;
 }

@@ -9,6 +9,7 @@
 #include "graph/region.h"
 #include "runtime/eager.h"
 #include "runtime/results.h"
+#include "runtime/scoped.h"
 #include "runtime/signature.h"
 #include "runtime/trace_values.h"
 
@@ -218,19 +219,19 @@ static ls_status compile_trace(ls_function *function, trace *t) {
 // Refuses a function that calls itself, or others in turns, without an end: a
 // callback that runs is a frame on the stack. Each that is let in leaves again.
 static ls_status begin_callback(const ls_function *function) {
-  ls_context *context = ls_context_current();
-  if (context->callbacks >= LS_MAX_NESTED_CALLS)
+  ls_runtime_work *work = ls_runtime_work_here();
+  if (work->callbacks >= LS_MAX_NESTED_CALLS)
     return ls_failed_precondition(
         "function '%s' is called %d callbacks deep: does it call "
         "itself?",
         function->name, LS_MAX_NESTED_CALLS);
-  ++context->callbacks;
+  ++work->callbacks;
   ls_runtime_begin_callback(function->runtime);
   return ls_ok();
 }
 
 static void end_callback(const ls_function *function) {
-  --ls_context_current()->callbacks;
+  --ls_runtime_work_here()->callbacks;
   ls_runtime_end_callback(function->runtime);
 }
 

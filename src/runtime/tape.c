@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
 #include "runtime/eager.h"
+#include "runtime/scoped.h"
 
 // Replicas run in turns on one graph: another one's tape records nothing here.
 static bool records(const ls_tape *tape, const ls_context *context) {
@@ -14,7 +15,7 @@ static bool records(const ls_tape *tape, const ls_context *context) {
   if (tape->replica != 0 && context->replica != 0 &&
       tape->replica != context->replica)
     return false;
-  const ls_tape_walk *walk = context->walks;
+  const ls_tape_walk *walk = ls_runtime_work_here()->walks;
   while (walk != NULL && walk->tape != tape)
     walk = walk->outer;
   return walk == NULL;
@@ -23,8 +24,8 @@ static bool records(const ls_tape *tape, const ls_context *context) {
 bool ls_eager_is_recording(const ls_graph *graph) {
   const ls_eager *eager = ls_eager_of(graph);
   if (eager->tape == NULL) return false;
-  const ls_context *context = ls_context_current();
-  if (context->scoped.unrecorded) return false;
+  ls_context *context = ls_context_current();
+  if (ls_runtime_scoped_of(context)->unrecorded) return false;
   const ls_tape *tape = eager->tape;
   while (tape != NULL && !records(tape, context))
     tape = tape->outer;
@@ -50,8 +51,12 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   return ls_ok();
 }
 
+static const ls_scope_type unrecorded_scope = {.name =
+                                                   "a scope without recording"};
+
 void ls_stop_recording_begin(ls_scope *scope) {
-  ls_context_open(scope, LS_SCOPE_UNRECORDED)->scoped.unrecorded = true;
+  ls_context *context = ls_context_open(scope, &unrecorded_scope);
+  ls_runtime_scoped_of(context)->unrecorded = true;
 }
 
 ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
@@ -112,13 +117,13 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   for (size_t i = 0; i < num_xs; ++i)
     if (is_watched(tape, xs[i])) watched[count++] = xs[i];
   // What the backward pass itself computes is not recorded on this tape.
-  ls_context *context = ls_context_current();
-  const ls_tape_walk walk = {context->walks, tape};
-  context->walks = &walk;
+  ls_runtime_work *work = ls_runtime_work_here();
+  const ls_tape_walk walk = {work->walks, tape};
+  work->walks = &walk;
   const ls_status status =
       ls_gradients_walk(tape->graph, tape->first_id, end, &y, 1, watched, count,
                         NULL, &watched[num_xs]);
-  context->walks = walk.outer;
+  work->walks = walk.outer;
   if (ls_status_is_ok(status))
     for (size_t i = 0, k = 0; i < num_xs; ++i)
       if (is_watched(tape, xs[i])) grads[i] = watched[num_xs + k++];

@@ -215,7 +215,9 @@ TEST(a_scope_inside_must_be_left_first) {
     const char *kind;
   } rows[] = {{open_device, "a device scope"},
               {open_creator, "a variable creator scope"},
-              {open_name, "a name scope"}};
+              {open_name, "a name scope"},
+              {ls_caching_scope_begin, "a caching scope"},
+              {ls_stop_recording_begin, "a scope without recording"}};
   ls_strategy *strategy = mirrored_of(2);
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     ls_scope scope = {0}, inner = {0};

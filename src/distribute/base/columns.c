@@ -15,12 +15,13 @@ void ls_column_push(ls_scope *scope, const ls_strategy *strategy,
                     int32_t column) {
   ls_context *context = ls_context_current();
   struct ls_column_entry *entry = LS_SCOPE_ENTRY(struct ls_column_entry, scope);
-  *entry = (struct ls_column_entry){context->scoped.columns, strategy, column};
-  context->scoped.columns = entry;
+  *entry = (struct ls_column_entry){ls_distribute_scoped_of(context)->columns,
+                                    strategy, column};
+  ls_distribute_scoped_of(context)->columns = entry;
 }
 
 int32_t ls_strategy_column(const ls_strategy *strategy) {
-  const struct ls_column_entry *entry = ls_context_current()->scoped.columns;
+  const struct ls_column_entry *entry = ls_distribute_scoped_here()->columns;
   while (entry != NULL && entry->strategy != strategy)
     entry = entry->outer;
   return entry != NULL ? entry->column : 0;

@@ -8,6 +8,7 @@
 #include "base/threads/threads.h"
 #include "base/values/nest_internal.h"
 #include "distribute/base/class.h"
+#include "distribute/base/scoped.h"
 #include "graph/context.h"
 #include "lockstep/device_name.h"
 #include "lockstep/regroup.h"

@@ -8,16 +8,16 @@
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
-  const ls_distribution *entry = ls_context_current()->scoped.distribution;
+  const ls_distribution *entry = ls_distribute_scoped_here()->distribution;
   while (entry != NULL && !ls_context_is_inside(entry->graph))
     entry = entry->outer;
   return entry;
 }
 
 void ls_distribution_push(ls_context *context, ls_distribution *entry) {
-  entry->outer = context->scoped.distribution;
+  entry->outer = ls_distribute_scoped_of(context)->distribution;
   entry->graph = ls_context_graph();
-  context->scoped.distribution = entry;
+  ls_distribute_scoped_of(context)->distribution = entry;
 }
 
 static bool is_default(const ls_strategy *strategy) {
@@ -138,6 +138,14 @@ static void leave_strategy(const ls_distribution *entry) {
   if (kind->leave != NULL) kind->leave(entry->strategy);
 }
 
+static void left_scope(ls_scope_state *inside) {
+  const ls_distribution *entry = ls_distribute_scoped_in(inside)->distribution;
+  if (entry != NULL) leave_strategy(entry);
+}
+
+static const ls_scope_type strategy_scope = {.name = "a strategy's scope",
+                                             .left = left_scope};
+
 static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
   const char *device = ls_context_current()->scoped.device;
   if (strategy->default_device != NULL && ls_graph_current() != NULL) {
@@ -148,8 +156,7 @@ static void open_strategy(ls_scope *scope, ls_strategy *strategy) {
       return;
     }
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY);
-  context->leave_strategy = leave_strategy;
+  ls_context *context = ls_context_open(scope, &strategy_scope);
   strategy_entry *entry = LS_SCOPE_ENTRY(strategy_entry, scope);
   entry->distribution = (ls_distribution){.strategy = strategy};
   ls_distribution_push(context, &entry->distribution);
@@ -185,46 +192,19 @@ void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
   }
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy)
-    ls_context_open(scope, LS_SCOPE_STRATEGY);  // It is in force already.
+    ls_context_open(scope, &strategy_scope);  // It is in force already.
   else
     open_strategy(scope, strategy);
-}
-
-static const char *kind_name(ls_scope_kind kind) {
-  switch (kind) {
-  case LS_SCOPE_GRAPH:
-    return "a graph";
-  case LS_SCOPE_NAME:
-    return "a name scope";
-  case LS_SCOPE_DEVICE:
-    return "a device scope";
-  case LS_SCOPE_COLOCATE:
-    return "a colocation scope";
-  case LS_SCOPE_CONTROL:
-    return "a scope of control dependencies";
-  case LS_SCOPE_CREATOR:
-    return "a variable creator scope";
-  case LS_SCOPE_STRATEGY:
-    return "a strategy's scope";
-  case LS_SCOPE_FLOW:
-    return "a replicated computation";
-  case LS_SCOPE_EXPORT:
-    return "an export";
-  case LS_SCOPE_COLUMN:
-    return "a scope of a logical device";
-  default:
-    return "a scope";
-  }
 }
 
 ls_status ls_strategy_scope_end(ls_scope *scope) {
   LS_REQUIRE(scope);
   const ls_open_scope *top = ls_context_current()->top;
   const ls_open_scope *opened = ls_scope_opened(scope);
-  if (opened->kind != LS_SCOPE_CLOSED && top != opened)
+  if (opened->type != NULL && top != opened)
     return ls_failed_precondition(
         "%s that was opened inside of the strategy's scope is still open",
-        top == NULL ? "nothing" : kind_name(top->kind));
+        top == NULL ? "nothing" : top->type->name);
   ls_scope_end(scope);
   return ls_ok();
 }
@@ -262,7 +242,7 @@ ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,
 
 void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
                      const char *device) {
-  ls_context *context = ls_context_open(scope, LS_SCOPE_STRATEGY);
+  ls_context *context = ls_context_open(scope, &strategy_scope);
   ls_distribution *entry = LS_SCOPE_ENTRY(ls_distribution, scope);
   *entry = (ls_distribution){.strategy = strategy,
                              .update_device = device,
@@ -282,8 +262,9 @@ static void drop_set(ls_context *context) {
   set_entry *set = this_thread()->set;
   if (set == NULL) return;
   // Else it went with the scope that it was put in force in.
-  if (context->scoped.distribution == &set->in_force.distribution) {
-    context->scoped.distribution = NULL;
+  if (ls_distribute_scoped_of(context)->distribution ==
+      &set->in_force.distribution) {
+    ls_distribute_scoped_of(context)->distribution = NULL;
     context->scoped.creators = set->in_force.creator.outer;
   }
   leave_strategy(&set->in_force.distribution);
@@ -297,7 +278,7 @@ static void leave_set(void) { drop_set(ls_context_current()); }
 
 ls_status ls_strategy_set_current(ls_strategy *strategy) {
   ls_context *context = ls_context_current();
-  const ls_distribution *entry = context->scoped.distribution;
+  const ls_distribution *entry = ls_distribute_scoped_of(context)->distribution;
   if (entry != NULL && !entry->by_set)
     return ls_failed_precondition(
         "%s cannot be put in force inside of the scope of %s",

@@ -10,20 +10,24 @@ struct ls_loss_scaling {
   const ls_strategy *strategy;
 };
 
+static const ls_scope_type scale_loss_scope = {.name =
+                                                   "a scope of scaled losses"};
+
 void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy) {
   if (strategy == NULL) {
     ls_context_refuse(scope, ls_invalid_argument("the strategy is NULL"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_SCALE_LOSS);
+  ls_context *context = ls_context_open(scope, &scale_loss_scope);
   struct ls_loss_scaling *entry = LS_SCOPE_ENTRY(struct ls_loss_scaling, scope);
-  *entry = (struct ls_loss_scaling){context->scoped.loss_scaling, strategy};
-  context->scoped.loss_scaling = entry;
+  *entry = (struct ls_loss_scaling){
+      ls_distribute_scoped_of(context)->loss_scaling, strategy};
+  ls_distribute_scoped_of(context)->loss_scaling = entry;
 }
 
 static bool scales_loss(const ls_strategy *strategy) {
   const struct ls_loss_scaling *entry =
-      ls_context_current()->scoped.loss_scaling;
+      ls_distribute_scoped_here()->loss_scaling;
   while (entry != NULL && entry->strategy != strategy)
     entry = entry->outer;
   return entry != NULL;

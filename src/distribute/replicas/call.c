@@ -122,7 +122,7 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   ls_status status = join_control(call, &control, &num_control);
   if (ls_status_is_ok(status)) {
     ls_scope names = {0}, controls = {0};
-    ls_context *context = ls_context_open(&names, LS_SCOPE_NAME);
+    ls_context *context = ls_context_open(&names, &ls_graph_scopes.name);
     context->scoped.names = first->context.scoped.names;
     if (num_control > 0)
       ls_control_scope_begin(&controls, control, num_control);
@@ -265,7 +265,7 @@ ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
   ls_distribution entry = {.strategy = strategy};
   ls_distribution_push(context, &entry);
   const ls_nest made = function(strategy, args, user);
-  context->scoped.distribution = entry.outer;
+  ls_distribute_scoped_of(context)->distribution = entry.outer;
   return made;
 }
 

@@ -152,6 +152,9 @@ ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
 }
 
 // ---- Scopes ----------------------------------------------------------------
+static const ls_scope_type examples_scope = {
+    .name = "a scope of a number of examples"};
+
 void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
   ls_status status = ls_tensor_is_failed(count)
                          ? ls_invalid_argument("the number of examples that a "
@@ -161,7 +164,7 @@ void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
     ls_context_refuse(scope, status);
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_EXAMPLES);
+  ls_context *context = ls_context_open(scope, &examples_scope);
   ls_examples_entry *entry = LS_SCOPE_ENTRY(ls_examples_entry, scope);
   *entry = (ls_examples_entry){.count = count};
   ls_examples_push(context, entry);

@@ -272,7 +272,8 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(ls_replicas_take(all->strategy, &replica));
   replica->graph = all->graph;
   ls_context *context = ls_context_current();
-  ls_distribution entry = {.outer = context->scoped.distribution,
+  ls_distribution entry = {.outer =
+                               ls_distribute_scoped_of(context)->distribution,
                            .graph = all->graph,
                            .strategy = all->strategy,
                            .replica = replica};
@@ -280,7 +281,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   ls_status status = ls_nest_status(args);
   const int32_t around = context->replicas;
   replica->examples = ls_examples_rows(args);
-  context->scoped.distribution = &entry;
+  ls_distribute_scoped_of(context)->distribution = &entry;
   context->replicas = 1;
   // A graph that is current is somebody else's: what replicas have is in it.
   if (ls_status_is_ok(status))
@@ -288,7 +289,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                  ? call_here(all, args, out_result)
                  : ls_region_trace(all->graph, all->function->call, args,
                                    all->function->user, out_result);
-  context->scoped.distribution = entry.outer;
+  ls_distribute_scoped_of(context)->distribution = entry.outer;
   context->replicas = around;
   ls_nest_release(args);
   ls_replicas_give(all->strategy, replica);

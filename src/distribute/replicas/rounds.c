@@ -20,11 +20,12 @@ static ls_status init_task(ls_rounds *rounds, size_t id) {
   const ls_cross_device *ops = rounds->strategy->cross_device;
   task->context.table_reduce =
       ops != NULL && !ops->built_in ? ls_replica_table_reduce : NULL;
-  task->entry = (ls_distribution){.outer = task->context.scoped.distribution,
-                                  .graph = rounds->around,
-                                  .strategy = rounds->strategy,
-                                  .replica = task->replica};
-  task->context.scoped.distribution = &task->entry;
+  task->entry = (ls_distribution){
+      .outer = ls_distribute_scoped_of(&task->context)->distribution,
+      .graph = rounds->around,
+      .strategy = rounds->strategy,
+      .replica = task->replica};
+  ls_distribute_scoped_of(&task->context)->distribution = &task->entry;
   task->requests =
       (ls_shared_requests){.sharing = &rounds->sharing, .replica = (int32_t)id};
   task->creator = (ls_creator_entry){.outer = task->context.scoped.creators,

@@ -65,8 +65,12 @@ void ls_summary_writer_set_every(ls_summary_writer *writer, int64_t steps) {
   __atomic_store_n(&writer->every, steps < 1 ? 1 : steps, __ATOMIC_RELAXED);
 }
 
+static const ls_scope_type summary_scope = {.name =
+                                                "a scope of a summary writer"};
+
 void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
-  ls_context_open(scope, LS_SCOPE_SUMMARY)->scoped.summary_writer = writer;
+  ls_distribute_scoped_of(ls_context_open(scope, &summary_scope))
+      ->summary_writer = writer;
 }
 
 // ---- The op ----------------------------------------------------------------
@@ -159,7 +163,7 @@ static ls_op make_nothing(const ls_summary_writer *writer, const char *tag) {
 }
 
 ls_op ls_summary(const char *tag, ls_tensor value) {
-  ls_summary_writer *writer = ls_context_current()->scoped.summary_writer;
+  ls_summary_writer *writer = ls_distribute_scoped_here()->summary_writer;
   if (writer == NULL || ls_tensor_is_failed(value) || ls_summary_is_left_out())
     return (ls_op){0};
   if (!ls_summary_writer_records(writer)) return make_nothing(writer, tag);

@@ -15,6 +15,8 @@ static ls_export_policy policy_here(void) {
   return (ls_export_policy)(ls_context_current()->scoped.exporting - 1);
 }
 
+static const ls_scope_type export_scope = {.name = "an export"};
+
 void ls_export_begin(ls_scope *scope, ls_export_policy policy) {
   if ((unsigned)policy > LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES) {
     ls_context_refuse(scope,
@@ -30,7 +32,7 @@ void ls_export_begin(ls_scope *scope, ls_export_policy policy) {
                                       "is in one already"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_EXPORT);
+  ls_context *context = ls_context_open(scope, &export_scope);
   context->scoped.exporting = (int8_t)(policy + 1);
   context->scoped.primaries_only =
       policy != LS_EXPORT_EXPAND_DISTRIBUTED_VARIABLES;

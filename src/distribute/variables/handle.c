@@ -70,14 +70,32 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
 }
 
 // ---- Caching scopes --------------------------------------------------------
+// This layer's room in a context.
+typedef struct caching {
+  uint64_t entered, left;  // Scopes so far.
+  uint64_t scope;          // Of the last one: a number of its own.
+} caching;
+
+static caching *caching_here(void) {
+  return LS_CONTEXT_ROOM(caching, ls_context_current(), distribute);
+}
+
+static void left_caching(ls_scope_state *inside) {
+  (void)inside;
+  ++caching_here()->left;
+}
+
+static const ls_scope_type caching_scope = {.name = "a caching scope",
+                                            .left = left_caching};
+
 bool ls_in_caching_scope(void) {
-  const ls_context *context = ls_context_current();
-  return context->caching_entered > context->caching_left;
+  const caching *counts = caching_here();
+  return counts->entered > counts->left;
 }
 
 ls_caching_counts ls_caching_counts_here(void) {
-  const ls_context *context = ls_context_current();
-  return (ls_caching_counts){context->caching_entered, context->caching_left};
+  const caching *counts = caching_here();
+  return (ls_caching_counts){counts->entered, counts->left};
 }
 
 void ls_caching_scope_begin(ls_scope *scope) {
@@ -88,9 +106,10 @@ void ls_caching_scope_begin(ls_scope *scope) {
                                       "thread is in one already"));
     return;
   }
-  ls_context *context = ls_context_open(scope, LS_SCOPE_CACHING);
-  ++context->caching_entered;
-  context->caching_scope = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  ls_context_open(scope, &caching_scope);
+  caching *counts = caching_here();
+  ++counts->entered;
+  counts->scope = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
 // ---- Caching variables -----------------------------------------------------
@@ -123,8 +142,7 @@ static bool is_inside(uint64_t graph_id) {
 // The kept value; a failed tensor if there is none for the place where the
 // thread is.
 static ls_tensor kept_value(cache *c) {
-  if (c->scope != ls_context_current()->caching_scope ||
-      !is_inside(c->graph_id))
+  if (c->scope != caching_here()->scope || !is_inside(c->graph_id))
     return ls_failed_tensor();
   ls_graph *graph = ls_graph_resolve(c->value.graph);
   if (ls_graph_node_of(graph, c->value.ref) != NULL) return c->value;
@@ -150,7 +168,7 @@ static void keep_value(cache *c, ls_tensor value) {
   }
   c->value = value;
   c->graph_id = graph->id;
-  c->scope = ls_context_current()->caching_scope;
+  c->scope = caching_here()->scope;
 }
 
 static ls_tensor read_cached(ls_variable *handle) {

@@ -82,14 +82,18 @@ static ls_tensor read_synchronized(ls_variable *container,
       aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN, own);
 }
 
+static const ls_scope_type sync_on_read_scope = {
+    .name = "a scope of synchronized reads"};
+
 void ls_sync_on_read_scope_begin(ls_scope *scope) {
-  ls_context_open(scope, LS_SCOPE_SYNC_ON_READ)->scoped.sync_on_read = true;
+  ls_distribute_scoped_of(ls_context_open(scope, &sync_on_read_scope))
+      ->sync_on_read = true;
 }
 
 // In a computation each replica has its own, whatever the scope.
 static bool is_synchronized(const ls_variable *container,
                             const ls_place *place) {
-  return ls_context_current()->scoped.sync_on_read &&
+  return ls_distribute_scoped_here()->sync_on_read &&
          !container->rules->replicates &&
          (place->kind == LS_PLACE_REPLICA || place->kind == LS_PLACE_TRACE);
 }

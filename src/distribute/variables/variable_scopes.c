@@ -40,7 +40,7 @@ static void begin(ls_scope *scope, ls_variable_creator create, said s,
     ls_context_refuse(scope, status);
     return;
   }
-  ls_context_open(scope, LS_SCOPE_CREATOR);
+  ls_context_open(scope, &ls_graph_scopes.creator);
   said_entry *entry = LS_SCOPE_ENTRY(said_entry, scope);
   entry->said = s;
   ls_creator_entry_push(

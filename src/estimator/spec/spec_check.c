@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "distribute/base/scoped.h"
 #include "distribute/values/summary.h"
 #include "estimator/spec/spec.h"
 #include "graph/context.h"
@@ -69,7 +70,7 @@ static const ls_summary_writer_kind refusing = {.name = "none on the host",
 static ls_nest call_with_writer(const ls_host_function *function,
                                 const char *name) {
   ls_summary_writer *writer = NULL;
-  if (ls_context_current()->scoped.summary_writer != NULL)
+  if (ls_distribute_scoped_here()->summary_writer != NULL)
     return function->call(function->tensors, function->user);
   const ls_status status =
       ls_summary_writer_make(&refusing, NULL, (void *)(uintptr_t)name, &writer);

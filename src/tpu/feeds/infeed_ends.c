@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
+#include "runtime/scoped.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/pod/assignment.h"
 
@@ -20,7 +21,9 @@ void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
   ls_name_scope_begin(scope, name);
 }
 
-static bool is_in_function(void) { return ls_context_current()->callbacks > 0; }
+static bool is_in_function(void) {
+  return ls_runtime_work_here()->callbacks > 0;
+}
 
 static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                              const char *what) {

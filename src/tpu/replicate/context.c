@@ -341,7 +341,8 @@ void ls_tpu_context_deinit(ls_tpu_context *self) {
 void ls_tpu_context_enter(ls_scope *scope, ls_tpu_context *self) {
   const char *device = ls_context_current()->scoped.device;
   ls_flow_begin(scope, &self->around.flow);
-  if (self->was_entered || ls_scope_opened(scope)->kind != LS_SCOPE_FLOW)
+  if (self->was_entered ||
+      ls_scope_opened(scope)->type != &ls_graph_scopes.flow)
     return;
   self->was_entered = true;
   self->outer_device = device;

@@ -20,17 +20,6 @@ static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
   return fn(args, user);
 }
 
-// The kind of a scope that was opened and not left, by what it has changed.
-static const char *kind_of_change(const ls_scope_state *a,
-                                  const ls_scope_state *b) {
-  return a->names != b->names                 ? "name "
-         : a->colocate != b->colocate         ? "colocation "
-         : a->device != b->device             ? "device "
-         : a->control != b->control           ? "control "
-         : a->distribution != b->distribution ? "strategy "
-                                              : "";
-}
-
 // Refuses what the callback has left open, or entered for good. `top` was the
 // innermost scope.
 static ls_status check_same_place(const ls_scope_state *before,
@@ -40,11 +29,10 @@ static ls_status check_same_place(const ls_scope_state *before,
   if (after->graph != before->graph || after->flow != before->flow)
     return ls_unimplemented("Control-flow context cannot be different at start "
                             "and end of an outside_compilation scope");
-  return context->top == top
-             ? ls_ok()
-             : ls_unimplemented("the function of an outside_compilation scope "
-                                "has left a %sscope open",
-                                kind_of_change(before, after));
+  if (context->top == top) return ls_ok();
+  return ls_unimplemented(
+      "the function of an outside_compilation scope has left %s open",
+      context->top != NULL ? context->top->type->name : "nothing");
 }
 
 ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
@@ -52,7 +40,7 @@ ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
   ls_tpu_context *const replicated = ls_tpu_context_current();
   if (replicated == NULL) return call_alone(fn, user, args);
   ls_scope scope = {0};
-  ls_context_open(&scope, LS_SCOPE_DEVICE);
+  ls_context_open(&scope, &ls_graph_scopes.device);
   ls_status status = ls_tpu_context_enter_outside(replicated, NULL);
   ls_nest made = ls_none();
   if (ls_status_is_ok(status)) {

@@ -38,7 +38,7 @@ void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
                                          count));
     return;
   }
-  ls_context_open(scope, LS_SCOPE_FLOW)->scoped.shards = count;
+  ls_context_open(scope, &ls_graph_scopes.flow)->scoped.shards = count;
 }
 
 // ---- Around it -------------------------------------------------------------

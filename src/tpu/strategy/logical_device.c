@@ -184,6 +184,9 @@ static ls_status find_device(int32_t k, const char **out_device) {
                                out_device);
 }
 
+static const ls_scope_type column_scope = {.name =
+                                               "a scope of a logical device"};
+
 static void begin(ls_scope *scope, const ls_strategy *strategy, int32_t k) {
   const char *device = NULL;
   ls_status status = check_number(strategy, k);
@@ -192,7 +195,7 @@ static void begin(ls_scope *scope, const ls_strategy *strategy, int32_t k) {
     ls_context_refuse(scope, status);
     return;
   }
-  ls_context_open(scope, LS_SCOPE_COLUMN)->scoped.device = device;
+  ls_context_open(scope, &column_scope)->scoped.device = device;
   ls_column_push(scope, strategy, k);
 }
 

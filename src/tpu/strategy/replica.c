@@ -17,7 +17,7 @@ static ls_status begin(ls_tpu_replica *r, ls_strategy *strategy,
 
 void ls_tpu_replica_end(ls_tpu_replica *r) {
   ls_context *context = ls_context_current();
-  context->scoped.distribution = r->entry.outer;
+  ls_distribute_scoped_of(context)->distribution = r->entry.outer;
   context->same = r->outer_same;
   ls_same_values_deinit(&r->same);
   ls_replicas_give(r->entry.strategy, r->replica);

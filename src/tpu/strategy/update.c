@@ -119,7 +119,7 @@ static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
   ls_distribution entry = {.strategy = call->strategy, .is_whole_update = true};
   ls_distribution_push(context, &entry);
   const ls_status status = call_whole(call, variable, &result);
-  context->scoped.distribution = entry.outer;
+  ls_distribute_scoped_of(context)->distribution = entry.outer;
   LS_RETURN_IF_ERROR(status);
   return ls_take_nest(call->group ? result
                                   : ls_nest_sequence(LS_KIND_TUPLE, &result, 1),

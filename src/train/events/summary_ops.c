@@ -6,11 +6,20 @@
 #include <stdio.h>
 
 #include "base/require.h"
+#include "distribute/base/scoped.h"
 #include "distribute/values/summary.h"
 #include "graph/make/make.h"
 #include "lockstep/hook.h"
 
 // ---- Recording -------------------------------------------------------------
+// Steps of summaries that are recorded; 0: none are.
+static int64_t *records_every_in(ls_context *context) {
+  return LS_CONTEXT_ROOM(int64_t, &context->scoped, train);
+}
+
+static const ls_scope_type records_scope = {
+    .name = "a scope of recorded summaries"};
+
 void ls_record_summaries_begin(ls_scope *scope, int64_t steps) {
   if (steps < 0) {
     ls_context_refuse(scope, ls_invalid_argument(
@@ -19,7 +28,7 @@ void ls_record_summaries_begin(ls_scope *scope, int64_t steps) {
                                  (long long)steps));
     return;
   }
-  ls_context_open(scope, LS_SCOPE_SUMMARY)->scoped.records_every = steps;
+  *records_every_in(ls_context_open(scope, &records_scope)) = steps;
 }
 
 // ---- Calls -----------------------------------------------------------------
@@ -146,7 +155,7 @@ static ls_status find_step(const char *tag, ls_tensor *step) {
 }
 
 static summary *make_state(ls_summary_kind kind, const char *tag) {
-  const ls_context *context = ls_context_current();
+  ls_context *context = ls_context_current();
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(context->scoped.names, scope, sizeof(scope));
   const size_t size = strlen(scope) + strlen(tag) + 1;
@@ -155,9 +164,10 @@ static summary *make_state(ls_summary_kind kind, const char *tag) {
   if (s == NULL) return NULL;
   ls_object_init(&s->object, &summary_type);
   s->allocator = allocator;
-  s->writer = ls_summary_writer_retain(context->scoped.summary_writer);
+  s->writer = ls_summary_writer_retain(
+      ls_distribute_scoped_of(context)->summary_writer);
   s->kind = kind;
-  s->every = context->scoped.records_every;
+  s->every = *records_every_in(context);
   snprintf(s->tag, size, "%s%s", scope, tag);
   return s;
 }
@@ -168,9 +178,10 @@ static ls_op failed(ls_status status) {
 
 static ls_op add(ls_summary_kind kind, const char *tag, ls_tensor value,
                  ls_tensor step) {
-  const ls_context *context = ls_context_current();
-  if (!ls_summary_writer_records(context->scoped.summary_writer) ||
-      context->scoped.records_every == 0 || ls_summary_is_left_out())
+  ls_context *context = ls_context_current();
+  if (!ls_summary_writer_records(
+          ls_distribute_scoped_of(context)->summary_writer) ||
+      *records_every_in(context) == 0 || ls_summary_is_left_out())
     return ls_graph_is_eager(ls_graph_current()) ? (ls_op){0}
                                                  : ls_group(NULL, 0, "no_op");
   if (ls_tensor_is_failed(value)) return ls_tensor_op(value);
