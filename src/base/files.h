@@ -10,6 +10,7 @@
 #ifndef LS_BASE_FILES_H_
 #define LS_BASE_FILES_H_
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
 
@@ -45,6 +46,7 @@ LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
                                          const char *name, const void *data,
                                          size_t size, ls_file **out_file);
 void ls_file_close(ls_file *file);  // NULL is fine.
+LS_OWNED_POINTER(ls_file, ls_file_close)
 
 // All `size` bytes from `offset` on.
 //   LS_DATA_LOSS  the file ends before: names file and offset.
@@ -67,7 +69,8 @@ enum { LS_FILES_OPEN = 64 };
 LS_MUST_USE ls_status ls_file_pool_create(ls_allocator *allocator, int most,
                                           ls_file_pool **out_pool);
 void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
-int ls_file_pool_open(ls_file_pool *pool);      // How many are open now.
+LS_OWNED_POINTER(ls_file_pool, ls_file_pool_release)
+int ls_file_pool_open(ls_file_pool *pool);  // How many are open now.
 
 // Between hold and drop a file is open.
 LS_MUST_USE ls_status ls_file_pool_hold(ls_file *file);

@@ -7,6 +7,7 @@
 #ifndef LS_DATA_AHEAD_H_
 #define LS_DATA_AHEAD_H_
 
+#include "base/memory/own.h"
 #include "data/work.h"
 
 typedef struct ls_ahead ls_ahead;
@@ -26,6 +27,7 @@ typedef struct ls_ahead_options {
 LS_MUST_USE ls_status ls_ahead_create(const ls_ahead_options *options,
                                       ls_ahead **out_ahead);
 void ls_ahead_destroy(ls_ahead *ahead);  // Stops it. NULL is fine.
+LS_OWNED_POINTER(ls_ahead, ls_ahead_destroy)
 
 // Drops what was made and goes to `number`; with `end`, not below 0, as the
 // number behind the last element: who asks for it is told OUT_OF_RANGE. A

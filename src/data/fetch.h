@@ -6,6 +6,7 @@
 #define LS_DATA_FETCH_H_
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/dataset.h"
 
 struct ls_work;
@@ -52,6 +53,7 @@ typedef struct ls_fetch {
 
 void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed);
 void ls_fetch_deinit(ls_fetch *fetch);
+LS_OWNED_STRUCT(ls_fetch, ls_fetch_deinit)
 
 // A place on the stack of memory, to go back to.
 typedef struct ls_fetch_mark {

@@ -8,6 +8,7 @@
 #ifndef LS_DATA_STAGE_H_
 #define LS_DATA_STAGE_H_
 
+#include "base/memory/own.h"
 #include "data/dataset.h"
 #include "data/work.h"
 #include "lockstep/record.h"
@@ -66,6 +67,7 @@ LS_MUST_USE ls_status ls_stage_open_inner(const ls_dataset *dataset,
                                           const ls_stage *outer,
                                           ls_stage **out_stage);
 void ls_stage_close(ls_stage *stage);  // NULL is fine.
+LS_OWNED_POINTER(ls_stage, ls_stage_close)
 
 // As the class's, with statistics and what is missing there.
 LS_MUST_USE ls_status ls_stage_next(ls_stage *stage, ls_nest *element);

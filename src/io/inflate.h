@@ -6,6 +6,7 @@
 #define LS_IO_INFLATE_H_
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 
 typedef enum ls_packing {
   LS_PACKING_NONE,
@@ -20,6 +21,7 @@ LS_MUST_USE ls_status ls_inflater_create(ls_allocator *allocator,
                                          ls_packing packing,
                                          ls_inflater **out_inflater);
 void ls_inflater_destroy(ls_inflater *inflater);  // Accepts NULL.
+LS_OWNED_POINTER(ls_inflater, ls_inflater_destroy)
 
 // Input and output of one call, advanced by what was used.
 typedef struct ls_inflation {

@@ -7,6 +7,7 @@
 #define LS_IO_OFFSETS_H_
 
 #include "base/files.h"
+#include "base/memory/own.h"
 
 typedef struct ls_offsets {
   ls_allocator *allocator;
@@ -16,6 +17,7 @@ typedef struct ls_offsets {
 
 void ls_offsets_init(ls_offsets *offsets, ls_allocator *allocator);
 void ls_offsets_deinit(ls_offsets *offsets);
+LS_OWNED_STRUCT(ls_offsets, ls_offsets_deinit)
 LS_MUST_USE ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset);
 
 static inline int64_t ls_offsets_count(const ls_offsets *offsets) {

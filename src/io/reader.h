@@ -10,6 +10,7 @@
 #define LS_IO_READER_H_
 
 #include "base/files.h"
+#include "base/memory/own.h"
 #include "io/inflate.h"
 
 typedef struct ls_reader {
@@ -46,6 +47,7 @@ LS_MUST_USE ls_status ls_reader_open(const ls_file *file,
                                      const ls_reader_options *options,
                                      ls_reader *out_reader);
 void ls_reader_close(ls_reader *reader);
+LS_OWNED_POINTER(ls_reader, ls_reader_close)
 
 // Makes the window at least `size` bytes long, if so many are left.
 //   LS_DATA_LOSS  the file was cut off, or its packing is damaged.

@@ -14,6 +14,7 @@
 #define LS_IO_SAFETENSORS_H_
 
 #include "base/memory/arena.h"
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/threads/workers.h"
@@ -110,6 +111,7 @@ LS_MUST_USE ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
 void ls_safetensors_close(ls_safetensors_file *file);  // Accepts a zeroed file.
 // Reads an entry's elements; `*out_crc`, if not NULL, is their CRC-32C. Any
 // threads may call it at the same time.
+LS_OWNED_STRUCT(ls_safetensors_file, ls_safetensors_close)
 //   LS_DATA_LOSS  the file has been cut off meanwhile; the elements have
 //                 another checksum than the file says: names both.
 LS_MUST_USE ls_status ls_safetensors_get(const ls_safetensors_file *file,
@@ -182,6 +184,7 @@ LS_MUST_USE ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
 // Frees the list and its references to the arrays. Accepts a zeroed one.
 void ls_safetensors_deinit(ls_safetensors *file);
 // Returns the array of this name, lent; NULL without one.
+LS_OWNED_STRUCT(ls_safetensors, ls_safetensors_deinit)
 ls_array *ls_safetensors_find(const ls_safetensors *file, const char *name);
 
 #endif  // LS_IO_SAFETENSORS_H_

@@ -7,6 +7,7 @@
 #define LS_IO_ZIP_H_
 
 #include "base/files.h"
+#include "base/memory/own.h"
 
 typedef struct ls_zip_entry {
   const char *name;     // Ends with a zero; owned by the directory.
@@ -35,6 +36,7 @@ LS_MUST_USE ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
 void ls_zip_close(ls_zip *zip);
 // Finds an entry by name; NULL: there is none. Of two of one name it returns
 // the last.
+LS_OWNED_STRUCT(ls_zip, ls_zip_close)
 const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name);
 
 // Finds the position of a member's bytes in the file, `packed_size` of them.

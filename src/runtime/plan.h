@@ -5,6 +5,7 @@
 #ifndef LS_RUNTIME_PLAN_H_
 #define LS_RUNTIME_PLAN_H_
 
+#include "base/memory/own.h"
 #include "runtime/results.h"
 #include "runtime/store.h"
 
@@ -32,6 +33,7 @@ LS_MUST_USE ls_status ls_plan_create(const ls_lower_request *request,
                                      ls_arena *memory, ls_plan **out_plan);
 // It and those behind it. NULL is fine.
 void ls_plan_destroy(ls_plan *plan);
+LS_OWNED_POINTER(ls_plan, ls_plan_destroy)
 
 // As those of a program.
 bool ls_plan_fits(const ls_plan *plan);

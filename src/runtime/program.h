@@ -5,6 +5,7 @@
 #ifndef LS_RUNTIME_PROGRAM_H_
 #define LS_RUNTIME_PROGRAM_H_
 
+#include "base/memory/own.h"
 #include "lower/lower.h"
 #include "runtime/store.h"
 
@@ -16,6 +17,7 @@ ls_status ls_compile(ls_runtime *runtime, const ls_lower_request *request,
                      ls_compiled **out_compiled);
 ls_compiled *ls_compiled_retain(ls_compiled *compiled);
 void ls_compiled_release(ls_compiled *compiled);
+LS_OWNED_POINTER(ls_compiled, ls_compiled_release)
 
 const ls_program *ls_compiled_program(const ls_compiled *compiled);
 // The type of output `i`.

@@ -5,6 +5,7 @@
 #ifndef LS_RUNTIME_SIGNATURE_H_
 #define LS_RUNTIME_SIGNATURE_H_
 
+#include "base/memory/own.h"
 #include "lockstep/distributed.h"
 #include "lockstep/graph.h"
 
@@ -30,6 +31,7 @@ typedef struct ls_signature {
 ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
                             ls_nest args);
 void ls_signature_deinit(ls_signature *signature);  // Zeroed is fine.
+LS_OWNED_STRUCT(ls_signature, ls_signature_deinit)
 
 // Whether these arguments have it. `leaves` is scratch with room for
 // `num_leaves`; it holds the flattened arguments afterwards. Allocates nothing

@@ -19,6 +19,7 @@
 #ifndef LS_RUNTIME_STORE_H_
 #define LS_RUNTIME_STORE_H_
 
+#include "base/memory/own.h"
 #include "lockstep/session.h"
 #include "lower/lower.h"
 #include "runtime/gate.h"
@@ -28,6 +29,7 @@ struct ls_compiled;  // runtime/program.h
 
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store);
 void ls_store_destroy(ls_store *store);  // NULL is fine.
+LS_OWNED_POINTER(ls_store, ls_store_destroy)
 // A session's, lent.
 ls_store *ls_session_store(const ls_session *session);
 // Never 0 and never that of another store, even of one that is gone.

@@ -81,7 +81,7 @@ static bool compose_element(ls_emitter *e) {
                      op == LS_OP_SOFTPLUS || op == LS_OP_RSQRT ||
                      op == LS_OP_ERFC;
   if (op == LS_OP_ADD_N || op == LS_OP_CLAMP) {
-    ls_give(e, op == LS_OP_CLAMP ? clamp(e) : add_all(e));
+    ls_compose_give(e, op == LS_OP_CLAMP ? clamp(e) : add_all(e));
     return true;
   }
   if (!unary) return false;
@@ -98,7 +98,7 @@ static bool compose_element(ls_emitter *e) {
     y = ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, x));
   else
     y = ls_emit_2(e, LS_OP_SUB, number(e, x, 1), ls_emit_1(e, LS_OP_ERF, x));
-  ls_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
+  ls_compose_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
   return true;
 }
 
@@ -184,7 +184,7 @@ static void emit_top_k(ls_emitter *e) {
   if (ls_status_is_ok(e->status))
     e->language->top_k(e, x, ls_node_int(e->node, LS_ATTR_ID_K), values,
                        indices);
-  ls_give(e, values);
+  ls_compose_give(e, values);
   ls_emit_bind(e, ls_ref(e->node->id, 1), indices);
 }
 
@@ -209,38 +209,42 @@ static ls_emitted one_hot_of(ls_emitter *e, ls_emitted indices, ls_dim depth,
 static bool compose_shape(ls_emitter *e) {
   switch (e->node->type) {
   case LS_OP_RESHAPE:
-    ls_give(e, ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e)));
+    ls_compose_give(e, ls_emit_reshape(e, ls_operand(e, 0), ls_result_dims(e)));
     return true;
   case LS_OP_BROADCAST:
-    ls_give(e, ls_emit_broadcast(e, ls_operand(e, 0), ls_result_dims(e)));
+    ls_compose_give(e,
+                    ls_emit_broadcast(e, ls_operand(e, 0), ls_result_dims(e)));
     return true;
   case LS_OP_TRANSPOSE:
-    ls_give(e, ls_emit_transpose(e, ls_operand(e, 0),
-                                 numbers(e, LS_ATTR_ID_PERMUTATION, NULL)));
+    ls_compose_give(
+        e, ls_emit_transpose(e, ls_operand(e, 0),
+                             numbers(e, LS_ATTR_ID_PERMUTATION, NULL)));
     return true;
   case LS_OP_SLICE:
-    ls_give(e, emit_slice(e));
+    ls_compose_give(e, emit_slice(e));
     return true;
   case LS_OP_PAD:
-    ls_give(e, emit_pad(e));
+    ls_compose_give(e, emit_pad(e));
     return true;
   case LS_OP_CONCATENATE:
-    ls_give(e, emit_concatenate(e));
+    ls_compose_give(e, emit_concatenate(e));
     return true;
   case LS_OP_REVERSE:
-    ls_give(e, emit_reverse(e));
+    ls_compose_give(e, emit_reverse(e));
     return true;
   case LS_OP_GATHER:
-    ls_give(e, emit_gather(e));
+    ls_compose_give(e, emit_gather(e));
     return true;
   case LS_OP_IOTA:
-    ls_give(e, ls_emit_iota(e, e->node->outputs[0].dtype, ls_result_dims(e),
-                            ls_node_int(e->node, LS_ATTR_ID_AXIS)));
+    ls_compose_give(e, ls_emit_iota(e, e->node->outputs[0].dtype,
+                                    ls_result_dims(e),
+                                    ls_node_int(e->node, LS_ATTR_ID_AXIS)));
     return true;
   case LS_OP_ONE_HOT:
-    ls_give(e, one_hot_of(e, ls_operand(e, 0),
-                          ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
-                          e->node->outputs[0].dtype));
+    ls_compose_give(
+        e, one_hot_of(e, ls_operand(e, 0),
+                      ls_dim_of(ls_node_int(e->node, LS_ATTR_ID_DEPTH)),
+                      e->node->outputs[0].dtype));
     return true;
   case LS_OP_TOP_K:
     emit_top_k(e);
@@ -270,8 +274,9 @@ ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log) {
 
 static void emit_softmax(ls_emitter *e, bool log) {
   const ls_emitted x = ls_operand(e, 0);
-  ls_give(e, ls_emit_convert(e, ls_emit_softmax(e, ls_emit_wide(e, x), log),
-                             ls_dtype_at(e, x)));
+  ls_compose_give(
+      e, ls_emit_convert(e, ls_emit_softmax(e, ls_emit_wide(e, x), log),
+                         ls_dtype_at(e, x)));
 }
 
 // -log_softmax(x)[label] of each row: labels out of range are none. Others are
@@ -335,18 +340,18 @@ static bool compose_reduction(ls_emitter *e) {
   case LS_OP_REDUCE_PRODUCT:
   case LS_OP_REDUCE_AND:
   case LS_OP_REDUCE_OR:
-    ls_give(e, emit_reduction(e));
+    ls_compose_give(e, emit_reduction(e));
     return true;
   case LS_OP_ARGMAX:
   case LS_OP_ARGMIN:
-    ls_give(e, arg_extreme(e));
+    ls_compose_give(e, arg_extreme(e));
     return true;
   case LS_OP_SOFTMAX:
   case LS_OP_LOG_SOFTMAX:
     emit_softmax(e, e->node->type == LS_OP_LOG_SOFTMAX);
     return true;
   case LS_OP_CROSS_ENTROPY:
-    ls_give(e, cross_entropy(e));
+    ls_compose_give(e, cross_entropy(e));
     return true;
   default:
     return false;
@@ -394,12 +399,12 @@ static bool compose_product(ls_emitter *e) {
   if (node->type == LS_OP_MATMUL) {
     if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = last_swapped(e, a);
     if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = last_swapped(e, b);
-    ls_give(e, ls_emit_product(e, a, b));
+    ls_compose_give(e, ls_emit_product(e, a, b));
     return true;
   }
   ls_emitted y = ls_emit_product(e, a, b);
   if (node->num_inputs == 3) y = ls_emit_2(e, LS_OP_ADD, y, ls_operand(e, 2));
-  ls_give(e, ls_emit_activation(e, y));
+  ls_compose_give(e, ls_emit_activation(e, y));
   return true;
 }
 

@@ -10,7 +10,7 @@
 static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
   return ls_emit_of(e, e->node->inputs[i]);
 }
-static inline void ls_give(ls_emitter *e, ls_emitted value) {
+static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
   ls_emit_bind(e, ls_ref(e->node->id, 0), value);
 }
 static inline ls_batch_dims ls_result_dims(ls_emitter *e) {

@@ -203,24 +203,24 @@ static ls_emitted attention(ls_emitter *e) {
 bool ls_compose_nn(ls_emitter *e) {
   switch (e->node->type) {
   case LS_OP_CONVOLUTION:
-    ls_give(e, convolution(e));
+    ls_compose_give(e, convolution(e));
     return true;
   case LS_OP_CONV_BIAS_ACT: {
     const ls_emitted y = convolution(e);
-    ls_give(
+    ls_compose_give(
         e, ls_emit_activation(e, ls_emit_2(e, LS_OP_ADD, y, ls_operand(e, 2))));
     return true;
   }
   case LS_OP_REDUCE_WINDOW:
-    ls_give(e, reduce_window(e));
+    ls_compose_give(e, reduce_window(e));
     return true;
   case LS_OP_BATCH_NORM_INFERENCE:
   case LS_OP_LAYER_NORM:
   case LS_OP_RMS_NORM:
-    ls_give(e, norm(e));
+    ls_compose_give(e, norm(e));
     return true;
   case LS_OP_ATTENTION:
-    ls_give(e, attention(e));
+    ls_compose_give(e, attention(e));
     return true;
   default:
     return false;

@@ -9,6 +9,7 @@
 #ifndef LS_SERVE_EMIT_H_
 #define LS_SERVE_EMIT_H_
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "graph/window.h"
 #include "serve/lowered.h"
@@ -87,6 +88,7 @@ void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
                      const ls_lowered_signature *program, ls_arena *memory,
                      void *self);
 void ls_emitter_deinit(ls_emitter *e);
+LS_OWNED_STRUCT(ls_emitter, ls_emitter_deinit)
 ls_status ls_emit_program(ls_emitter *e);
 
 // What a value of the body is; 0 where it is none.

@@ -9,6 +9,7 @@
 #ifndef LS_SERVE_LOWERED_H_
 #define LS_SERVE_LOWERED_H_
 
+#include "base/memory/own.h"
 #include "lower/lower.h"
 #include "serve/signature.h"
 
@@ -41,6 +42,7 @@ LS_MUST_USE ls_status ls_lower_signature(ls_graph *graph,
                                          int64_t batch, ls_arena *memory,
                                          ls_lowered_signature *out);
 void ls_lowered_signature_deinit(ls_lowered_signature *self);
+LS_OWNED_STRUCT(ls_lowered_signature, ls_lowered_signature_deinit)
 
 // The first program's graph, and sizes in it, which stand at the same places in
 // the others.

@@ -4,6 +4,7 @@
 #ifndef LS_SERVE_ONNX_H_
 #define LS_SERVE_ONNX_H_
 
+#include "base/memory/own.h"
 #include "serve/emit.h"
 
 // What is written of a graph.
@@ -30,6 +31,7 @@ void ls_onnx_int(ls_onnx *o, const char *name, int64_t value);
 void ls_onnx_ints(ls_onnx *o, const char *name, const int64_t *values,
                   size_t count);
 void ls_onnx_end(ls_onnx *o);
+LS_OWNED_STRUCT(ls_onnx, ls_onnx_end)
 // One of up to three operands and nothing else.
 void ls_onnx_node(ls_onnx *o, const char *op, const ls_emitted *in,
                   size_t count, ls_emitted out);

@@ -4,6 +4,7 @@
 #ifndef LS_STATE_RESTORE_PLAN_H_
 #define LS_STATE_RESTORE_PLAN_H_
 
+#include "base/memory/own.h"
 #include "state/saver_file.h"
 
 typedef struct ls_restore_plan {
@@ -31,6 +32,7 @@ LS_MUST_USE ls_status ls_restore_plan_make(const ls_saver *saver,
                                            ls_restore_plan *out_plan);
 LS_MUST_USE ls_status ls_restore_plan_run(const ls_restore_plan *plan);
 void ls_restore_plan_deinit(ls_restore_plan *plan);  // Zeroed is fine.
+LS_OWNED_STRUCT(ls_restore_plan, ls_restore_plan_deinit)
 
 // Whether an entry can be the variable's value.
 bool ls_restore_fits(const ls_variable *variable,

@@ -8,6 +8,7 @@
 #ifndef LS_STATE_SNAPSHOT_H_
 #define LS_STATE_SNAPSHOT_H_
 
+#include "base/memory/own.h"
 #include "io/safetensors.h"
 #include "lockstep/saver.h"
 
@@ -56,5 +57,6 @@ size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts);
 size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
                            size_t end);
 void ls_snapshot_deinit(ls_snapshot *self);
+LS_OWNED_STRUCT(ls_snapshot, ls_snapshot_deinit)
 
 #endif  // LS_STATE_SNAPSHOT_H_

@@ -4,6 +4,7 @@
 #ifndef LS_TRAIN_DEVICE_LOOP_H_
 #define LS_TRAIN_DEVICE_LOOP_H_
 
+#include "base/memory/own.h"
 #include "train/feeder.h"
 #include "train/run_place.h"
 
@@ -22,6 +23,7 @@ typedef struct ls_device_loop_options {
 LS_MUST_USE ls_status ls_device_loop_create(
     const ls_device_loop_options *options, ls_device_loop **out_loop);
 void ls_device_loop_destroy(ls_device_loop *loop);  // NULL is fine.
+LS_OWNED_POINTER(ls_device_loop, ls_device_loop_destroy)
 
 // Makes so many steps, at most as many as a run has; random ops draw as in
 // steps from `step_number` on. `out->batches` is how many were made: of a

@@ -4,6 +4,7 @@
 #ifndef LS_TRAIN_FEEDER_H_
 #define LS_TRAIN_FEEDER_H_
 
+#include "base/memory/own.h"
 #include "lockstep/cancel.h"
 #include "lockstep/iterator.h"
 #include "train/input.h"
@@ -35,6 +36,7 @@ bool ls_batch_is_even(ls_nest args);
 LS_MUST_USE ls_status ls_feeder_create(const ls_feeder_options *options,
                                        ls_feeder **out_feeder);
 void ls_feeder_destroy(ls_feeder *feeder);  // NULL is fine.
+LS_OWNED_POINTER(ls_feeder, ls_feeder_destroy)
 
 // Begins to feed so many batches. Where it ends before, the first core's infeed
 // is closed, so that a loop ends, too.

@@ -23,6 +23,9 @@
 #define LS_BASE_MEMORY_OWN_H_
 
 #include "base/memory/allocator.h"
+#include "base/memory/arena.h"
+#include "base/memory/map.h"
+#include "base/text.h"
 #include "lockstep/cluster.h"
 #include "lockstep/nest.h"
 
@@ -105,6 +108,9 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
 LS_OWNED_POINTER(ls_array, ls_array_release)
 LS_OWNED_POINTER(ls_cluster_spec, ls_cluster_spec_destroy)
 LS_OWNED_POINTER(ls_object, ls_object_release)
+LS_OWNED_STRUCT(ls_arena, ls_arena_deinit)
+LS_OWNED_STRUCT(ls_map, ls_map_deinit)
+LS_OWNED_STRUCT(ls_text, ls_text_deinit)
 LS_OWNED_VALUE(ls_nest, ls_nest_release)
 LS_OWNED_VALUE(ls_status, ls_status_free)
 

@@ -3,6 +3,7 @@
 #ifndef LS_DATA_FILES_FEATURES_H_
 #define LS_DATA_FILES_FEATURES_H_
 
+#include "base/memory/own.h"
 #include "data/files/source.h"
 #include "io/protobuf/example.h"
 
@@ -14,6 +15,7 @@ typedef struct ls_features ls_features;
 LS_MUST_USE ls_status ls_features_create(const ls_tfrecord_feature *features,
                                          size_t count, ls_features **out);
 void ls_features_destroy(ls_features *features);  // NULL is fine.
+LS_OWNED_POINTER(ls_features, ls_features_destroy)
 // What elements are: a dict of leaves of ls_nest_spec.
 ls_nest ls_features_spec(const ls_features *features);
 void ls_features_describe(const ls_features *features, ls_text *text);

@@ -12,6 +12,7 @@
 #define LS_DATA_STREAMS_CACHE_FILE_H_
 
 #include "base/files.h"
+#include "base/memory/own.h"
 #include "data/dataset.h"
 #include "lockstep/iterator.h"
 
@@ -31,6 +32,7 @@ LS_MUST_USE ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                                          ls_allocator *allocator,
                                          ls_cache_file **out_file);
 void ls_cache_file_close(ls_cache_file *file);  // NULL is fine.
+LS_OWNED_POINTER(ls_cache_file, ls_cache_file_close)
 // Writes all that the iterator gives; nobody sees the file before it is whole.
 LS_MUST_USE ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
                                           const uint64_t digest[2],

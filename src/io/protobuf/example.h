@@ -10,6 +10,7 @@
 #ifndef LS_IO_PROTOBUF_EXAMPLE_H_
 #define LS_IO_PROTOBUF_EXAMPLE_H_
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "io/protobuf/tfrecord.h"
 
@@ -74,6 +75,7 @@ typedef struct ls_example_builder {
 
 void ls_example_init(ls_example_builder *builder, ls_allocator *allocator);
 void ls_example_deinit(ls_example_builder *builder);
+LS_OWNED_STRUCT(ls_example_builder, ls_example_deinit)
 void ls_example_add_bytes(ls_example_builder *builder, const char *name,
                           const ls_bytes *values, size_t count);
 void ls_example_add_floats(ls_example_builder *builder, const char *name,
