@@ -4,26 +4,24 @@
 #include <stdlib.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "state/checkpoints.h"
 
 // ---- Files -----------------------------------------------------------------
 static ls_status remove_file(ls_checkpoints *self, const char *name) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
   ls_text_append_format(&path, "%s/%s", self->folder, name);
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = files->remove(files->user, ls_text_data(&path));
-  ls_text_deinit(&path);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  return files->remove(files->user, ls_text_data(&path));
 }
 
 // The .json first: without it the rest is no checkpoint.
 ls_status ls_checkpoint_list_remove(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; i < LS_COUNT_OF(extensions) && ls_status_is_ok(status);
@@ -37,7 +35,6 @@ ls_status ls_checkpoint_list_remove(ls_checkpoints *self, int64_t step) {
       status = ls_ok();
     }
   }
-  ls_text_deinit(&path);
   return status;
 }
 
@@ -160,7 +157,7 @@ static ls_status take_entries(ls_checkpoints *self,
 
 ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(self->allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   if (files->list == NULL)
     return ls_unimplemented("checkpoints in '%s': the file system cannot list "
@@ -169,9 +166,7 @@ ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
   LS_RETURN_IF_ERROR(files->make_directories(files->user, self->folder));
   LS_RETURN_IF_ERROR(files->list(files->user, self->folder, self->allocator,
                                  &entries, &count));
-  const ls_status status = take_entries(self, entries, count);
-  ls_release(self->allocator, entries);
-  return status;
+  return take_entries(self, entries, count);
 }
 
 // ---- Keeping ---------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "state/checkpoints.h"
 
 bool ls_checkpoints_leads(const ls_checkpoints *self) {
@@ -41,7 +42,7 @@ static ls_status look_for_others(ls_checkpoints *self, const char *path) {
   const bool leads = ls_checkpoints_leads(self);
   char nonce[NONCE_SIZE];
   make_nonce(self, nonce);
-  char *seen = ls_new_array(self->allocator, char, count);
+  LS_OWN_ARRAY(self->allocator, char, seen, count);
   ls_status status = seen == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status) && leads)
     status = files->write(files->user, path, nonce, strlen(nonce));
@@ -56,7 +57,6 @@ static ls_status look_for_others(ls_checkpoints *self, const char *path) {
   for (size_t k = 0; k < count && ls_status_is_ok(status); ++k)
     self->shares &= seen[k] != 0;
   if (leads) ls_status_free(files->remove(files->user, path));
-  ls_release(self->allocator, seen);
   return status;
 }
 
@@ -74,13 +74,12 @@ static ls_status name_copies(ls_checkpoints *self) {
 ls_status ls_checkpoints_meet(ls_checkpoints *self) {
   if (self->ranks.trunk == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_send_list(self, &self->ranks));
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
   ls_text_append_format(&path, "%s/%s", self->folder, LS_CHECKPOINT_NONCE);
   ls_status status = ls_ranks_agree(&self->ranks, ls_text_status(&path));
   if (ls_status_is_ok(status))
     status = look_for_others(self, ls_text_data(&path));
-  ls_text_deinit(&path);
   return ls_status_is_ok(status)
              ? ls_ranks_agree(&self->ranks, name_copies(self))
              : status;
@@ -161,7 +160,7 @@ static ls_status copy_file(copy *c) {
 
 static ls_status bring_file(ls_checkpoints *self, int64_t step,
                             const char *extension) {
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
   ls_checkpoint_path(&path, ls_checkpoints_reads_from(self), step, extension);
   copy c = {.checkpoints = self, .files = ls_runtime_files(self->runtime)};
@@ -176,7 +175,6 @@ static ls_status bring_file(ls_checkpoints *self, int64_t step,
         ls_status_join(status, c.files->finish(c.files->user, c.file, keep));
   }
   ls_release(self->allocator, c.piece);
-  ls_text_deinit(&path);
   return ls_ranks_agree(&self->ranks, status);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
 
@@ -51,7 +52,7 @@ ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
                                         int64_t step, ls_checkpoint_file *out) {
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  char *bytes = NULL;
+  LS_OWN_MEMORY(allocator, char, bytes) = NULL;
   size_t size = 0;
   *out = (ls_checkpoint_file){0};
   ls_arena_init(&out->arena, allocator);
@@ -63,7 +64,6 @@ ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
         files->read(files->user, out->path, SIZE_MAX, allocator, &bytes, &size);
   if (ls_status_is_ok(status))
     status = ls_checkpoint_file_parse(out, bytes, size, step);
-  ls_release(allocator, bytes);
   if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
   return status;
 }
@@ -113,16 +113,12 @@ ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self, size_t first,
   ls_allocator *allocator = ls_runtime_allocator(file->runtime);
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_workers(file->runtime, &workers));
-  ls_safetensors_wish *wishes =
-      ls_new_array(allocator, ls_safetensors_wish, count);
-  if (wishes == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_safetensors_wish, wishes, count);
   for (size_t i = 0; i < count; ++i)
     wishes[i].entry = &file->entries[first + i];
-  ls_status status =
-      ls_safetensors_get_many(file, workers, wishes, count, LS_SUMS_ALL);
-  if (ls_status_is_ok(status)) status = check_sums(self, wishes, count);
-  ls_release(allocator, wishes);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_safetensors_get_many(file, workers, wishes, count, LS_SUMS_ALL));
+  return check_sums(self, wishes, count);
 }
 
 static size_t count_members(const ls_json *object) {

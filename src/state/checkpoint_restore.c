@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "state/checkpoints.h"
 #include "state/names.h"
+#include "state/own.h"
 #include "state/passed_over.h"
 #include "state/record.h"
 #include "state/restore_plan.h"
@@ -144,10 +145,9 @@ static ls_status check_identity(const ls_checkpoints *self,
 
 static ls_status check_run(ls_checkpoints *self, const ls_checkpoint_file *file,
                            bool inexact, ls_restore_report *report) {
-  ls_record *saved = NULL;
+  LS_OWN(ls_record, saved) = NULL;
   ls_status status = read_member(file, "identity", &saved);
   if (ls_status_is_ok(status)) status = check_identity(self, file, saved);
-  ls_record_destroy(saved);
   if (ls_status_code(status) != LS_INVALID_ARGUMENT || !inexact) return status;
   ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
                  "going on all the same, so results will differ: %s",
@@ -163,14 +163,11 @@ static ls_status choose_states(const restoring *self, ls_name_choice *out) {
   const ls_checkpoints_options *has = &self->checkpoints->options;
   *out = (ls_name_choice){
       .only = o->states, .num_only = o->num_states, .what = "state"};
-  const char **names = ls_new_array(self->checkpoints->allocator, const char *,
-                                    has->num_states + 1);
-  if (names == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->checkpoints->allocator, const char *, names,
+                         has->num_states + 1);
   for (size_t i = 0; i < has->num_states; ++i)
     names[i] = has->states[i].name;
-  const ls_status status = ls_name_choice_check(out, names, has->num_states);
-  ls_release(self->checkpoints->allocator, names);
-  return status;
+  return ls_name_choice_check(out, names, has->num_states);
 }
 
 static ls_status find_states(const restoring *self, const ls_record *all) {
@@ -204,8 +201,8 @@ static ls_status restore_states(const restoring *self) {
 // States first: they may yet refuse, and variables are known to fit.
 static ls_status restore_all(restoring *self, ls_status status) {
   ls_restore_report *report = self->report;
-  ls_record *all = NULL;
-  ls_restore_plan plan = {0};
+  LS_OWN(ls_record, all) = NULL;
+  LS_OWN(ls_restore_plan, plan) = {0};
   if (ls_status_is_ok(status)) status = read_member(self->file, "state", &all);
   if (ls_status_is_ok(status)) status = find_states(self, all);
   if (ls_status_is_ok(status)) {
@@ -222,8 +219,6 @@ static ls_status restore_all(restoring *self, ls_status status) {
   if (ls_status_is_ok(status))
     report->variables = report->values.count[LS_VALUE_RESTORED] +
                         report->values.count[LS_VALUE_RENAMED];
-  ls_restore_plan_deinit(&plan);
-  ls_record_destroy(all);
   return status;
 }
 

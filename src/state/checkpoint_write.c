@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/memory/own.h"
 #include "base/threads/threads.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
@@ -109,15 +110,12 @@ typedef struct writing {
 } writing;
 
 static ls_status write_notes(const writing *w, const char *before) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(w->runtime));
   print_content(&text, w->content, w->crcs, before);
-  ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status))
-    status = w->files->write(w->files->user, ls_text_data(&w->notes_path),
-                             text.data, text.size);
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return w->files->write(w->files->user, ls_text_data(&w->notes_path),
+                         text.data, text.size);
 }
 
 static ls_status end_values(writing *w, bool keep) {

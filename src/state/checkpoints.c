@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "state/record.h"
 
@@ -195,8 +196,7 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_checkpoints *self = ls_new(allocator, ls_checkpoints);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_checkpoints, self);
   self->runtime = runtime;
   self->allocator = allocator;
   self->options = *options;

@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "state/own.h"
 
 static ls_record *new_record(ls_allocator *allocator, int depth) {
   ls_record *record = ls_new(allocator, ls_record);
@@ -148,16 +149,13 @@ ls_status ls_record_copy(ls_record *to, const ls_record *from) {
   LS_REQUIRE(to);
   LS_REQUIRE(from);
   // Aside, as one may be inside the other.
-  ls_record *made = new_record(to->allocator, to->depth);
-  if (made == NULL) return ls_out_of_memory();
-  const ls_status status = add_all(made, from);
-  if (ls_status_is_ok(status)) {
-    const ls_map entries = to->entries;
-    to->entries = made->entries;
-    made->entries = entries;
-  }
-  ls_record_destroy(made);
-  return status;
+  LS_OWN(ls_record, made) = new_record(to->allocator, to->depth);
+  LS_RETURN_IF_NO_MEMORY(made);
+  LS_RETURN_IF_ERROR(add_all(made, from));
+  const ls_map entries = to->entries;
+  to->entries = made->entries;
+  made->entries = entries;
+  return ls_ok();
 }
 
 // ---- Looking ---------------------------------------------------------------
@@ -168,18 +166,16 @@ static const char *kind_text(ls_entry_kind kind) {
 }
 
 static ls_status not_found(const ls_record *record, const char *name) {
-  ls_text names;
+  LS_OWN(ls_text, names) = {0};
   ls_text_init(&names, record->allocator);
   ls_map_item item;
   for (size_t at = 0;
        names.size < 200 && ls_map_next(&record->entries, &at, &item);)
     ls_text_append_format(&names, "%s'%s'", names.size > 0 ? ", " : "",
                           (const char *)item.key);
-  ls_status status =
-      LS_STATUS(LS_NOT_FOUND, "the record has no '%s'; its %zu entries are: %s",
-                name, ls_map_count(&record->entries), ls_text_data(&names));
-  ls_text_deinit(&names);
-  return status;
+  return LS_STATUS(LS_NOT_FOUND,
+                   "the record has no '%s'; its %zu entries are: %s", name,
+                   ls_map_count(&record->entries), ls_text_data(&names));
 }
 
 static ls_status look_up(const ls_record *record, const char *name,

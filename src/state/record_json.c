@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
@@ -87,20 +88,18 @@ static ls_status read_base64(ls_record *record, const char *name,
   const size_t size = ls_base64_size(only->string, only->string_size);
   if (size == SIZE_MAX)
     return not_readable(name, value->key, "base64 digits, by fours");
-  char *data = ls_allocate(record->allocator, size + 1);
-  if (data == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
+  LS_OWN_MEMORY(record->allocator, char, data) =
+      ls_allocate(record->allocator, size + 1);
+  LS_RETURN_IF_NO_MEMORY(data);
   data[size] = '\0';
   if (!ls_base64_decode(only->string, data, size))
-    status = not_readable(name, value->key, "base64 digits");
+    return not_readable(name, value->key, "base64 digits");
   else if (is_text && strlen(data) != size)
-    status = not_readable(name, value->key, "a text without zero bytes");
+    return not_readable(name, value->key, "a text without zero bytes");
   else if (is_text)
-    status = ls_record_set_text(record, value->key, data);
+    return ls_record_set_text(record, value->key, data);
   else
-    status = ls_record_set_bytes(record, value->key, data, size);
-  ls_release(record->allocator, data);
-  return status;
+    return ls_record_set_bytes(record, value->key, data, size);
 }
 
 static ls_status read_entry(ls_record *record, const char *name,
@@ -140,7 +139,7 @@ ls_status ls_record_from_text(const char *name, const char *text, size_t size,
   LS_REQUIRE_OUT(out_record);
   LS_REQUIRE(name);
   LS_REQUIRE_ITEMS(text, size);
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_record *record = NULL;
   const ls_json *value = NULL;
   ls_arena_init(&arena, ls_current_allocator());
@@ -152,7 +151,6 @@ ls_status ls_record_from_text(const char *name, const char *text, size_t size,
     ls_record_destroy(record);
     record = NULL;
   }
-  ls_arena_deinit(&arena);
   *out_record = record;
   return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an open file of saved values holds, and what is done with it.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "runtime/state.h"
@@ -54,15 +55,12 @@ ls_status ls_saved_file_read(const ls_saved_file *file, size_t index,
   LS_REQUIRE(file);
   LS_RETURN_IF_ERROR(check_index(file, index));
   const ls_safetensors_entry *it = &file->source.entries[index];
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(it->dtype, it->shape, &array));
-  const ls_status status =
-      ls_value_source_get(&file->source, it, ls_array_mutable_data(array));
-  if (ls_status_is_ok(status))
-    *out_array = array;
-  else
-    ls_array_release(array);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_value_source_get(&file->source, it, ls_array_mutable_data(array)));
+  *out_array = ls_give(&array);
+  return ls_ok();
 }
 
 ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
@@ -76,10 +74,8 @@ ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
                ? file->source.check(file->source.self, NULL,
                                     &(ls_safetensors_wish){.entry = entry}, 1)
                : ls_ok();
-  ls_array *array = NULL;
-  const ls_status status = ls_saved_file_read(file, index, &array);
-  ls_array_release(array);
-  return status;
+  LS_OWN(ls_array, array) = NULL;
+  return ls_saved_file_read(file, index, &array);
 }
 
 static ls_status read_record(const ls_saved_file *file, const char *key,
@@ -147,7 +143,7 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
                         "start",
                         file->source.path, name);
   LS_RETURN_IF_ERROR(check_options(file, entry, &whole));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_unwritten(entry->dtype, entry->shape, &value));
   ls_status status =
@@ -156,7 +152,6 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
   whole.restored_from = file->number;
   if (ls_status_is_ok(status))
     status = ls_variable_create(&whole, out_variable);
-  ls_array_release(value);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "io/inflate.h"
 
 ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
@@ -130,20 +131,18 @@ static ls_status read_stored(const ls_saved_npz *npz,
   int64_t from = 0;
   LS_RETURN_IF_ERROR(ls_zip_locate(&npz->zip, stored, &from));
   const size_t before = (size_t)(header->data_offset - from);
-  char *head = ls_allocate(npz->zip.allocator, before);
-  if (head == NULL) return ls_out_of_memory();
-  ls_status status = ls_file_read(npz->file, from, head, before);
-  if (ls_status_is_ok(status))
-    status = ls_file_read(npz->file, header->data_offset, data, entry->size);
-  if (ls_status_is_ok(status) &&
-      ls_crc32(ls_crc32(0, head, before), data, entry->size) != stored->crc)
-    status = LS_STATUS(LS_DATA_LOSS,
-                       "'%s' is damaged: array '%s' has another checksum",
-                       npz->file->path, entry->name);
-  ls_release(npz->zip.allocator, head);
-  if (ls_status_is_ok(status))
-    ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
-  return status;
+  LS_OWN_MEMORY(npz->zip.allocator, char, head) =
+      ls_allocate(npz->zip.allocator, before);
+  LS_RETURN_IF_NO_MEMORY(head);
+  LS_RETURN_IF_ERROR(ls_file_read(npz->file, from, head, before));
+  LS_RETURN_IF_ERROR(
+      ls_file_read(npz->file, header->data_offset, data, entry->size));
+  if (ls_crc32(ls_crc32(0, head, before), data, entry->size) != stored->crc)
+    return LS_STATUS(LS_DATA_LOSS,
+                     "'%s' is damaged: array '%s' has another checksum",
+                     npz->file->path, entry->name);
+  ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
+  return ls_ok();
 }
 
 static ls_status read_packed(const ls_saved_npz *npz,

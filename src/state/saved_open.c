@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/text.h"
@@ -19,7 +20,7 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
                               int64_t **out_steps, size_t *out_count) {
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   *out_steps = NULL;
   *out_count = 0;
@@ -34,7 +35,6 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
     const int64_t step = ls_checkpoint_step_of(entries[i].name, "json");
     if (step >= 0 && !entries[i].is_folder) steps[(*out_count)++] = step;
   }
-  ls_release(allocator, entries);
   if (steps == NULL) return ls_out_of_memory();
   qsort(steps, *out_count, sizeof(*steps), compare);
   *out_steps = steps;
@@ -47,12 +47,11 @@ ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
   LS_REQUIRE(folder);
   LS_REQUIRE_ITEMS(steps, capacity);
   ls_runtime *runtime = ls_runtime_current();
-  int64_t *found = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), int64_t, found) = NULL;
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_saved_find_steps(runtime, folder, &found, out_count));
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
     steps[i] = found[i];
-  ls_release(ls_runtime_allocator(runtime), found);
   return ls_ok();
 }
 
@@ -199,7 +198,7 @@ static ls_status find_name(const ls_saved_file *self, const char *path,
                            ls_text *folder, int64_t *out_step) {
   const char *slash = strrchr(path, '/');
   const char *last = slash != NULL ? slash + 1 : path;
-  ls_text name;
+  LS_OWN(ls_text, name) = {0};
   ls_text_append_format(folder, "%.*s", slash == NULL ? 1 : (int)(slash - path),
                         slash == NULL ? "." : path);
   ls_text_init(&name, ls_runtime_allocator(self->runtime));
@@ -209,18 +208,16 @@ static ls_status find_name(const ls_saved_file *self, const char *path,
   if (ls_status_is_ok(status))
     *out_step = ls_checkpoint_step_of(ls_text_data(&name), "json");
   if (*out_step < 0) *out_step = ls_checkpoint_step_of(last, "json");
-  ls_text_deinit(&name);
   if (!ls_status_is_ok(status) || *out_step >= 0) return status;
   // Values that are all there is are a file like others.
   *out_step = ls_checkpoint_step_of(last, "safetensors");
   if (*out_step < 0) return status;
-  ls_text json;
+  LS_OWN(ls_text, json) = {0};
   ls_text_init(&json, ls_runtime_allocator(self->runtime));
   ls_checkpoint_path(&json, ls_text_data(folder), *out_step, "json");
   status = ls_text_status(&json);
   if (ls_status_is_ok(status) && !is_there(self, ls_text_data(&json)))
     *out_step = -1;
-  ls_text_deinit(&json);
   return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved values, or some of them, as a file of another kind or with other names.
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "io/npy.h"
@@ -17,19 +18,17 @@ typedef struct writing {
 // ---- What is written -------------------------------------------------------
 // Files have as many arrays as they like: names are found, not compared.
 static ls_status check_unique(const writing *w, const char *path) {
-  ls_map names;
+  LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, ls_runtime_allocator(w->from->runtime));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < w->count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < w->count; ++i) {
     ls_safetensors_entry *entry = &w->entries[i];
     if (ls_map_find_text(&names, entry->name) != NULL)
-      status = ls_invalid_argument("'%s' would have two arrays called '%s'",
-                                   path, entry->name);
+      return ls_invalid_argument("'%s' would have two arrays called '%s'", path,
+                                 entry->name);
     else if (!ls_map_insert_text(&names, entry->name, entry))
-      status = ls_out_of_memory();
+      return ls_out_of_memory();
   }
-  ls_map_deinit(&names);
-  return status;
+  return ls_ok();
 }
 
 static ls_status choose(writing *w, const char *path,
@@ -86,7 +85,7 @@ static ls_status write_safetensors(const writing *w, const char *path) {
 static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
                          ls_text *head) {
   const ls_safetensors_entry *entry = &w->entries[index];
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_text_clear(head);
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_npy_print_header(entry->dtype, entry->shape, head),
@@ -94,16 +93,12 @@ static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
       entry->name));
   LS_RETURN_IF_ERROR(ls_text_status(head));
   LS_RETURN_IF_ERROR(ls_saved_file_read(w->from, w->numbers[index], &array));
-  ls_text name;
+  LS_OWN(ls_text, name) = {0};
   ls_text_init(&name, ls_runtime_allocator(w->from->runtime));
   ls_text_append_format(&name, "%s.npy", entry->name);
-  ls_status status = ls_text_status(&name);
-  if (ls_status_is_ok(status))
-    status = ls_zip_add(zip, ls_text_data(&name), false, ls_text_data(head),
-                        head->size, ls_array_data(array), entry->size);
-  ls_text_deinit(&name);
-  ls_array_release(array);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  return ls_zip_add(zip, ls_text_data(&name), false, ls_text_data(head),
+                    head->size, ls_array_data(array), entry->size);
 }
 
 static ls_status write_npz(const writing *w, const char *path) {

@@ -84,13 +84,12 @@ static ls_status write_snapshot(const ls_snapshot *snapshot,
 static ls_status save(ls_runtime *runtime, const ls_saver *saver,
                       const char *path, const ls_safetensors_note *notes,
                       size_t num_notes) {
-  ls_snapshot snapshot = {.sums = true};
+  LS_OWN(ls_snapshot, snapshot) = {.sums = true};
   ls_status status =
       ls_snapshot_take(&snapshot, runtime, saver, notes, num_notes, 0, 1);
   if (ls_status_is_ok(status)) status = ls_snapshot_seal(&snapshot);
   if (ls_status_is_ok(status))
     status = write_snapshot(&snapshot, runtime, path);
-  ls_snapshot_deinit(&snapshot);
   return ls_status_annotate(status, "while saving '%s'", path);
 }
 

@@ -6,6 +6,7 @@
 #include "base/values/array_internal.h"
 #include "lockstep/saved_file.h"
 #include "runtime/many.h"
+#include "state/own.h"
 #include "state/restore_plan.h"
 #include "state/value.h"
 
@@ -160,10 +161,9 @@ static ls_status restore_all(const ls_restore_plan *plan, ls_arena *arena) {
 }
 
 static ls_status run(const ls_restore_plan *plan) {
-  ls_arena names;
+  LS_OWN(ls_arena, names) = {0};
   ls_arena_init(&names, ls_runtime_allocator(plan->source->runtime));
   const ls_status status = restore_all(plan, &names);
-  ls_arena_deinit(&names);
   return ls_status_annotate(status, "while restoring '%s'", plan->source->path);
 }
 
@@ -238,12 +238,11 @@ ls_status ls_saver_restore_source(const ls_saver *saver,
                                   const ls_value_source *source,
                                   const ls_value_choice *choice,
                                   uint64_t started, ls_value_report *report) {
-  ls_restore_plan plan;
+  LS_OWN(ls_restore_plan, plan) = {0};
   ls_status status =
       ls_restore_plan_make(saver, source, choice, started, &plan);
   if (report != NULL) *report = plan.report;
   if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
-  ls_restore_plan_deinit(&plan);
   return status;
 }
 
@@ -258,11 +257,9 @@ ls_status ls_saver_restore(const ls_saver *saver, const char *path) {
   LS_REQUIRE(path);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  ls_safetensors_file file;
+  LS_OWN(ls_safetensors_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  const ls_status status = ls_saver_restore_from(saver, &file);
-  ls_safetensors_close(&file);
-  return status;
+  return ls_saver_restore_from(saver, &file);
 }
 
 ls_status ls_saver_restore_part(const ls_saver *saver, const char *path,
@@ -271,10 +268,7 @@ ls_status ls_saver_restore_part(const ls_saver *saver, const char *path,
   LS_REQUIRE(saver);
   LS_REQUIRE(path);
   if (report != NULL) *report = (ls_value_report){0};
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   LS_RETURN_IF_ERROR(ls_saved_file_open(path, &file));
-  const ls_status status =
-      ls_saved_file_restore_part(file, saver, choice, report);
-  ls_saved_file_close(file);
-  return status;
+  return ls_saved_file_restore_part(file, saver, choice, report);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/snapshot.h"
 
+#include "base/memory/own.h"
 #include "io/crc32c.h"
 #include "runtime/many.h"
 #include "state/saver_file.h"
@@ -143,7 +144,7 @@ static ls_status make_room(ls_snapshot *self) {
 
 static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
                          size_t num_notes, size_t part, size_t parts) {
-  ls_text header;
+  LS_OWN(ls_text, header) = {0};
   ls_text_init(&header, self->allocator);
   ls_status status =
       ls_safetensors_lay_out(&header, self->entries, self->count, notes,
@@ -161,7 +162,6 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
     const size_t here = self->end - self->begin;
     memcpy(self->bytes, header.data + self->begin, left < here ? left : here);
   }
-  ls_text_deinit(&header);
   return ls_status_is_ok(status) ? put_in_order(self) : status;
 }
 
@@ -282,12 +282,10 @@ void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs) {
 }
 
 ls_status ls_snapshot_seal(ls_snapshot *self) {
-  uint32_t *crcs = ls_new_array(self->allocator, uint32_t, self->count + 1);
-  if (crcs == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, uint32_t, crcs, self->count + 1);
   ls_snapshot_sum(self, crcs);
   ls_safetensors_seal(self->bytes, self->header, self->entries, self->count,
                       crcs);
-  ls_release(self->allocator, crcs);
   return ls_ok();
 }
 

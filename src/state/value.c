@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state/value.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
 // ---- Reading ---------------------------------------------------------------
@@ -71,9 +72,7 @@ ls_status ls_state_write(ls_store *store, ls_variable *variable,
   if (variable->num_targets > 0) return ls_ok();
   if (ls_state_is_stored(variable))
     return ls_store_write(store, variable, value);
-  ls_array *share = NULL;
+  LS_OWN(ls_array, share) = NULL;
   LS_RETURN_IF_ERROR(variable->rules->share_saved(variable, value, &share));
-  const ls_status status = ls_store_write(store, variable, share);
-  ls_array_release(share);
-  return status;
+  return ls_store_write(store, variable, share);
 }
