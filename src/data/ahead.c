@@ -7,6 +7,7 @@
 // asks makes other elements while he would wait, as one of the line's threads;
 // a thread is called where nobody else comes to what waits; and a line in which
 // somebody had nothing to do for want of slots gets more of them.
+#include "base/memory/own.h"
 #include "data/ahead_slots.h"
 #include "data/making.h"
 
@@ -18,8 +19,7 @@ ls_status ls_ahead_create(const ls_ahead_options *options,
   const size_t most =
       (size_t)(options->most > options->capacity ? options->most
                                                  : options->capacity);
-  ls_ahead *self = ls_new(allocator, ls_ahead);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_ahead, self);
   self->allocator = allocator;
   self->options = *options;
   self->options.most = (int64_t)most;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch: elements stacked along a new dimension 0. Rows are read straight into
 // the batch's arrays.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "data/dataset.h"
@@ -177,8 +178,8 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_dataset *input = dataset->inputs[0];
   int64_t first = 0;
   const size_t count = part_of(self, index, &first);
-  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
-  int64_t *ids = ls_new_array(dataset->allocator, int64_t, count);
+  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
+  LS_OWN_ARRAY(dataset->allocator, int64_t, ids, count);
   ls_status status = ls_ok();
   if (elements == NULL || ids == NULL) status = ls_out_of_memory();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -190,8 +191,6 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
     status = ls_batch_stack(self, elements, count, ids, batch);
   for (size_t i = 0; elements != NULL && i < count; ++i)
     ls_nest_release(elements[i]);
-  ls_release(dataset->allocator, elements);
-  ls_release(dataset->allocator, ids);
   return status;
 }
 
@@ -324,8 +323,7 @@ static ls_status batch_shape(const batch_dataset *self, size_t leaf,
 ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
   ls_dataset *base = &self->base, *input = base->inputs[0];
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
-  ls_nest *leaves = ls_new_array(base->allocator, ls_nest, input->num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(base->allocator, ls_nest, leaves, input->num_leaves);
   ls_status status = ls_ok();
   for (size_t i = 0; i < input->num_leaves; ++i) {
     ls_leaf_spec spec;

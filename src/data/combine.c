@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several data sets as one: behind each other, or beside each other.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "data/dataset.h"
 #include "data/streams.h"
@@ -113,24 +114,19 @@ static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
 
 ls_status ls_dataset_merge_leaves(ls_dataset *self) {
   const ls_dataset *a = self->inputs[0];
-  ls_leaf_spec *leaves =
-      ls_new_array(self->allocator, ls_leaf_spec, a->num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_leaf_spec, leaves, a->num_leaves);
   memcpy(leaves, a->leaves, a->num_leaves * sizeof(*leaves));
-  ls_status status = ls_ok();
-  for (size_t n = 1; n < self->num_inputs && ls_status_is_ok(status); ++n) {
+  for (size_t n = 1; n < self->num_inputs; ++n) {
     const ls_dataset *b = self->inputs[n];
-    status =
+    LS_RETURN_IF_ERROR(
         ls_status_annotate(ls_nest_same_structure(a->structure, b->structure),
-                           "%s of data sets", self->kind->name);
-    for (size_t i = 0; i < a->num_leaves && ls_status_is_ok(status); ++i)
-      status = merge_leaf(&leaves[i], &b->leaves[i], i, self->kind->name);
+                           "%s of data sets", self->kind->name));
+    for (size_t i = 0; i < a->num_leaves; ++i)
+      LS_RETURN_IF_ERROR(
+          merge_leaf(&leaves[i], &b->leaves[i], i, self->kind->name));
   }
-  if (ls_status_is_ok(status))
-    status = ls_dataset_set_leaves(self, ls_nest_retain(a->structure), leaves,
-                                   a->num_leaves);
-  ls_release(self->allocator, leaves);
-  return status;
+  return ls_dataset_set_leaves(self, ls_nest_retain(a->structure), leaves,
+                               a->num_leaves);
 }
 
 ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
@@ -229,8 +225,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 // The inputs' specs in the places of the inputs.
 static ls_status join_specs(zip_dataset *self) {
   ls_dataset *base = &self->base;
-  ls_nest *specs = ls_new_array(base->allocator, ls_nest, base->num_inputs);
-  if (specs == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_nest, specs, base->num_inputs);
   for (size_t i = 0; i < base->num_inputs; ++i) {
     const ls_dataset *input = base->inputs[i];
     specs[i] = ls_dataset_spec_nest(input);
@@ -240,7 +235,6 @@ static ls_status join_specs(zip_dataset *self) {
   }
   if (base->size > base->most) base->size = base->most;
   const ls_nest spec = ls_nest_pack(self->shape, specs, base->num_inputs);
-  ls_release(base->allocator, specs);
   return ls_dataset_set_spec(base, spec);
 }
 

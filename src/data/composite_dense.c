@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse and ragged leaves as dense arrays.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
@@ -154,7 +155,7 @@ static ls_nest make_dense(ls_nest element, const ls_map_call *call,
                           void *user) {
   const to_dense *self = user;
   (void)call;
-  ls_nest *leaves = ls_new_array(self->allocator, ls_nest, self->count);
+  LS_OWN_ARRAY(self->allocator, ls_nest, leaves, self->count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(element, leaves, self->count);
   for (size_t i = 0; i < self->count; ++i)
@@ -162,16 +163,13 @@ static ls_nest make_dense(ls_nest element, const ls_map_call *call,
                     ? ls_nest_to_dense(leaves[i], self->padding,
                                        self->has_shape ? &self->shape : NULL)
                     : ls_nest_retain(leaves[i]);
-  const ls_nest made = ls_nest_pack(element, leaves, self->count);
-  ls_release(self->allocator, leaves);
-  return made;
+  return ls_nest_pack(element, leaves, self->count);
 }
 
 // What elements are then; unknown where it depends on them.
 static ls_nest dense_spec(const ls_dataset *dataset, size_t leaf,
                           const ls_shape *shape) {
-  ls_nest *items =
-      ls_new_array(dataset->allocator, ls_nest, dataset->num_leaves);
+  LS_OWN_ARRAY(dataset->allocator, ls_nest, items, dataset->num_leaves);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < dataset->num_leaves; ++i) {
     ls_leaf_spec spec = dataset->leaves[i];
@@ -180,10 +178,7 @@ static ls_nest dense_spec(const ls_dataset *dataset, size_t leaf,
       if (shape->dim[k] >= 0) spec.type.shape.dim[k] = shape->dim[k];
     items[i] = ls_nest_spec_of(&spec);
   }
-  const ls_nest made =
-      ls_nest_pack(dataset->structure, items, dataset->num_leaves);
-  ls_release(dataset->allocator, items);
-  return made;
+  return ls_nest_pack(dataset->structure, items, dataset->num_leaves);
 }
 
 static ls_status check_dense(const ls_dataset *dataset, int leaf,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of sparse and of ragged leaves.
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 
@@ -38,14 +39,12 @@ static ls_status join_arrays(const ls_array *const *arrays, size_t count,
 static ls_status join_parts(const ls_nest *leaves, size_t count, size_t part,
                             ls_array **out) {
   ls_allocator *allocator = ls_current_allocator();
-  const ls_array **arrays = ls_new_array(allocator, const ls_array *, count);
+  LS_OWN_ARRAY(allocator, const ls_array *, arrays, count);
   *out = NULL;
   if (arrays == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     arrays[i] = ls_nest_as_composite(leaves[i])->parts[part];
-  const ls_status status = join_arrays(arrays, count, out);
-  ls_release(allocator, arrays);
-  return status;
+  return join_arrays(arrays, count, out);
 }
 
 // ---- Sparse ----------------------------------------------------------------
@@ -166,13 +165,10 @@ ls_status ls_composite_stack(const ls_nest *leaves, size_t count, int64_t rows,
                                  "kind than element 0",
                                  i);
   }
-  ls_nest made = ls_none();
-  const ls_status status = first->spec.kind == LS_LEAF_SPARSE
-                               ? stack_sparse(leaves, count, rows, &made)
-                               : stack_ragged(leaves, count, rows, &made);
-  if (ls_status_is_ok(status))
-    *out = made;
-  else
-    ls_nest_release(made);
-  return status;
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(first->spec.kind == LS_LEAF_SPARSE
+                         ? stack_sparse(leaves, count, rows, &made)
+                         : stack_ragged(leaves, count, rows, &made));
+  *out = ls_give(&made);
+  return ls_ok();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convert: another type for a leaf, such as bytes as numbers from 0 to 1.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "base/values/numbers.h"
@@ -150,26 +151,20 @@ static ls_nest convert_leaf(const convert_dataset *self, ls_nest leaf) {
 ls_status ls_convert_element(const convert_dataset *self, ls_nest from,
                              ls_nest *element) {
   const size_t count = self->base.num_leaves;
-  ls_nest *leaves = ls_new_array(self->base.allocator, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->base.allocator, ls_nest, leaves, count);
   ls_nest_flatten(from, leaves, count);
   for (size_t i = 0; i < count; ++i)
     leaves[i] = i == self->leaf ? convert_leaf(self, leaves[i])
                                 : ls_nest_retain(leaves[i]);
   const ls_nest made = ls_nest_pack(from, leaves, count);
-  ls_release(self->base.allocator, leaves);
   return ls_element_replace(made, element);
 }
 
 static ls_status get_converted(const ls_dataset *dataset, ls_fetch *fetch,
                                int64_t index, ls_nest *element) {
-  ls_nest from = ls_none();
-  ls_status status = ls_dataset_get(dataset->inputs[0], fetch, index, &from);
-  if (ls_status_is_ok(status))
-    status =
-        ls_convert_element((const convert_dataset *)dataset, from, element);
-  ls_nest_release(from);
-  return status;
+  LS_OWN(ls_nest, from) = ls_none();
+  LS_RETURN_IF_ERROR(ls_dataset_get(dataset->inputs[0], fetch, index, &from));
+  return ls_convert_element((const convert_dataset *)dataset, from, element);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -247,14 +242,12 @@ static ls_status fill_convert(convert_dataset *self, int leaf,
     return ls_invalid_argument("leaf %d, %s, cannot be made %s", leaf,
                                LS_SHAPE_TEXT(type->dtype, type->shape),
                                LS_SHAPE_TEXT(self->options.dtype, shape));
-  ls_leaf_spec *leaves =
-      ls_new_array(base->allocator, ls_leaf_spec, base->num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
+                         base->num_leaves);
   memcpy(leaves, base->leaves, base->num_leaves * sizeof(*leaves));
   leaves[leaf].type = (ls_type){self->options.dtype, shape};
   const ls_status status = ls_dataset_set_leaves(
       base, ls_nest_retain(base->structure), leaves, base->num_leaves);
-  ls_release(base->allocator, leaves);
   if (base->rows) base->kind = &convert_rows_class;
   return status;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 
@@ -207,7 +208,7 @@ void ls_dataset_describe(const ls_dataset *dataset, ls_text *text) {
 
 const char *ls_dataset_print(const ls_dataset *dataset, char *buffer,
                              size_t size) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   if (dataset != NULL) ls_dataset_describe(dataset, &text);
   const char *words = ls_text_data(&text);
@@ -216,6 +217,5 @@ const char *ls_dataset_print(const ls_dataset *dataset, char *buffer,
     memcpy(buffer, words, length);
     buffer[length] = '\0';
   }
-  ls_text_deinit(&text);
   return buffer;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "io/idx.h"
@@ -29,24 +30,20 @@ static ls_status missing(ls_runtime *runtime, const char *directory,
 static ls_status read_either(ls_runtime *runtime, const char *directory,
                              const char *name, ls_array **out_array) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(runtime));
-  ls_status status = ls_ok();
   bool found = false;
-  for (int plain = 0; plain < 2 && !found && ls_status_is_ok(status); ++plain) {
+  for (int plain = 0; plain < 2 && !found; ++plain) {
     ls_text_clear(&path);
     ls_text_append_format(&path, "%s/%s%s", directory, name,
                           plain ? "" : ".gz");
-    status = ls_text_status(&path);
-    if (ls_status_is_ok(status))
-      status = files->exists(files->user, ls_text_data(&path), &found);
-    if (ls_status_is_ok(status) && found)
-      status = ls_idx_read(runtime, ls_text_data(&path), out_array);
+    LS_RETURN_IF_ERROR(ls_text_status(&path));
+    LS_RETURN_IF_ERROR(files->exists(files->user, ls_text_data(&path), &found));
+    if (found)
+      LS_RETURN_IF_ERROR(ls_idx_read(runtime, ls_text_data(&path), out_array));
   }
-  if (ls_status_is_ok(status) && !found)
-    status = missing(runtime, directory, name);
-  ls_text_deinit(&path);
-  return status;
+  if (!found) LS_RETURN_IF_ERROR(missing(runtime, directory, name));
+  return ls_ok();
 }
 
 static ls_status check(const char *directory, const char *name,

@@ -5,6 +5,7 @@
 // users may run.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "data/iterator.h"
 #include "lockstep/ops.h"
@@ -303,13 +304,9 @@ ls_nest ls_iterator_get_next(ls_iterator *iterator) {
   const bool alone = iterator->prefetch == 0;
   const ls_op op = ls_host_call_add(alone ? &host_kernel : &inline_kernel,
                                     &iterator->object, NULL, 0);
-  ls_nest *leaves =
-      ls_new_array(dataset->allocator, ls_nest, dataset->num_leaves);
+  LS_OWN_ARRAY(dataset->allocator, ls_nest, leaves, dataset->num_leaves);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < dataset->num_leaves; ++i)
     leaves[i] = ls_leaf(ls_op_output(op, (unsigned)i));
-  const ls_nest element =
-      ls_nest_pack(dataset->structure, leaves, dataset->num_leaves);
-  ls_release(dataset->allocator, leaves);
-  return element;
+  return ls_nest_pack(dataset->structure, leaves, dataset->num_leaves);
 }

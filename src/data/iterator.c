@@ -3,6 +3,7 @@
 
 #include "base/require.h"
 #include "data/making.h"
+#include "data/own.h"
 
 enum {
   DEFAULT_PREFETCH = 2,
@@ -161,18 +162,13 @@ ls_status ls_iterator_create(ls_dataset *dataset,
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   const ls_iterator_options none = {0};
   ls_allocator *allocator = ls_current_allocator();
-  ls_iterator *self = ls_new(allocator, ls_iterator);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_iterator, self);
   ls_object_init(&self->object, &iterator_type);
   self->work.allocator = allocator;
   self->dataset = ls_dataset_retain(dataset);
-  const ls_status status =
-      fill_iterator(self, options != NULL ? options : &none);
-  if (ls_status_is_ok(status))
-    *out_iterator = self;
-  else
-    ls_iterator_release(self);
-  return status;
+  LS_RETURN_IF_ERROR(fill_iterator(self, options != NULL ? options : &none));
+  *out_iterator = ls_give(&self);
+  return ls_ok();
 }
 
 ls_status ls_iterator_let_help(ls_iterator *iterator) {
@@ -325,17 +321,13 @@ static ls_status describe(const ls_iterator *self, char **out_text) {
 }
 
 static ls_status save_identity(const ls_iterator *self, ls_record *record) {
-  char *text = NULL;
+  LS_OWN_MEMORY(self->work.allocator, char, text) = NULL;
   LS_RETURN_IF_ERROR(describe(self, &text));
   const int64_t hash = hash_text(text);
   if (strlen(text) > MOST_DESCRIBED) text[MOST_DESCRIBED] = '\0';
-  ls_status status = ls_record_set_text(record, "data", text);
-  ls_release(self->work.allocator, text);
-  if (ls_status_is_ok(status))
-    status = ls_record_set_i64(record, "data_hash", hash);
-  if (ls_status_is_ok(status))
-    status = ls_record_set_i64(record, "seed", (int64_t)self->work.seed);
-  return status;
+  LS_RETURN_IF_ERROR(ls_record_set_text(record, "data", text));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "data_hash", hash));
+  return ls_record_set_i64(record, "seed", (int64_t)self->work.seed);
 }
 
 // The newest anchor that is not behind what was given.
@@ -380,20 +372,18 @@ static ls_status check_identity(const ls_iterator *self,
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "data", &was));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "data_hash", &hash));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "seed", &seed));
-  char *text = NULL;
+  LS_OWN_MEMORY(self->work.allocator, char, text) = NULL;
   LS_RETURN_IF_ERROR(describe(self, &text));
-  ls_status status = ls_ok();
   if (hash_text(text) != hash)
-    status = ls_invalid_argument("the position of '%s' is one in %s; it reads "
-                                 "%s",
-                                 self->work.name, was, text);
+    return ls_invalid_argument("the position of '%s' is one in %s; it reads "
+                               "%s",
+                               self->work.name, was, text);
   else if ((uint64_t)seed != self->work.seed)
-    status = ls_invalid_argument(
+    return ls_invalid_argument(
         "the position of '%s' is one with seed %llu; it has seed %llu",
         self->work.name, (unsigned long long)seed,
         (unsigned long long)self->work.seed);
-  ls_release(self->work.allocator, text);
-  return status;
+  return ls_ok();
 }
 
 static ls_status restore_stream(ls_iterator *self, const ls_record *record,

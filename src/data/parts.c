@@ -2,6 +2,7 @@
 // Parts: batches as what replicas take, PerReplicas of views of one array, in
 // replica order. A batch whose inputs are rows is written straight into the
 // parts of one that nobody else holds any more.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
@@ -67,13 +68,11 @@ static ls_nest split(ls_array *array, int64_t count) {
 static ls_nest new_leaf(ls_nest leaf, void *user) {
   const new_parts *work = user;
   const ls_type *type = &work->types[leaf.as.i64];
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   const ls_status status =
       ls_array_create_unwritten(type->dtype, type->shape, &array);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest parts = split(array, work->self->count);
-  ls_array_release(array);
-  return parts;
+  return split(array, work->self->count);
 }
 
 // ---- Elements --------------------------------------------------------------
@@ -115,12 +114,10 @@ ls_status ls_parts_split(const ls_dataset *dataset, ls_nest whole,
 
 static ls_status get_split(const parts_dataset *self, ls_fetch *fetch,
                            int64_t index, ls_nest *element) {
-  ls_nest whole = ls_none();
-  ls_status status = ls_dataset_get(self->base.inputs[0], fetch, index, &whole);
-  if (ls_status_is_ok(status))
-    status = ls_parts_split(&self->base, whole, element);
-  ls_nest_release(whole);
-  return status;
+  LS_OWN(ls_nest, whole) = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_dataset_get(self->base.inputs[0], fetch, index, &whole));
+  return ls_parts_split(&self->base, whole, element);
 }
 
 static ls_status get_parts(const ls_dataset *dataset, ls_fetch *fetch,
@@ -150,9 +147,8 @@ static const ls_dataset_class parts_class = {.name = "parts",
 // What a replica's part is.
 static ls_status set_parts_spec(parts_dataset *self) {
   ls_dataset *base = &self->base;
-  ls_leaf_spec *leaves =
-      ls_new_array(base->allocator, ls_leaf_spec, base->num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
+                         base->num_leaves);
   ls_status status = ls_ok();
   for (size_t i = 0; i < base->num_leaves && ls_status_is_ok(status); ++i) {
     leaves[i] = base->leaves[i];
@@ -169,7 +165,6 @@ static ls_status set_parts_spec(parts_dataset *self) {
   if (ls_status_is_ok(status))
     status = ls_dataset_set_leaves(base, ls_nest_retain(base->structure),
                                    leaves, base->num_leaves);
-  ls_release(base->allocator, leaves);
   base->rows = false;  // Leaves are no arrays.
   return status;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources that need no file: arrays, ranges, functions of an index.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
@@ -153,22 +154,18 @@ static ls_nest row_spec(ls_nest leaf, void *user) {
 // Where the leaves begin.
 static ls_status find_data(arrays_dataset *self) {
   ls_dataset *base = &self->base;
-  ls_nest *leaves = ls_new_array(base->allocator, ls_nest, base->num_leaves);
+  LS_OWN_ARRAY(base->allocator, ls_nest, leaves, base->num_leaves);
   self->data = ls_new_array(base->allocator, const char *, base->num_leaves);
   self->columns =
       ls_new_array(base->allocator, const ls_array *, base->num_leaves);
-  ls_status status = ls_ok();
   if (leaves == NULL || self->data == NULL || self->columns == NULL)
-    status = ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(self->arrays, leaves, base->num_leaves);
-    for (size_t i = 0; i < base->num_leaves; ++i) {
-      self->columns[i] = ls_nest_as_array(leaves[i]);
-      self->data[i] = ls_array_data(self->columns[i]);
-    }
+    return ls_out_of_memory();
+  ls_nest_flatten(self->arrays, leaves, base->num_leaves);
+  for (size_t i = 0; i < base->num_leaves; ++i) {
+    self->columns[i] = ls_nest_as_array(leaves[i]);
+    self->data[i] = ls_array_data(self->columns[i]);
   }
-  ls_release(base->allocator, leaves);
-  return status;
+  return ls_ok();
 }
 
 ls_dataset *ls_dataset_from_arrays(ls_nest arrays) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Specs: what elements of a data set have in common.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
@@ -72,13 +73,11 @@ const ls_leaf_spec *ls_nest_as_spec(ls_nest leaf) {
 static ls_nest number_leaves(ls_nest structure) {
   const size_t count = ls_nest_num_leaves(structure);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *numbers = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, numbers, count);
   if (numbers == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     numbers[i] = ls_nest_i64((int64_t)i);
-  const ls_nest numbered = ls_nest_pack(structure, numbers, count);
-  ls_release(allocator, numbers);
-  return numbered;
+  return ls_nest_pack(structure, numbers, count);
 }
 
 static bool is_plain(const ls_leaf_spec *leaf) {
@@ -213,12 +212,11 @@ void ls_structure_print(ls_nest node, const ls_leaf_spec *leaves,
 
 const char *ls_element_spec_print(const ls_element_spec *spec, char *buffer,
                                   size_t size) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   if (spec != NULL && spec->count > 0)
     ls_structure_print(spec->structure, spec->leaves, &text);
   ls_format(buffer, size, "%s", ls_text_data(&text));
-  ls_text_deinit(&text);
   return buffer;
 }
 

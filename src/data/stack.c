@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stacking: elements as one, along a new dimension 0, padded where they shall
 // be.
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "data/composite.h"
 #include "data/streams.h"
@@ -165,9 +166,9 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
   ls_allocator *allocator = self->base.allocator;
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
   const int64_t rows = pads ? self->options.size : (int64_t)count;
-  ls_nest *all = ls_new_array(allocator, ls_nest, count * leaves);
-  ls_nest *column = ls_new_array(allocator, ls_nest, count);
-  ls_nest *stacked = ls_new_array(allocator, ls_nest, leaves);
+  LS_OWN_ARRAY(allocator, ls_nest, all, count * leaves);
+  LS_OWN_ARRAY(allocator, ls_nest, column, count);
+  LS_OWN_ARRAY(allocator, ls_nest, stacked, leaves);
   ls_status status = ls_ok();
   if (all == NULL || column == NULL || stacked == NULL)
     status = ls_out_of_memory();
@@ -189,8 +190,5 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
     for (size_t k = 0; stacked != NULL && k < leaves; ++k)
       ls_nest_release(stacked[k]);
   }
-  ls_release(allocator, all);
-  ls_release(allocator, column);
-  ls_release(allocator, stacked);
   return status;
 }

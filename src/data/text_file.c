@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file as a text of bytes, cut in pieces.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -63,8 +64,7 @@ static ls_status open_text(const char *path, const ls_text_options *options,
   if (runtime == NULL) return ls_out_of_memory();
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  text_file *self = ls_new(allocator, text_file);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, text_file, self);
   self->allocator = allocator;
   size_t size = 0;
   ls_status status =

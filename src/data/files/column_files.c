@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays in files, whose rows are elements: a column of each. Elements lie in a
 // file as they are needed, or are in memory because they are few, or packed.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "data/files/source.h"
@@ -156,7 +157,7 @@ static ls_status begin(columns_dataset *self, ls_nest like) {
 // Strings are arrays of their own.
 static ls_dataset *of_arrays(column *columns, size_t count, ls_nest like) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   ls_nest arrays = ls_fail(ls_out_of_memory());
   if (items != NULL) {
     for (size_t i = 0; i < count; ++i)
@@ -164,7 +165,6 @@ static ls_dataset *of_arrays(column *columns, size_t count, ls_nest like) {
     ls_nest_release(arrays);
     arrays = ls_nest_pack(like, items, count);
   }
-  ls_release(allocator, items);
   return ls_dataset_from_arrays(arrays);
 }
 
@@ -262,12 +262,12 @@ static ls_status open_idx(const char *path, const ls_columns_options *options,
 ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
                            const ls_columns_options *options) {
   ls_allocator *allocator = ls_current_allocator();
-  const char **found = NULL;
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
   size_t count = 0;
   ls_status status =
       ls_source_paths(paths, num_paths, allocator, &found, &count);
   column *columns = ls_new_array(allocator, column, count);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   ls_nest like = ls_none();
   int64_t loaded = 0;
   if (columns == NULL || items == NULL)
@@ -279,8 +279,6 @@ ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
   if (ls_status_is_ok(status))
     like =
         count == 1 ? items[0] : ls_nest_sequence(LS_KIND_TUPLE, items, count);
-  ls_release(allocator, items);
-  ls_release(allocator, found);
   return make_columns("idx", columns, columns != NULL ? count : 0, like,
                       status);
 }
@@ -304,18 +302,13 @@ ls_dataset *ls_dataset_npy(const char *path,
 static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
                                const char *name, column *out) {
   ls_allocator *allocator = zip->allocator;
-  char *data = NULL;
-  ls_file *file = NULL;
+  LS_OWN_MEMORY(allocator, char, data) = NULL;
+  LS_OWN(ls_file, file) = NULL;
   LS_RETURN_IF_ERROR(ls_zip_read(zip, entry, allocator, &data));
-  ls_status status =
-      ls_file_open_bytes(allocator, name, data, (size_t)entry->size, &file);
-  if (ls_status_is_ok(status))
-    status = ls_npy_open(file, name, 0, file->size, &out->header);
-  if (ls_status_is_ok(status))
-    status = ls_npy_read(file, name, 0, file->size, &out->loaded);
-  ls_file_close(file);
-  ls_release(allocator, data);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_file_open_bytes(allocator, name, data, (size_t)entry->size, &file));
+  LS_RETURN_IF_ERROR(ls_npy_open(file, name, 0, file->size, &out->header));
+  return ls_npy_read(file, name, 0, file->size, &out->loaded);
 }
 
 static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
@@ -323,7 +316,7 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
                              const ls_columns_options *options, int64_t *loaded,
                              column *out) {
   out->file = ls_object_retain(file);
-  ls_text name;
+  LS_OWN(ls_text, name) = {0};
   ls_text_init(&name, zip->allocator);
   ls_text_append_format(&name, "%s/%s", file->file->path, entry->name);
   ls_status status = ls_text_status(&name);
@@ -337,7 +330,6 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
           ls_npy_open(file->file, name.data, from, entry->size, &out->header);
     if (ls_status_is_ok(status)) status = load_if(out, options, loaded);
   }
-  ls_text_deinit(&name);
   return status;
 }
 
@@ -350,7 +342,7 @@ static ls_status find_member(const ls_zip *zip, const char *name,
     return ls_invalid_argument("the name of an array of '%s' is NULL",
                                zip->file->path);
   const size_t length = strlen(name);
-  ls_text known;
+  LS_OWN(ls_text, known) = {0};
   for (size_t i = zip->count; i-- > 0;) {
     const char *entry = zip->entries[i].name;
     if (strncmp(entry, name, length) != 0) continue;
@@ -362,11 +354,8 @@ static ls_status find_member(const ls_zip *zip, const char *name,
   for (size_t i = 0; i < zip->count && i < 20; ++i)
     ls_text_append_format(&known, "%s'%s'", i == 0 ? "" : ", ",
                           zip->entries[i].name);
-  const ls_status status =
-      ls_not_found("'%s' has no array '%s'; it has %s", zip->file->path, name,
-                   ls_text_data(&known));
-  ls_text_deinit(&known);
-  return status;
+  return ls_not_found("'%s' has no array '%s'; it has %s", zip->file->path,
+                      name, ls_text_data(&known));
 }
 
 // An array's name is its member's without ".npy"; a copy of the caller's.
@@ -384,9 +373,8 @@ static ls_status open_npz(const ls_zip *zip, ls_source_file *file,
                           column *columns, ls_nest *out_like) {
   ls_allocator *allocator = zip->allocator;
   int64_t loaded = 0;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  const ls_zip_entry **entries =
-      ls_new_array(allocator, const ls_zip_entry *, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, const ls_zip_entry *, entries, count);
   ls_status status =
       items == NULL || entries == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -407,8 +395,6 @@ static ls_status open_npz(const ls_zip *zip, ls_source_file *file,
       status = open_member(zip, entries[items[leaf].as.i64], file, options,
                            &loaded, &columns[leaf]);
   }
-  ls_release(allocator, items);
-  ls_release(allocator, entries);
   return status;
 }
 

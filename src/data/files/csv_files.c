@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CSV files: columns with types, given or seen in the first rows.
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "data/files/source.h"
@@ -61,10 +62,9 @@ static ls_status split_row(const csv_decoder *self, char *row, size_t size,
   size_t room = 16;
   *out_fields = NULL;
   // Taking a row apart changes it: once to count, on a copy.
-  char *copy = ls_copy_text(allocator, row, size);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(allocator, char, copy) = ls_copy_text(allocator, row, size);
+  LS_RETURN_IF_NO_MEMORY(copy);
   ls_csv_split(copy, size, self->delimiter, NULL, 0, &room);
-  ls_release(allocator, copy);
   *out_fields = ls_new_array(allocator, ls_csv_field, room);
   if (*out_fields == NULL) return ls_out_of_memory();
   ls_csv_split(row, size, self->delimiter, *out_fields, room, out_count);
@@ -95,23 +95,20 @@ static ls_status check_csv(const ls_record_decoder *decoder,
                            const ls_source_file *source) {
   const csv_decoder *self = (const csv_decoder *)decoder;
   if (!self->header) return ls_ok();
-  char *row = NULL;
+  LS_OWN_MEMORY(decoder->allocator, char, row) = NULL;
   size_t count = 0;
-  ls_csv_field *fields = NULL;
+  LS_OWN_MEMORY(decoder->allocator, ls_csv_field, fields) = NULL;
   const int64_t end = source->offsets.items[0];
-  ls_status status = read_bytes(self, source->file, 0, end, &row);
-  if (ls_status_is_ok(status)) {
-    const size_t lead = ls_csv_lead(row, (size_t)end);
-    status = split_row(self, row + lead, (size_t)end - lead, &fields, &count);
-  }
-  if (ls_status_is_ok(status) && !same_names(self, fields, count))
-    status = ls_invalid_argument(
+  LS_RETURN_IF_ERROR(read_bytes(self, source->file, 0, end, &row));
+  const size_t lead = ls_csv_lead(row, (size_t)end);
+  LS_RETURN_IF_ERROR(
+      split_row(self, row + lead, (size_t)end - lead, &fields, &count));
+  if (!same_names(self, fields, count))
+    return ls_invalid_argument(
         "'%s' has other columns than the files before it: %zu names in its "
         "first line, %zu in theirs, or other ones",
         source->file->path, count, self->num_fields);
-  ls_release(decoder->allocator, fields);
-  ls_release(decoder->allocator, row);
-  return status;
+  return ls_ok();
 }
 
 static ls_status scan_csv(const ls_record_decoder *decoder,
@@ -287,15 +284,13 @@ static ls_status find_field(const csv_decoder *self, const ls_map *places,
   const uintptr_t place = (uintptr_t)ls_map_find_text(places, name);
   *out_place = place - 1;
   if (place > 0) return ls_ok();
-  ls_text names;
+  LS_OWN(ls_text, names) = {0};
   ls_text_init(&names, self->base.allocator);
   for (size_t i = 0; i < self->num_fields && i < 20; ++i)
     ls_text_append_format(&names, "%s'%.*s'", i == 0 ? "" : ", ",
                           (int)self->fields[i].size, self->fields[i].text);
-  const ls_status status = ls_not_found("'%s' has no column '%s'; it has %s",
-                                        path, name, ls_text_data(&names));
-  ls_text_deinit(&names);
-  return status;
+  return ls_not_found("'%s' has no column '%s'; it has %s", path, name,
+                      ls_text_data(&names));
 }
 
 static ls_status check_column(const ls_csv_column *column) {
@@ -423,57 +418,45 @@ static ls_status make_spec(csv_decoder *self) {
   LS_RETURN_IF_ERROR(number_items(self));
   const size_t count = self->num_items;
   ls_allocator *allocator = self->base.allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  size_t *leaves = ls_new_array(allocator, size_t, count);  // By item.
-  if (items == NULL || leaves == NULL) {
-    ls_release(allocator, leaves);
-    ls_release(allocator, items);
-    return ls_out_of_memory();
-  }
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, size_t, leaves, count);  // By item.
+  if (items == NULL || leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
-  const ls_nest numbers = ls_nest_dict("", self->keys, items, count);
-  ls_status status = ls_nest_status(numbers);
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(numbers, items, count);
-    for (size_t leaf = 0; leaf < count; ++leaf)
-      leaves[items[leaf].as.i64] = leaf;
-    for (size_t i = 0; i < self->count; ++i)
-      self->columns[i].leaf = leaves[self->columns[i].item];
-    for (size_t i = 0; i < self->count; ++i) {
-      const csv_column *column = &self->columns[i];
-      const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
-      if (column->at == 0)  // Of those that are stacked the first.
-        items[column->item] =
-            ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
-    }
-    self->base.spec = ls_nest_dict("", self->keys, items, count);
-    status = ls_nest_status(self->base.spec);
+  LS_OWN(ls_nest, numbers) = ls_nest_dict("", self->keys, items, count);
+  LS_RETURN_IF_ERROR(ls_nest_status(numbers));
+  ls_nest_flatten(numbers, items, count);
+  for (size_t leaf = 0; leaf < count; ++leaf)
+    leaves[items[leaf].as.i64] = leaf;
+  for (size_t i = 0; i < self->count; ++i)
+    self->columns[i].leaf = leaves[self->columns[i].item];
+  for (size_t i = 0; i < self->count; ++i) {
+    const csv_column *column = &self->columns[i];
+    const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
+    if (column->at == 0)  // Of those that are stacked the first.
+      items[column->item] =
+          ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
   }
-  ls_nest_release(numbers);
-  ls_release(allocator, leaves);
-  ls_release(allocator, items);
-  return status;
+  self->base.spec = ls_nest_dict("", self->keys, items, count);
+  return ls_nest_status(self->base.spec);
 }
 
 static ls_status learn(csv_decoder *self, const ls_file *file,
                        const ls_csv_options *options) {
-  ls_offsets offsets;
+  LS_OWN(ls_offsets, offsets) = {0};
   ls_offsets_init(&offsets, self->base.allocator);
   ls_status status =
       ls_csv_scan(file, self->delimiter, GUESS_ROWS + 1, &offsets);
   self->num_fields = options->num_columns;
   if (ls_status_is_ok(status) && self->header)
     status = read_names(self, file, &offsets);
-  ls_map places;
+  LS_OWN(ls_map, places) = {0};
   ls_map_init(&places, self->base.allocator);
   if (ls_status_is_ok(status) && self->header)
     status = map_fields(self, &places);
   if (ls_status_is_ok(status))
     status = choose_columns(self, &places, file->path, options);
-  ls_map_deinit(&places);
   if (ls_status_is_ok(status)) status = guess(self, file, &offsets);
-  ls_offsets_deinit(&offsets);
   return ls_status_is_ok(status) ? make_spec(self) : status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/files/features.h"
 
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 
 typedef struct feature {
@@ -42,20 +43,15 @@ static ls_status check(const ls_tfrecord_feature *wanted, int64_t *out_count) {
 
 // Which leaf each feature is: dicts are flattened by sorted key.
 static ls_status number_leaves(ls_features *self) {
-  ls_nest *items = ls_new_array(self->allocator, ls_nest, self->count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, items, self->count);
   for (size_t i = 0; i < self->count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
-  const ls_nest dict = ls_nest_dict("", self->keys, items, self->count);
-  const ls_status status = ls_nest_status(dict);
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(dict, items, self->count);
-    for (size_t leaf = 0; leaf < self->count; ++leaf)
-      self->items[items[leaf].as.i64].leaf = leaf;
-  }
-  ls_nest_release(dict);
-  ls_release(self->allocator, items);
-  return status;
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", self->keys, items, self->count);
+  LS_RETURN_IF_ERROR(ls_nest_status(dict));
+  ls_nest_flatten(dict, items, self->count);
+  for (size_t leaf = 0; leaf < self->count; ++leaf)
+    self->items[items[leaf].as.i64].leaf = leaf;
+  return ls_ok();
 }
 
 static ls_status fill(ls_features *self, const ls_tfrecord_feature *features) {
@@ -85,22 +81,18 @@ ls_status ls_features_create(const ls_tfrecord_feature *features, size_t count,
   if (features == NULL)
     return ls_invalid_argument("%zu features, and no list of them", count);
   ls_allocator *allocator = ls_current_allocator();
-  ls_features *self = ls_new(allocator, ls_features);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_features, self);
   self->allocator = allocator;
   self->count = count;
   self->items = ls_new_array(allocator, feature, count);
   self->names = ls_new_array(allocator, ls_bytes, count);
   self->keys = ls_new_array(allocator, const char *, count);
-  const ls_status status =
-      self->items == NULL || self->names == NULL || self->keys == NULL
-          ? ls_out_of_memory()
-          : fill(self, features);
-  if (ls_status_is_ok(status))
-    *out = self;
-  else
-    ls_features_destroy(self);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(self->items);
+  LS_RETURN_IF_NO_MEMORY(self->names);
+  LS_RETURN_IF_NO_MEMORY(self->keys);
+  LS_RETURN_IF_ERROR(fill(self, features));
+  *out = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_features_destroy(ls_features *features) {
@@ -114,14 +106,12 @@ void ls_features_destroy(ls_features *features) {
 }
 
 ls_nest ls_features_spec(const ls_features *features) {
-  ls_nest *items = ls_new_array(features->allocator, ls_nest, features->count);
+  LS_OWN_ARRAY(features->allocator, ls_nest, items, features->count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < features->count; ++i)
     items[i] = ls_nest_spec(features->items[i].wanted.dtype,
                             features->items[i].wanted.shape);
-  const ls_nest spec = ls_nest_dict("", features->keys, items, features->count);
-  ls_release(features->allocator, items);
-  return spec;
+  return ls_nest_dict("", features->keys, items, features->count);
 }
 
 void ls_features_describe(const ls_features *features, ls_text *text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the first tf.Example of TFRecord files has, for who does not know.
 #include "base/runtime_internal.h"
+#include "data/own.h"
 #include "io/protobuf/example.h"
 #include "lockstep/files.h"
 #include "lockstep/iterator.h"
@@ -44,17 +45,14 @@ static ls_status make_values(const example *self, ls_bytes name,
   if (feature->kind == LS_FEATURE_ABSENT) return ls_ok();
   LS_RETURN_IF_ERROR(read_values(&place, feature, NULL, 0, &count));
   // Bytes are lent from the record, and copied by the array.
-  char *values =
-      ls_new_array(self->allocator, char, count *ls_dtype_size(dtype) + 1);
-  if (values == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, char, values,
+                         ls_dtype_size(dtype) * count + 1);
   ls_array *array = NULL;
-  ls_status status = read_values(&place, feature, values, count, &count);
-  if (ls_status_is_ok(status))
-    status =
-        ls_array_create_copy(dtype, LS_SHAPE((int64_t)count), values, &array);
-  ls_release(self->allocator, values);
-  if (ls_status_is_ok(status)) *out = ls_nest_array(array);
-  return status;
+  LS_RETURN_IF_ERROR(read_values(&place, feature, values, count, &count));
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(dtype, LS_SHAPE((int64_t)count), values, &array));
+  *out = ls_nest_array(array);
+  return ls_ok();
 }
 
 // Of a name that stands twice the last counts.
@@ -104,10 +102,10 @@ static ls_nest read_example(const char *file, ls_bytes bytes) {
 }
 
 ls_nest ls_tfrecord_first_example(const char *const *paths, size_t num_paths) {
-  ls_iterator *iterator = NULL;
-  ls_nest record = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, record) = ls_none();
   // Only the first is read: nothing is scanned.
-  ls_dataset *dataset = ls_dataset_tfrecords(paths, num_paths, NULL);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_tfrecords(paths, num_paths, NULL);
   ls_status status = ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
   if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &record);
@@ -121,8 +119,5 @@ ls_nest ls_tfrecord_first_example(const char *const *paths, size_t num_paths) {
     const ls_bytes *bytes = ls_array_data(ls_nest_as_array(record));
     found = read_example(paths[0], *bytes);
   }
-  ls_nest_release(record);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
   return found;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/dataset.h"
@@ -268,46 +269,42 @@ static ls_status add_class(image_folder *self, const char *name) {
 static ls_status list_class(image_folder *self, const char *name) {
   ls_allocator *allocator = self->base.allocator;
   LS_RETURN_IF_ERROR(add_class(self, name));
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, allocator);
   ls_text_append_format(&path, "%s/%s", self->folder, name);
-  ls_status status = ls_text_status(&path);
-  ls_file_entry *entries = NULL;
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   const int64_t before = self->base.size;
-  if (ls_status_is_ok(status))
-    status = self->files.list(self->files.user, path.data, allocator, &entries,
-                              &count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+  LS_RETURN_IF_ERROR(self->files.list(self->files.user, path.data, allocator,
+                                      &entries, &count));
+  for (size_t i = 0; i < count; ++i)
     if (!entries[i].is_folder && is_image_name(entries[i].name))
-      status = add_file(self, entries[i].name);
-  if (ls_status_is_ok(status) && self->base.size == before)
-    status = ls_not_found("'%s' has no images: none of its %zu files is named "
-                          ".png, .jpg or .jpeg",
-                          path.data, count);
-  ls_release(allocator, entries);
-  ls_text_deinit(&path);
-  return status;
+      LS_RETURN_IF_ERROR(add_file(self, entries[i].name));
+  if (self->base.size == before)
+    return ls_not_found("'%s' has no images: none of its %zu files is named "
+                        ".png, .jpg or .jpeg",
+                        path.data, count);
+  return ls_ok();
 }
 
 static ls_status list_classes(image_folder *self) {
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(self->base.allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   if (self->files.list == NULL)
     return ls_unimplemented("'%s' cannot be listed by the runtime's file "
                             "system, which has no list",
                             self->folder);
-  ls_status status = self->files.list(self->files.user, self->folder,
-                                      self->base.allocator, &entries, &count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+  LS_RETURN_IF_ERROR(self->files.list(self->files.user, self->folder,
+                                      self->base.allocator, &entries, &count));
+  for (size_t i = 0; i < count; ++i)
     if (entries[i].is_folder && entries[i].name[0] != '.')
-      status = list_class(self, entries[i].name);
-  if (ls_status_is_ok(status) && self->num_classes == 0)
-    status = ls_not_found("'%s' has no folders; images are expected as "
-                          "%s/CLASS/NAME.png or .jpg",
-                          self->folder, self->folder);
-  ls_release(self->base.allocator, entries);
-  return status;
+      LS_RETURN_IF_ERROR(list_class(self, entries[i].name));
+  if (self->num_classes == 0)
+    return ls_not_found("'%s' has no folders; images are expected as "
+                        "%s/CLASS/NAME.png or .jpg",
+                        self->folder, self->folder);
+  return ls_ok();
 }
 
 static ls_status check_options(const image_folder *self) {

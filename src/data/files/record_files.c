@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records that files say nothing of: lines, bytes of one size, and the names of
 // files themselves.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "data/files/source.h"
 #include "io/gzip.h"
@@ -142,11 +143,11 @@ ls_dataset *ls_dataset_records(const char *const *paths, size_t num_paths,
 // ---- Names -----------------------------------------------------------------
 ls_dataset *ls_dataset_files(const char *pattern) {
   ls_allocator *allocator = ls_current_allocator();
-  const char **paths = NULL;
+  LS_OWN_MEMORY(allocator, const char *, paths) = NULL;
   size_t count = 0;
   ls_array *array = NULL;
   ls_status status = ls_source_paths(&pattern, 1, allocator, &paths, &count);
-  ls_bytes *names =
+  LS_OWN_MEMORY(allocator, ls_bytes, names) =
       ls_status_is_ok(status) ? ls_new_array(allocator, ls_bytes, count) : NULL;
   if (ls_status_is_ok(status) && names == NULL) status = ls_out_of_memory();
   if (ls_status_is_ok(status)) {
@@ -155,8 +156,6 @@ ls_dataset *ls_dataset_files(const char *pattern) {
     status = ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE((int64_t)count),
                                   names, &array);
   }
-  ls_release(allocator, names);
-  ls_release(allocator, paths);
   return ls_dataset_from_arrays(ls_status_is_ok(status) ? ls_nest_array(array)
                                                         : ls_fail(status));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/files/source.h"
 
+#include "base/memory/own.h"
 #include "data/files/windows.h"
 
 // ---- Files -----------------------------------------------------------------
@@ -19,8 +20,7 @@ ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
                               ls_source_file **out_file) {
   *out_file = NULL;
   ls_allocator *allocator = ls_current_allocator();
-  ls_source_file *self = ls_new(allocator, ls_source_file);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_source_file, self);
   ls_object_init(&self->object, &file_type);
   self->allocator = allocator;
   ls_offsets_init(&self->offsets, allocator);
@@ -52,9 +52,9 @@ ls_status ls_source_file_load(ls_source_file *self) {
     return status;
   }
   loaded->modified = file->modified;
-  ls_file_close(file);
   self->file = loaded;
   self->bytes = bytes;
+  ls_file_close(file);
   return ls_ok();
 }
 
@@ -69,7 +69,7 @@ bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded) {
 // Appends what one path names to `text`, each name with its zero.
 static ls_status add_paths(const char *path, ls_allocator *allocator,
                            ls_text *text, size_t *count) {
-  const char **found = NULL;
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
   size_t num_found = 0;
   if (path == NULL) return ls_invalid_argument("a path that is NULL");
   LS_RETURN_IF_ERROR(ls_files_match(ls_runtime_current(), path, allocator,
@@ -77,7 +77,6 @@ static ls_status add_paths(const char *path, ls_allocator *allocator,
   for (size_t i = 0; i < num_found; ++i)
     ls_text_append_bytes(text, found[i], strlen(found[i]) + 1);
   *count += num_found;
-  ls_release(allocator, found);
   return ls_text_status(text);
 }
 
@@ -88,7 +87,7 @@ ls_status ls_source_paths(const char *const *paths, size_t count,
   *out_count = 0;
   if (paths == NULL || count == 0)
     return ls_invalid_argument("a data set of no files");
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
@@ -105,7 +104,6 @@ ls_status ls_source_paths(const char *const *paths, size_t count,
       block[i] = at;
     *out_paths = block;
   }
-  ls_text_deinit(&text);
   return status;
 }
 
@@ -431,7 +429,7 @@ static ls_status find_records(const ls_record_decoder *decoder,
   ls_runtime *runtime = ls_runtime_current();
   const ls_record_format *format = decoder->format;
   if (decoder->index_kind == 0) return format->scan(decoder, file);
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, allocator);
   ls_text_append_format(&path, "%s.index", file->file->path);
   ls_status status = ls_text_status(&path);
@@ -447,7 +445,6 @@ static ls_status find_records(const ls_record_decoder *decoder,
       status = ls_offsets_save(runtime, path.data, file->file,
                                decoder->index_kind, &file->offsets);
   }
-  ls_text_deinit(&path);
   return status;
 }
 
@@ -476,10 +473,10 @@ static ls_status open_files(const char *const *paths, size_t count,
 ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
                                  ls_record_decoder *decoder, ls_status status) {
   ls_allocator *allocator = ls_current_allocator();
-  const char **found = NULL;
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
   size_t count = 0, opened = 0;
   ls_source_file **files = NULL;
-  ls_file_pool *pool = NULL;
+  LS_OWN(ls_file_pool, pool) = NULL;
   if (ls_status_is_ok(status))
     status = ls_file_pool_create(allocator, LS_FILES_OPEN, &pool);
   if (ls_status_is_ok(status))
@@ -490,7 +487,5 @@ ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
                  ? ls_out_of_memory()
                  : open_files(found, count, decoder, pool, files, &opened);
   }
-  ls_file_pool_release(pool);
-  ls_release(allocator, found);
   return ls_record_source_of(files, opened, decoder, status);
 }

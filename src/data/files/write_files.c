@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays written to files, so that these makers and others' programs read them.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "io/npy.h"
 #include "io/protobuf/example.h"
@@ -16,7 +17,7 @@ ls_status ls_npy_write(const char *path, const ls_array *array) {
   LS_REQUIRE(array);
   ls_runtime *runtime = ls_runtime_current();
   const ls_file_system *files = ls_runtime_files(runtime);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   ls_status status =
       ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &text);
@@ -24,7 +25,6 @@ ls_status ls_npy_write(const char *path, const ls_array *array) {
   if (ls_status_is_ok(status)) status = ls_text_status(&text);
   if (ls_status_is_ok(status))
     status = files->write(files->user, path, text.data, text.size);
-  ls_text_deinit(&text);
   return ls_status_annotate(status, "while writing '%s'", path);
 }
 
@@ -80,8 +80,7 @@ ls_status ls_tfrecord_writer_open(const char *path,
   LS_REQUIRE_OUT(out_writer);
   LS_REQUIRE(path);
   ls_allocator *allocator = ls_current_allocator();
-  ls_tfrecord_writer *writer = ls_new(allocator, ls_tfrecord_writer);
-  if (writer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_tfrecord_writer, writer);
   writer->allocator = allocator;
   ls_example_init(&writer->builder, allocator);
   const ls_status status =
@@ -104,7 +103,7 @@ ls_status ls_tfrecord_writer_write(ls_tfrecord_writer *writer, const void *data,
 static ls_status add_floats(ls_tfrecord_writer *writer, const char *key,
                             const ls_array *array, size_t count) {
   const float *values = ls_array_data(array);
-  float *made = NULL;
+  LS_OWN_MEMORY(writer->allocator, float, made) = NULL;
   if (ls_array_dtype(array) != LS_DTYPE_F32) {
     made = ls_new_array(writer->allocator, float, count);
     if (made == NULL) return ls_out_of_memory();
@@ -113,14 +112,13 @@ static ls_status add_floats(ls_tfrecord_writer *writer, const char *key,
     values = made;
   }
   ls_example_add_floats(&writer->builder, key, values, count);
-  ls_release(writer->allocator, made);
   return ls_ok();
 }
 
 static ls_status add_integers(ls_tfrecord_writer *writer, const char *key,
                               const ls_array *array, size_t count) {
   const int64_t *values = ls_array_data(array);
-  int64_t *made = NULL;
+  LS_OWN_MEMORY(writer->allocator, int64_t, made) = NULL;
   if (ls_array_dtype(array) != LS_DTYPE_I64) {
     made = ls_new_array(writer->allocator, int64_t, count);
     if (made == NULL) return ls_out_of_memory();
@@ -129,7 +127,6 @@ static ls_status add_integers(ls_tfrecord_writer *writer, const char *key,
     values = made;
   }
   ls_example_add_ints(&writer->builder, key, values, count);
-  ls_release(writer->allocator, made);
   return ls_ok();
 }
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/image.h"
@@ -84,16 +85,12 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   ls_shape shape;
   LS_RETURN_IF_ERROR(ls_image_open(__func__, bytes, size, options, &file));
   LS_RETURN_IF_ERROR(shape_of(&file, options, &shape));
-  ls_array *image = NULL;
+  LS_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(dtype_of(options), shape, &image));
   const ls_pixels pixels = pixels_of(image);
-  const ls_status status =
-      ls_image_decode(ls_current_allocator(), &file, &pixels);
-  if (ls_status_is_ok(status))
-    *out_image = image;
-  else
-    ls_array_release(image);
-  return status;
+  LS_RETURN_IF_ERROR(ls_image_decode(ls_current_allocator(), &file, &pixels));
+  *out_image = ls_give(&image);
+  return ls_ok();
 }
 
 // What the array says where the options do not.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
@@ -174,16 +175,12 @@ static ls_status save_waiting(const bucket_stage *self, ls_record *record) {
   size_t count = 0, done = 0;
   for (size_t i = 0; i < buckets; ++i)
     count += self->buckets[i].count;
-  int64_t *at = ls_new_array(allocator, int64_t, count);
-  if (at == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, int64_t, at, count);
   for (size_t i = 0; i < buckets; ++i)
     for (size_t k = 0; k < self->buckets[i].count; ++k)
       at[done++] = self->buckets[i].at[k];
   qsort(at, count, sizeof(*at), compare);
-  const ls_status status =
-      ls_record_set_bytes(record, "waiting", at, count * sizeof(*at));
-  ls_release(allocator, at);
-  return status;
+  return ls_record_set_bytes(record, "waiting", at, count * sizeof(*at));
 }
 
 static ls_status save(ls_stage *stage, ls_record *record) {
@@ -355,16 +352,13 @@ static ls_status set_shapes(bucket_dataset *self, const ls_bucket_options *o) {
                                 .num_padded_shapes = o->num_padded_shapes,
                                 .padding = o->padding};
   if (o->padded_shapes != NULL) return ls_batch_copy_lists(&self->batch);
-  ls_shape *shapes =
-      ls_new_array(self->batch.base.allocator, ls_shape, input->num_leaves);
-  if (shapes == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->batch.base.allocator, ls_shape, shapes,
+                         input->num_leaves);
   for (size_t i = 0; i < input->num_leaves; ++i)
     shapes[i] = input->leaves[i].type.shape;
   options->padded_shapes = shapes;
   options->num_padded_shapes = input->num_leaves;
-  const ls_status status = ls_batch_copy_lists(&self->batch);
-  ls_release(self->batch.base.allocator, shapes);
-  return status;
+  return ls_batch_copy_lists(&self->batch);
 }
 
 static ls_status fill(bucket_dataset *self, const ls_bucket_options *o) {

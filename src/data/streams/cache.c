@@ -7,6 +7,7 @@
 // first, while others wait.
 #include "base/require.h"
 #include "base/values/digest.h"
+#include "data/own.h"
 #include "data/streams.h"
 #include "data/streams/cache_file.h"
 #include "lockstep/streams.h"
@@ -30,12 +31,9 @@ typedef struct cache {
 // ---- In memory -------------------------------------------------------------
 static ls_status make_element(const cache *self, int64_t index,
                               ls_nest *element) {
-  ls_fetch fetch;
+  LS_OWN(ls_fetch, fetch) = {0};
   ls_fetch_init(&fetch, self->dataset.allocator, 0);
-  const ls_status status =
-      ls_dataset_get(self->dataset.inputs[0], &fetch, index, element);
-  ls_fetch_deinit(&fetch);
-  return status;
+  return ls_dataset_get(self->dataset.inputs[0], &fetch, index, element);
 }
 
 // Two that come at once make the same, and one of them is kept.
@@ -102,27 +100,25 @@ static ls_status find_digest(const cache *self, uint64_t out[2]) {
   ls_element_spec spec;
   ls_digest digest;
   enum { ROOM = 16 << 10 };
-  char *text = ls_allocate(self->dataset.allocator, ROOM);
-  if (text == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(self->dataset.allocator, char, text) =
+      ls_allocate(self->dataset.allocator, ROOM);
+  LS_RETURN_IF_NO_MEMORY(text);
   ls_digest_begin(&digest);
   ls_digest_add_text(&digest, ls_dataset_print(input, text, ROOM));
   const ls_status status = ls_dataset_spec(input, &spec);
   if (ls_status_is_ok(status))
     ls_digest_add_text(&digest, ls_element_spec_print(&spec, text, ROOM));
   ls_digest_end(&digest, out);
-  ls_release(self->dataset.allocator, text);
   return status;
 }
 
 static ls_status build(const cache *self, ls_runtime *runtime,
                        const uint64_t digest[2]) {
-  ls_iterator *source = NULL;
+  LS_OWN(ls_iterator, source) = NULL;
   LS_RETURN_IF_ERROR(
       ls_iterator_create(self->dataset.inputs[0], NULL, &source));
-  const ls_status status = ls_cache_file_build(runtime, self->path, digest,
-                                               self->dataset.allocator, source);
-  ls_iterator_release(source);
-  return status;
+  return ls_cache_file_build(runtime, self->path, digest,
+                             self->dataset.allocator, source);
 }
 
 // With the lock held.

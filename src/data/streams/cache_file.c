@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/streams/cache_file.h"
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "io/crc32c.h"
@@ -73,15 +74,13 @@ static ls_status write_element(writer *self, ls_allocator *allocator,
   if (!ls_grow(allocator, &self->offsets, &self->capacity, self->count + 2,
                sizeof(*self->offsets)))
     return ls_out_of_memory();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   ls_nest_flatten(element, leaves, count);
   const size_t start = self->buffer.size;
   self->offsets[self->count++] = self->at + (int64_t)start;
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = write_leaf(&self->buffer, leaves[i]);
-  ls_release(allocator, leaves);
   LS_RETURN_IF_ERROR(ls_status_join(status, ls_text_status(&self->buffer)));
   const uint32_t crc =
       ls_crc32c(0, self->buffer.data + start, self->buffer.size - start);
@@ -206,16 +205,12 @@ ls_status ls_cache_file_open(ls_runtime *runtime, const char *path,
                              const uint64_t digest[2], ls_allocator *allocator,
                              ls_cache_file **out_file) {
   *out_file = NULL;
-  ls_cache_file *self = ls_new(allocator, ls_cache_file);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_cache_file, self);
   self->allocator = allocator;
-  ls_status status = ls_file_open(runtime, path, &self->file);
-  if (ls_status_is_ok(status)) status = read_header(self, digest);
-  if (ls_status_is_ok(status))
-    *out_file = self;
-  else
-    ls_cache_file_close(self);
-  return status;
+  LS_RETURN_IF_ERROR(ls_file_open(runtime, path, &self->file));
+  LS_RETURN_IF_ERROR(read_header(self, digest));
+  *out_file = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_cache_file_close(ls_cache_file *file) {
@@ -288,8 +283,7 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
 static ls_status read_element(reader *self, const ls_dataset *like,
                               ls_nest *element) {
   const size_t count = like->num_leaves;
-  ls_nest *leaves = ls_new_array(like->allocator, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(like->allocator, ls_nest, leaves, count);
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = read_leaf(self, &like->leaves[i], &leaves[i]);
@@ -302,7 +296,6 @@ static ls_status read_element(reader *self, const ls_dataset *like,
     for (size_t i = 0; i < count; ++i)
       ls_nest_release(leaves[i]);
   }
-  ls_release(like->allocator, leaves);
   return status;
 }
 
@@ -310,8 +303,9 @@ ls_status ls_cache_file_read(const ls_cache_file *file, int64_t index,
                              const ls_dataset *like, ls_nest *element) {
   const int64_t offset = file->offsets[index];
   const size_t size = (size_t)(file->offsets[index + 1] - offset);
-  char *data = ls_allocate(file->allocator, size);
-  if (data == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(file->allocator, char, data) =
+      ls_allocate(file->allocator, size);
+  LS_RETURN_IF_NO_MEMORY(data);
   ls_status status = ls_file_read(file->file, offset, data, size);
   uint32_t crc = 0;
   if (ls_status_is_ok(status))
@@ -320,7 +314,6 @@ ls_status ls_cache_file_read(const ls_cache_file *file, int64_t index,
     status = LS_STATUS(LS_DATA_LOSS, "it has another checksum");
   reader self = {data, data + size - sizeof(crc)};
   if (ls_status_is_ok(status)) status = read_element(&self, like, element);
-  ls_release(file->allocator, data);
   return ls_status_annotate(status, "element %lld of the cache file '%s'",
                             (long long)index, file->file->path);
 }

@@ -244,16 +244,13 @@ ls_status ls_stream_open_map(ls_dataset *dataset, ls_work *work,
                                       .skip = skip_mapped,
                                       .id = id_mapped,
                                       .close = close_mapped};
-  ls_stage *stage = NULL;
+  LS_OWN(ls_stage, stage) = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(
       ls_stage_new(&kind, sizeof(map_stage), dataset, work, false, &stage));
-  const ls_status status = fill_stage((map_stage *)stage);
-  if (ls_status_is_ok(status))
-    *out_stage = stage;
-  else
-    ls_stage_close(stage);
-  return status;
+  LS_RETURN_IF_ERROR(fill_stage((map_stage *)stage));
+  *out_stage = ls_give(&stage);
+  return ls_ok();
 }
 
 // ---- Convert ---------------------------------------------------------------

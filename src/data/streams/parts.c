@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of batches that come in a stream.
+#include "base/memory/own.h"
 #include "data/streams.h"
 
 static ls_status next_parts(ls_stage *stage, ls_nest *element) {
-  ls_nest whole = ls_none();
+  LS_OWN(ls_nest, whole) = ls_none();
   // A batch that fails may have taken memory.
-  ls_status status = ls_stage_next(stage->inputs[0], &whole);
-  if (ls_status_is_ok(status))
-    status = ls_parts_split(stage->dataset, whole, element);
-  ls_nest_release(whole);
-  return status;
+  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &whole));
+  return ls_parts_split(stage->dataset, whole, element);
 }
 
 static ls_status restart_parts(ls_stage *stage, int64_t epoch) {

@@ -119,14 +119,11 @@ ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
                                       .restore = restore,
                                       .id = id,
                                       .close = close_stage};
-  ls_stage *stage = NULL;
+  LS_OWN(ls_stage, stage) = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(prefetch_stage), dataset, work,
                                   false, &stage));
-  const ls_status status = fill_stage((prefetch_stage *)stage);
-  if (ls_status_is_ok(status))
-    *out_stage = stage;
-  else
-    ls_stage_close(stage);
-  return status;
+  LS_RETURN_IF_ERROR(fill_stage((prefetch_stage *)stage));
+  *out_stage = ls_give(&stage);
+  return ls_ok();
 }

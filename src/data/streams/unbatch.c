@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unbatch: the rows of dimension 0 of all leaves, each an element.
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "data/streams.h"
 #include "data/streams/anchors.h"
@@ -247,14 +248,12 @@ static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
 static ls_status fill(unbatch *self) {
   ls_dataset *base = &self->dataset;
   const ls_dataset *input = base->inputs[0];
-  ls_leaf_spec *leaves =
-      ls_new_array(base->allocator, ls_leaf_spec, input->num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
+                         input->num_leaves);
   ls_status status = find_rows(self, leaves);
   if (ls_status_is_ok(status))
     status = ls_dataset_set_leaves(base, ls_nest_retain(input->structure),
                                    leaves, input->num_leaves);
-  ls_release(base->allocator, leaves);
   if (self->rows < 1) base->indexed = false;
   if (self->rows < 0 && base->size != 0) base->size = LS_UNKNOWN_SIZE;
   if (self->rows >= 0 && base->size >= 0 &&

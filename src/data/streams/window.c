@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows over elements, stacked: element i has elements i * shift, i * shift +
 // stride, ... of the input.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/streams.h"
@@ -29,7 +30,7 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
   const int64_t first = index * self->options.shift;
   const int64_t end = input->size >= 0 ? input->size : first + self->span;
   const size_t count = count_of(self, first, end);
-  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
+  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
   ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = ls_dataset_get(
@@ -38,7 +39,6 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
     status = ls_batch_stack(&self->batch, elements, count, NULL, element);
   for (size_t i = 0; elements != NULL && i < count; ++i)
     ls_nest_release(elements[i]);
-  ls_release(dataset->allocator, elements);
   return status;
 }
 
@@ -104,8 +104,7 @@ static ls_status stack_window(window_stage *self, size_t count,
                               ls_nest *element) {
   const window *of = window_of(&self->stage);
   ls_allocator *allocator = self->stage.work->allocator;
-  ls_nest *elements = ls_new_array(allocator, ls_nest, count);
-  if (elements == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, elements, count);
   ls_status status = ls_ok();
   for (size_t i = 0; i < count; ++i) {
     const held *item =
@@ -115,7 +114,6 @@ static ls_status stack_window(window_stage *self, size_t count,
   }
   if (ls_status_is_ok(status))
     status = ls_batch_stack(&of->batch, elements, count, NULL, element);
-  ls_release(allocator, elements);
   return status;
 }
 
