@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/emit.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
 void ls_emitter_init(ls_emitter *e, const ls_emit_language *language,
@@ -200,7 +201,7 @@ ls_emitted ls_emit_constant(ls_emitter *e, const ls_array *array) {
 }
 
 ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (!is_ok(e)) return 0;
   ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &array));
   if (!is_ok(e)) return 0;
@@ -208,9 +209,7 @@ ls_emitted ls_emit_scalar(ls_emitter *e, ls_dtype dtype, double value) {
     ls_array_set_f64(array, 0, value);
   else
     ls_array_set_i64(array, 0, (int64_t)value);
-  const ls_emitted out = ls_emit_constant(e, array);
-  ls_array_release(array);
-  return out;
+  return ls_emit_constant(e, array);
 }
 
 // ---- Others ----------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/file_names.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
@@ -193,18 +194,15 @@ static ls_status of_file(void *user, ls_variable *variable,
   const ls_safetensors_file *file = user;
   const ls_safetensors_entry *entry =
       ls_safetensors_entry_of(file, variable->name);
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (entry == NULL)
     return LS_STATUS(LS_NOT_FOUND, "'%s' has no variable '%s'", file->path,
                      variable->name);
   LS_RETURN_IF_ERROR(ls_array_create(entry->dtype, entry->shape, &array));
-  const ls_status status =
-      ls_safetensors_get(file, entry, ls_array_mutable_data(array), NULL);
-  if (ls_status_is_ok(status))
-    *out_array = array;
-  else
-    ls_array_release(array);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_safetensors_get(file, entry, ls_array_mutable_data(array), NULL));
+  *out_array = ls_give(&array);
+  return ls_ok();
 }
 
 // BEGIN.END, or with the key of another signature than the default
@@ -223,18 +221,17 @@ static ls_status name_translation(export *e, const ls_serve_signature *s,
 }
 
 static ls_status write_onnx(export *e, ls_graph *graph, const char *values) {
-  ls_safetensors_file file;
+  LS_OWN(ls_safetensors_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_safetensors_open(e->runtime, values, &file));
   const ls_serve_source source = {of_file, &file};
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < e->first.count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < e->first.count; ++i) {
     const char *path = NULL;
-    status = name_translation(e, &e->first.items[i], "model", "onnx", &path);
-    if (ls_status_is_ok(status))
-      status = ls_serve_write_onnx(graph, &e->first.items[i], &source, path);
+    LS_RETURN_IF_ERROR(
+        name_translation(e, &e->first.items[i], "model", "onnx", &path));
+    LS_RETURN_IF_ERROR(
+        ls_serve_write_onnx(graph, &e->first.items[i], &source, path));
   }
-  ls_safetensors_close(&file);
-  return status;
+  return ls_ok();
 }
 
 static ls_status write_stablehlo(export *e, ls_graph *graph) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/languages.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
@@ -31,7 +32,7 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
   if (values == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < program->num_uses; ++i)
     values[i] = NULL;
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, memory->allocator);
   ls_status status = get_values(program, source, values);
   if (ls_status_is_ok(status))
@@ -39,21 +40,18 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_array_release(values[i]);
   if (ls_status_is_ok(status)) status = write_file(&text, path);
-  ls_text_deinit(&text);
   return status;
 }
 
 ls_status ls_serve_write_onnx(ls_graph *graph,
                               const ls_serve_signature *signature,
                               const ls_serve_source *source, const char *path) {
-  ls_arena memory;
-  ls_lowered_signature lowered;
+  LS_OWN(ls_arena, memory) = {0};
+  LS_OWN(ls_lowered_signature, lowered) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_status status = ls_lower_signature(graph, signature, 0, &memory, &lowered);
   if (ls_status_is_ok(status))
     status = to_onnx(&lowered, source, &memory, path);
-  ls_lowered_signature_deinit(&lowered);
-  ls_arena_deinit(&memory);
   return ls_status_annotate(status, "signature '%s' as ONNX", signature->key);
 }
 
@@ -61,9 +59,9 @@ ls_status ls_serve_write_onnx(ls_graph *graph,
 ls_status ls_serve_write_stablehlo(ls_graph *graph,
                                    const ls_serve_signature *signature,
                                    int64_t batch_size, const char *path) {
-  ls_arena memory;
-  ls_lowered_signature lowered;
-  ls_text text;
+  LS_OWN(ls_arena, memory) = {0};
+  LS_OWN(ls_lowered_signature, lowered) = {0};
+  LS_OWN(ls_text, text) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_text_init(&text, graph->allocator);
   ls_status status =
@@ -71,9 +69,6 @@ ls_status ls_serve_write_stablehlo(ls_graph *graph,
   if (ls_status_is_ok(status))
     status = ls_write_stablehlo(&lowered, &memory, &text);
   if (ls_status_is_ok(status)) status = write_file(&text, path);
-  ls_text_deinit(&text);
-  ls_lowered_signature_deinit(&lowered);
-  ls_arena_deinit(&memory);
   return ls_status_annotate(status, "signature '%s' as StableHLO",
                             signature->key);
 }

@@ -3,6 +3,7 @@
 // Exports read back, and run.
 #include "serve/serving.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -15,9 +16,9 @@ static ls_status not_there(ls_serving *self, const char *folder,
                            const char *name) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   ls_allocator *allocator = self->memory.allocator;
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
-  ls_text known;
+  LS_OWN(ls_text, known) = {0};
   ls_text_init(&known, allocator);
   if (files->list != NULL)
     LS_RETURN_IF_ERROR(
@@ -28,12 +29,8 @@ static ls_status not_there(ls_serving *self, const char *folder,
       ls_text_append_format(&known, "%s '%s'", known.size > 0 ? "," : "",
                             entries[i].name);
   }
-  ls_release(allocator, entries);
-  const ls_status status =
-      LS_STATUS(LS_NOT_FOUND, "'%s' has no '%s.ls'; it has%s", folder, name,
-                known.size > 0 ? ls_text_data(&known) : " no program");
-  ls_text_deinit(&known);
-  return status;
+  return LS_STATUS(LS_NOT_FOUND, "'%s' has no '%s.ls'; it has%s", folder, name,
+                   known.size > 0 ? ls_text_data(&known) : " no program");
 }
 
 static ls_status read_text(ls_serving *self, const char *folder,
@@ -115,18 +112,16 @@ static ls_status load(ls_serving *self, const char *folder,
   static const char *const serve[] = {LS_SERVING_TAG};
   const bool given = options->tags != NULL || options->num_tags > 0;
   const char *name = NULL;
-  char *text = NULL;
+  LS_OWN_MEMORY(self->memory.allocator, char, text) = NULL;
   LS_RETURN_IF_ERROR(ls_serve_tags_name(given ? options->tags : serve,
                                         given ? options->num_tags : 1,
                                         &self->memory, &name));
   const char *path = ls_arena_format(&self->memory, "%s/%s.ls", folder, name);
   if (path == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(read_text(self, folder, name, path, &text));
-  ls_status status = parse(self, path, text, options);
-  ls_release(self->memory.allocator, text);
-  if (ls_status_is_ok(status)) status = describe_all(self);
-  if (ls_status_is_ok(status)) status = load_values(self, folder);
-  return status;
+  LS_RETURN_IF_ERROR(parse(self, path, text, options));
+  LS_RETURN_IF_ERROR(describe_all(self));
+  return load_values(self, folder);
 }
 
 ls_status ls_serving_load(const char *folder,
@@ -140,8 +135,7 @@ ls_status ls_serving_load(const char *folder,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_serving *self = ls_new(allocator, ls_serving);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_serving, self);
   self->runtime = runtime;
   ls_arena_init(&self->memory, allocator);
   const ls_status status = load(self, folder, options);
@@ -225,12 +219,11 @@ static ls_status run(ls_serving *self, const ls_serve_signature *s,
     leaves[i] = ls_leaf(s->outputs[i].tensor);
     names[i] = s->outputs[i].name;
   }
-  ls_nest fetches = ls_none();
+  LS_OWN(ls_nest, fetches) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_dict("", names, leaves, s->num_outputs), &fetches));
   const ls_status status =
       ls_session_run(self->session, fetches, feeds, s->num_inputs, outputs);
-  ls_nest_release(fetches);
   return ls_status_annotate(status, "signature '%s'", s->key);
 }
 
@@ -240,9 +233,7 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
   LS_REQUIRE(serving);
   const ls_serve_signature *signature = NULL;
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, serving->memory.allocator);
-  const ls_status status = run(serving, signature, inputs, &memory, outputs);
-  ls_arena_deinit(&memory);
-  return status;
+  return run(serving, signature, inputs, &memory, outputs);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/onnx.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 #include "io/protobuf/protobuf.h"
@@ -120,7 +121,7 @@ void ls_onnx_initializer(ls_onnx *o, const char *name, const ls_array *array) {
 }
 
 ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_emit_fail(&o->e,
                ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE((int64_t)count),
                                     values, &array));
@@ -128,7 +129,6 @@ ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
   const ls_emitted out = ls_emit_value(&o->e, LS_DTYPE_I64, dims, NULL);
   if (ls_status_is_ok(o->e.status))
     ls_onnx_initializer(o, name_of(o, out), array);
-  ls_array_release(array);
   return out;
 }
 

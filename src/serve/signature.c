@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/signature.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
 static const char *const kind_names[] = {
@@ -390,20 +391,17 @@ ls_status ls_serve_find(const ls_serve_signatures *signatures, const char *key,
     if (strcmp((*out)->key, key) == 0) return ls_ok();
   }
   *out = NULL;
-  ls_text known;
+  LS_OWN(ls_text, known) = {0};
   ls_text_init(&known, ls_current_allocator());
   for (size_t i = 0; i < signatures->count; ++i)
     ls_text_append_format(&known, "%s '%s'", i > 0 ? "," : "",
                           signatures->items[i].key);
-  const ls_status status =
-      ls_status_code(ls_text_status(&known)) != LS_OK
-          ? ls_out_of_memory()
-          : LS_STATUS(LS_NOT_FOUND,
-                      "there is no signature '%.200s'; there %s%s", key,
-                      signatures->count > 0 ? "are:" : "is none",
-                      ls_text_data(&known));
-  ls_text_deinit(&known);
-  return status;
+  return ls_status_code(ls_text_status(&known)) != LS_OK
+             ? ls_out_of_memory()
+             : LS_STATUS(LS_NOT_FOUND,
+                         "there is no signature '%.200s'; there %s%s", key,
+                         signatures->count > 0 ? "are:" : "is none",
+                         ls_text_data(&known));
 }
 
 static ls_status check_tag(const char *tag) {

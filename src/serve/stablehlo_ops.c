@@ -3,6 +3,7 @@
 // StableHLO's ops.
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "serve/stablehlo.h"
 
@@ -102,7 +103,7 @@ static void constant(ls_emitter *e, const ls_array *value, ls_emitted out) {
 static ls_emitted extreme(ls_emitter *e, ls_dtype dtype, bool least) {
   if (ls_dtype_is_float(dtype))
     return ls_emit_scalar(e, dtype, least ? -INFINITY : INFINITY);
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   ls_emit_fail(e, ls_array_create(dtype, LS_SCALAR, &value));
   if (!ls_status_is_ok(e->status)) return 0;
   const bool is_signed = dtype >= LS_DTYPE_I8 && dtype <= LS_DTYPE_I64;
@@ -111,9 +112,7 @@ static ls_emitted extreme(ls_emitter *e, ls_dtype dtype, bool least) {
   memset(bytes, least ? 0 : 0xff, size);  // Little-endian, as all machines.
   if (dtype == LS_DTYPE_BOOL) bytes[0] = !least;
   if (is_signed) bytes[size - 1] ^= 0x80;
-  const ls_emitted out = ls_emit_constant(e, value);
-  ls_array_release(value);
-  return out;
+  return ls_emit_constant(e, value);
 }
 
 // ---- Elementwise -----------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/values.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 #include "lockstep/saved_file.h"
@@ -56,12 +57,9 @@ static ls_status find_entry(const copying *c, size_t number) {
 
 static ls_status copy_entry(const copying *c, ls_safetensors_writer *writer,
                             const ls_safetensors_entry *entry, size_t number) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_saved_file_read(c->file, c->places[number], &array));
-  const ls_status status =
-      ls_safetensors_put(writer, entry, ls_array_data(array), NULL);
-  ls_array_release(array);
-  return status;
+  return ls_safetensors_put(writer, entry, ls_array_data(array), NULL);
 }
 
 static ls_status copy_entries(const copying *c, ls_arena *memory,
