@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grad/forward.h"
 
+#include "base/memory/own.h"
 #include "graph/context.h"
 #include "graph/passes/inline.h"
 #include "graph/trial.h"
@@ -136,13 +137,10 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
 ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref) {
   const size_t count = graph->num_results;
   LS_RETURN_IF_ERROR(ls_trial_add_result(graph));
-  uint64_t *results = ls_new_array(graph->allocator, uint64_t, count + 1);
-  if (results == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, uint64_t, results, count + 1);
   if (count != 0) memcpy(results, graph->results, count * sizeof(*results));
   results[count] = ref;
-  const ls_status status = ls_graph_set_results(graph, results, count + 1);
-  ls_release(graph->allocator, results);
-  return status;
+  return ls_graph_set_results(graph, results, count + 1);
 }
 
 ls_status ls_forward_add_output(ls_forward *f, ls_type type) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rule of custom_gradient: it asks the user's callback.
+#include "base/memory/own.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
 #include "graph/custom_gradient.h"
@@ -73,18 +74,13 @@ ls_status gradient_custom_gradient(ls_gradient *g) {
                                ls_op_name(g->op), ls_op_type_name(g->op));
   const ls_custom_gradient_object *object =
       (const ls_custom_gradient_object *)attr->as.object;
-  const ls_nest inputs = fill(g, object->inputs, next_input);
-  const ls_nest outputs = fill(g, object->outputs, next_output);
-  const ls_nest gradients = fill(g, object->outputs, next_gradient);
-  ls_nest made = ls_none();
-  ls_status status = ls_ok();
+  LS_OWN(ls_nest, inputs) = fill(g, object->inputs, next_input);
+  LS_OWN(ls_nest, outputs) = fill(g, object->outputs, next_output);
+  LS_OWN(ls_nest, gradients) = fill(g, object->outputs, next_gradient);
+  LS_OWN(ls_nest, made) = ls_none();
   if (g->walk->failure == NULL) {
     made = object->gradient(inputs, outputs, gradients, object->user);
-    status = take(g, object, made);
+    LS_RETURN_IF_ERROR(take(g, object, made));
   }
-  ls_nest_release(made);
-  ls_nest_release(gradients);
-  ls_nest_release(outputs);
-  ls_nest_release(inputs);
-  return status;
+  return ls_ok();
 }

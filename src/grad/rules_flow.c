@@ -4,6 +4,8 @@
 // its own.
 #include "grad/rules_flow.h"
 
+#include "base/memory/own.h"
+
 // ---- An inner walk ---------------------------------------------------------
 ls_status ls_gradient_walk_inner(const ls_gradient *g,
                                  const ls_gradient_inner *inner) {
@@ -174,17 +176,16 @@ ls_status gradient_cond(ls_gradient *g) {
   branches all = {0};
   LS_RETURN_IF_ERROR(list_results(g, &all));
   if (all.num_results == 0) return ls_ok();
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_cond(ls_gradient_input(g, 0), trace_then, trace_else, &all);
-  ls_status status = ls_nest_status(made);
-  for (size_t i = 0; ls_status_is_ok(status) && i < all.num_results; ++i) {
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  for (size_t i = 0; i < all.num_results; ++i) {
     const ls_tensor gradient = ls_nest_tensor(made, i);
     if (all.results[i].variable == NULL)
       g->din[all.results[i].input] = gradient;
     else
-      status =
-          ls_gradient_walk_contribute(g->walk, all.results[i].source, gradient);
+      LS_RETURN_IF_ERROR(ls_gradient_walk_contribute(
+          g->walk, all.results[i].source, gradient));
   }
-  ls_nest_release(made);
-  return status;
+  return ls_ok();
 }

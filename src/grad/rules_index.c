@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules of ops that take parts of values, join them, and look up by index.
+#include "base/memory/own.h"
 #include "grad/rules.h"
 
 static ls_tensor zeros_like(ls_tensor x) {
@@ -126,7 +127,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
     return ls_ok();
   }
   const ls_graph *graph = ls_graph_current();
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_tensor *likes = ls_arena_new_array(&memory, ls_tensor, g->num_inputs);
   for (size_t i = 0; likes != NULL && i < g->num_inputs; ++i)
@@ -136,14 +137,13 @@ ls_status gradient_concatenate(ls_gradient *g) {
     for (size_t i = 0; i < g->num_inputs; ++i)
       if (g->wanted[i]) g->din[i] = ls_op_output(pieces, (unsigned)i);
   }
-  ls_arena_deinit(&memory);
   return likes == NULL ? ls_out_of_memory() : ls_ok();
 }
 
 // Operands after the first only lend their dimensions.
 ls_status gradient_split_like(ls_gradient *g) {
   const ls_graph *graph = ls_graph_current();
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_tensor *pieces = ls_arena_new_array(&memory, ls_tensor, g->num_outputs);
   for (size_t i = 0; pieces != NULL && i < g->num_outputs; ++i)
@@ -152,7 +152,6 @@ ls_status gradient_split_like(ls_gradient *g) {
   if (pieces != NULL)
     g->din[0] = ls_concatenate(pieces, g->num_outputs,
                                (int)ls_node_int(g->node, LS_ATTR_ID_AXIS));
-  ls_arena_deinit(&memory);
   return pieces == NULL ? ls_out_of_memory() : ls_ok();
 }
 

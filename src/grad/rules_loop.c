@@ -10,6 +10,7 @@
 //
 // What a trip needs is known only once its gradient is built. So that is built
 // first, in a graph of its own (the draft), and then copied into the body.
+#include "base/memory/own.h"
 #include "base/values/half.h"
 #include "grad/rules_flow.h"
 #include "graph/passes/inline.h"
@@ -437,14 +438,12 @@ static ls_status run_back(loop *l) {
   if (leaves == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(list_initial(l, leaves));
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(has_trips_left, trip, l,
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
                ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
-  ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) status = take_results(l, made);
-  ls_nest_release(made);
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  return take_results(l, made);
 }
 
 ls_status gradient_while(ls_gradient *g) {

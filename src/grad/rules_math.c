@@ -2,6 +2,7 @@
 //
 // Rules of mathematical functions, products and barriers. A call has at most
 // one argument that makes ops, as in rules_elementwise.c.
+#include "base/memory/own.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
 
@@ -153,11 +154,9 @@ ls_status gradient_barrier(ls_gradient *g) {
   if (leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < g->num_outputs; ++i)
     leaves[i] = g->dout[i].ref != 0 ? ls_leaf(g->dout[i]) : ls_none();
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_barrier(ls_nest_sequence(LS_KIND_LIST, leaves, g->num_outputs));
   for (size_t i = 0; i < g->num_outputs; ++i)
     g->din[i] = ls_nest_tensor(made, i);
-  const ls_status status = ls_nest_status(made);
-  ls_nest_release(made);
-  return status;
+  return ls_nest_status(made);
 }
