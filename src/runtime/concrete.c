@@ -2,6 +2,7 @@
 //
 // Concrete functions: one recorded graph, copied wherever it is called. To the
 // rest of the library it is a function like any other, whose callback copies.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -40,7 +41,8 @@ static ls_status record(concrete *c, ls_nest args) {
           i);
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, options->name, runtime,
                                    ls_graph_current(), &c->graph));
-  const ls_nest parameters = ls_trace_parameters(c->graph, &c->signature, args);
+  LS_OWN(ls_nest, parameters) =
+      ls_trace_parameters(c->graph, &c->signature, args);
   ls_status status = ls_nest_status(parameters);
   if (ls_status_is_ok(status)) {
     ls_runtime_begin_callback(runtime);
@@ -48,7 +50,6 @@ static ls_status record(concrete *c, ls_nest args) {
                              &c->results);
     ls_runtime_end_callback(runtime);
   }
-  ls_nest_release(parameters);
   return ls_status_annotate(status, "while tracing function '%s'",
                             options->name);
 }
@@ -146,23 +147,20 @@ static ls_status copy_graph(const concrete *c, ls_nest args, ls_arena *memory,
 
 static ls_nest call_concrete(ls_nest args, void *user) {
   const concrete *c = user;
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, c->allocator);
   ls_nest results = ls_none();
   const ls_status status = copy_graph(c, args, &memory, &results);
-  ls_arena_deinit(&memory);
   return ls_status_is_ok(status) ? results : ls_fail(status);
 }
 
 // ---- Making ----------------------------------------------------------------
 static ls_status make(concrete *c, ls_nest args, ls_function **out_function) {
   const ls_function_options *options = ls_function_options_of(c->original);
-  ls_nest bound = ls_none();
+  LS_OWN(ls_nest, bound) = ls_none();
   LS_RETURN_IF_ERROR(ls_parameters_bind(options->parameters, options->name,
                                         args, ls_none(), &bound));
-  ls_status status = record(c, bound);
-  ls_nest_release(bound);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(record(c, bound));
   return ls_function_create(
       &(ls_function_options){.call = call_concrete,
                              .user = c,
@@ -185,8 +183,7 @@ ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
         "built",
         graph->name);
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
-  concrete *c = ls_new(allocator, concrete);
-  if (c == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, concrete, c);
   c->allocator = allocator;
   c->original = ls_function_retain(function);
   const ls_status status = make(c, args, out_function);

@@ -2,6 +2,7 @@
 #include "runtime/eager.h"
 
 #include "base/cancel.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -133,7 +134,7 @@ static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
 static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
                          const ls_type *in, const ls_type *out, size_t num_out,
                          ls_compiled **out_compiled) {
-  ls_text key;
+  LS_OWN(ls_text, key) = {0};
   ls_text_init(&key, state->allocator);
   ls_status status = op_key(spec, in, &key);
   ls_runtime_lock(state->runtime);
@@ -153,7 +154,6 @@ static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
     if (ls_status_is_ok(status)) ls_compiled_retain(*out_compiled);
   }
   ls_runtime_unlock(state->runtime);
-  ls_text_deinit(&key);
   return status;
 }
 
@@ -205,13 +205,11 @@ static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
                         ls_array *const *in, const ls_type *in_types,
                         const ls_type *out, size_t num_out, ls_array **values) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
-  ls_compiled *compiled = NULL;
+  LS_OWN(ls_compiled, compiled) = NULL;
   LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
-  const ls_status status =
-      run_compiled(state, compiled, next_step(state, spec->type),
-                   ls_context_replica(), in, spec->num_inputs, values, num_out);
-  ls_compiled_release(compiled);
-  return status;
+  return run_compiled(state, compiled, next_step(state, spec->type),
+                      ls_context_replica(), in, spec->num_inputs, values,
+                      num_out);
 }
 
 // ---- Late draws ------------------------------------------------------------
@@ -235,8 +233,7 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
                            const ls_type *out, ls_op *out_op) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
-  ls_late_draw *late = ls_new(state->allocator, ls_late_draw);
-  if (late == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(state->allocator, ls_late_draw, late);
   ls_object_init(&late->object, &late_type);
   late->allocator = state->allocator;
   ls_status status = find_op(state, spec, NULL, out, 1, &late->compiled);
@@ -461,17 +458,15 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
 
 ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
   LS_REQUIRE_OUT(out_item);
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));
-  ls_status status = ls_ok();
   if (ls_array_num_elements(array) == 1)
     *out_item = ls_array_f64(array, 0);
   else
-    status = ls_invalid_argument(
+    return ls_invalid_argument(
         "one element was asked for, the tensor is %s",
         LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
-  ls_array_release(array);
-  return status;
+  return ls_ok();
 }
 
 ls_tensor ls_tensor_from_array(ls_array *array) { return ls_constant(array); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Variables of the eager graph: their values are in the runtime's store.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -21,7 +22,7 @@ static ls_late_draw *late_draw_of(ls_tensor value) {
 
 ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
   ls_runtime_state *state = NULL;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(variable->runtime, &state));
   ls_late_draw *late = late_draw_of(value);
   if (late != NULL) {
@@ -31,9 +32,7 @@ ls_status ls_eager_initialize(ls_variable *variable, ls_tensor value) {
     return status;
   }
   LS_RETURN_IF_ERROR(ls_tensor_value(value, &array));
-  const ls_status status = ls_store_write(state->store, variable, array);
-  ls_array_release(array);
-  return status;
+  return ls_store_write(state->store, variable, array);
 }
 
 ls_status ls_eager_initialize_zero(ls_variable *variable) {

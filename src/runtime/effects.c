@@ -2,6 +2,7 @@
 //
 // Effects of a function that was called in a graph being built: a session runs
 // what is fetched, and who fetches a result of the call has called.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/variable.h"
 #include "lower/scope.h"
@@ -20,15 +21,13 @@ static bool is_initializer(const ls_node *node) {
 static ls_status group_effects(const ls_graph *graph, size_t first,
                                ls_op *out_group) {
   ls_allocator *allocator = graph->allocator;
-  ls_op *ops = ls_new_array(allocator, ls_op, graph->num_nodes - first);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, graph->num_nodes - first);
   size_t count = 0;
   for (size_t i = first; i < graph->num_nodes; ++i)
     if (ls_node_has_effects(graph->nodes[i]) &&
         !is_initializer(graph->nodes[i]))
       ops[count++] = (ls_op){(ls_graph *)graph, graph->nodes[i]->id};
   if (count > 0) *out_group = ls_group(ops, count, NULL);
-  ls_release(allocator, ops);
   return ls_ok();
 }
 

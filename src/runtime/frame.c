@@ -3,6 +3,7 @@
 // Frames of the eager graph.
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/eager.h"
 
@@ -16,8 +17,7 @@ ls_status ls_frame_begin(void) {
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(current_eager(&graph));
   ls_eager *eager = ls_eager_of(graph);
-  ls_frame *frame = ls_new(graph->allocator, ls_frame);
-  if (frame == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(graph->allocator, ls_frame, frame);
   frame->outer = eager->frame;
   frame->replica = ls_context_current()->replica;
   frame->first_id = graph->next_id;

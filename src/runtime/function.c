@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/function.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
@@ -152,8 +153,7 @@ ls_status ls_function_create(const ls_function_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_function *function = ls_new(allocator, ls_function);
-  if (function == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_function, function);
   ls_object_init(&function->object, &function_type);
   function->allocator = allocator;
   function->runtime = runtime;
@@ -202,14 +202,13 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                               .effects_are_roots = true,
                               .variables = ls_store_states(state->store),
                               .outputs = t->result_map.outputs};
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_graph *copy = NULL;
   ls_arena_init(&memory, function->allocator);
   ls_status status = ls_lower_gather(&request, &memory, &copy);
   if (ls_status_is_ok(status))
     status = ls_compile(function->runtime, &request, &t->compiled);
   ls_graph_free(copy);
-  ls_arena_deinit(&memory);
   LS_RETURN_IF_ERROR(status);
   t->num_result_leaves = ls_nest_num_leaves(t->results);
   return ls_result_map_finish(&t->result_map, function->allocator, &t->compiled,
@@ -242,7 +241,8 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, function->name,
                                    function->runtime, ls_graph_current(),
                                    &t->graph));
-  const ls_nest parameters = ls_trace_parameters(t->graph, &t->signature, args);
+  LS_OWN(ls_nest, parameters) =
+      ls_trace_parameters(t->graph, &t->signature, args);
   ls_status status = ls_nest_status(parameters);
   if (ls_status_is_ok(status)) status = begin_callback(function);
   if (ls_status_is_ok(status)) {
@@ -250,7 +250,6 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
         tracer, t->graph, &function->options, parameters, &t->results);
     end_callback(function);
   }
-  ls_nest_release(parameters);
   LS_RETURN_IF_ERROR(status);
   if (tracer->trace != NULL)
     LS_RETURN_IF_ERROR(ls_trace_set_results(t->graph, t->results));
@@ -267,8 +266,7 @@ static void end_span(const ls_function *function, const char *kind,
 
 static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
                            ls_nest args, trace **out_trace) {
-  trace *t = ls_new(function->allocator, trace);
-  if (t == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(function->allocator, trace, t);
   t->tracer_key = tracer->key;
   t->options = tracer->options;
   t->replicas = tracer->replicas > 0 ? tracer->replicas : 1;
@@ -486,16 +484,14 @@ ls_status ls_function_trace(ls_function *function, ls_nest args,
                             const ls_graph **out_graph) {
   static const ls_tracer alone;
   *out_graph = NULL;
-  ls_nest *leaves =
-      ls_new_array(function->allocator, ls_nest, ls_nest_num_leaves(args) + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(function->allocator, ls_nest, leaves,
+                         ls_nest_num_leaves(args) + 1);
   enter(function);
   trace *t = find_trace(function, &alone, args, leaves);
   const ls_status status =
       t != NULL ? ls_ok() : add_trace(function, &alone, args, &t);
   if (ls_status_is_ok(status)) *out_graph = t->graph;
   leave(function);
-  ls_release(function->allocator, leaves);
   return status;
 }
 

@@ -2,6 +2,7 @@
 //
 // Calls of functions: with arguments as a user gives them, and of one trace
 // alone.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "runtime/function.h"
 
@@ -21,13 +22,10 @@ static ls_status call(ls_function *function, ls_nest args, ls_nest named,
   const ls_function_options *options = ls_function_options_of(function);
   if (ls_arguments_are_bound(options->parameters, args, named))
     return ls_function_call_by(function, &alone, args, results);
-  ls_nest bound = ls_none();
-  ls_status status = ls_parameters_bind(options->parameters, options->name,
-                                        args, named, &bound);
-  if (ls_status_is_ok(status))
-    status = ls_function_call_by(function, &alone, bound, results);
-  ls_nest_release(bound);
-  return status;
+  LS_OWN(ls_nest, bound) = ls_none();
+  LS_RETURN_IF_ERROR(ls_parameters_bind(options->parameters, options->name,
+                                        args, named, &bound));
+  return ls_function_call_by(function, &alone, bound, results);
 }
 
 ls_status ls_function_call(ls_function *function, ls_nest args,

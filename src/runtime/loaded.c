@@ -2,6 +2,7 @@
 //
 // Functions from the text of their graphs: concrete ones, whose callback copies
 // the graph.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/passes/inline.h"
@@ -48,7 +49,7 @@ static ls_status take_arguments(const loaded *l, ls_nest args,
 
 static ls_nest call(ls_nest args, void *user) {
   const loaded *l = user;
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, l->allocator);
   const size_t num_results = l->graph->num_results;
   ls_tensor *tensors =
@@ -65,11 +66,9 @@ static ls_nest call(ls_nest args, void *user) {
   }
   for (size_t i = 0; i < num_results && ls_status_is_ok(status); ++i)
     leaves[i] = ls_leaf(results[i]);
-  const ls_nest made = ls_status_is_ok(status)
-                           ? ls_nest_sequence(LS_KIND_LIST, leaves, num_results)
-                           : ls_fail(status);
-  ls_arena_deinit(&memory);
-  return made;
+  return ls_status_is_ok(status)
+             ? ls_nest_sequence(LS_KIND_LIST, leaves, num_results)
+             : ls_fail(status);
 }
 
 // ---- Loading --------------------------------------------------------------

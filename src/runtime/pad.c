@@ -2,6 +2,7 @@
 //
 // Inputs of a program for several sizes: what a run is given, with rows of
 // zeros behind it, and how many of them are real (lower/mask.h).
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/compiled.h"
 
@@ -37,8 +38,7 @@ ls_status ls_padded_inputs_create(const ls_program *program,
                                   ls_padded_inputs **out) {
   *out = NULL;
   if (program->num_padded == 0) return ls_ok();
-  ls_padded_inputs *p = ls_new(allocator, ls_padded_inputs);
-  if (p == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_padded_inputs, p);
   p->program = program;
   p->allocator = allocator;
   const ls_status status = make_room(p);

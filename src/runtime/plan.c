@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/plan.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "graph/gather/gather.h"
@@ -125,19 +126,14 @@ ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
                          ls_precompiled **precompiled, ls_arena *memory,
                          ls_plan **out_plan) {
   ls_allocator *allocator = request->graph->allocator;
-  ls_plan *plan = ls_new(allocator, ls_plan);
-  if (plan == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_plan, plan);
   plan->allocator = allocator;
   plan->store = store;
-  ls_status status =
-      ls_result_map_init(&plan->results, allocator, request->num_fetches);
-  if (ls_status_is_ok(status))
-    status = compile_gathered(plan, request, precompiled, memory);
-  if (ls_status_is_ok(status))
-    *out_plan = plan;
-  else
-    ls_plan_destroy(plan);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_result_map_init(&plan->results, allocator, request->num_fetches));
+  LS_RETURN_IF_ERROR(compile_gathered(plan, request, precompiled, memory));
+  *out_plan = ls_give(&plan);
+  return ls_ok();
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/precompiled.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "io/protobuf/protobuf.h"
@@ -170,19 +171,16 @@ static bool is_lack_of_memory(ls_status status) {
 
 // How a failure is told.
 static ls_status tell(ls_status failure, ls_array **out_told) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   if (!ls_status_is_ok(failure)) {
     ls_proto_i64(&text, 1, (int64_t)ls_status_code(failure));
     ls_proto_string(&text, 2, ls_status_message(failure));
   }
   ls_status_free(failure);
-  ls_status status = ls_text_status(&text);
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
   const ls_bytes bytes = {.data = text.data, .size = text.size};
-  if (ls_status_is_ok(status))
-    status = ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out_told);
-  ls_text_deinit(&text);
-  return status;
+  return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out_told);
 }
 
 static ls_status prepare(ls_precompiled *a, const ls_lower_request *request,
@@ -201,8 +199,7 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
         ls_plan_fits(a->plan))
       return tell(ls_ok(), out_told);
   ls_allocator *allocator = request->graph->allocator;
-  ls_precompiled *a = ls_new(allocator, ls_precompiled);
-  if (a == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_precompiled, a);
   a->allocator = allocator;
   ls_status status = prepare(a, request, cluster, memory);
   if (!ls_status_is_ok(status)) {
@@ -287,14 +284,10 @@ ls_status ls_plan_from_precompiled(const ls_precompiled *list,
   while (list != NULL && !gives(list, request))
     list = list->next;
   if (list == NULL) return ls_ok();
-  ls_plan *plan = ls_new(list->allocator, ls_plan);
-  if (plan == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(list->allocator, ls_plan, plan);
   plan->allocator = list->allocator;
   plan->store = list->plan->store;
-  const ls_status status = share(list, request, plan);
-  if (ls_status_is_ok(status))
-    *out_plan = plan;
-  else
-    ls_plan_destroy(plan);
-  return status;
+  LS_RETURN_IF_ERROR(share(list, request, plan));
+  *out_plan = ls_give(&plan);
+  return ls_ok();
 }

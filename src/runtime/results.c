@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/results.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 
@@ -116,14 +117,11 @@ static ls_nest make_leaf(ls_nest leaf, void *user) {
   if (leaf.kind == LS_KIND_OP) return ls_none();
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
-  ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count);
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = make_array(w);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-  ls_release(ls_current_allocator(), items);
-  return made;
+  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
 }
 
 static walk walk_begin(const ls_result_map *map, void **arrays) {

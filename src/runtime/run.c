@@ -4,6 +4,7 @@
 // turn at the gate.
 #include "runtime/run.h"
 #include "base/cancel.h"
+#include "base/memory/own.h"
 #include "engine/launch.h"
 #include "graph/text/print.h"
 #include "runtime/compiled.h"
@@ -52,8 +53,7 @@ static ls_status make_bound(const ls_compiled *compiled, ls_store *store,
 
 static ls_status bind(ls_compiled *compiled, ls_store *store,
                       ls_bound **out_bound) {
-  ls_bound *b = ls_new(compiled->allocator, ls_bound);
-  if (b == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(compiled->allocator, ls_bound, b);
   const ls_status status = make_bound(compiled, store, b);
   if (ls_status_is_ok(status))
     *out_bound = b;
@@ -397,13 +397,12 @@ ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on) {
 ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
                                  char **out_text) {
   ls_bound *b = NULL;
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   *out_text = NULL;
   LS_RETURN_IF_ERROR(take_to_look(compiled, store, &b));
   ls_print_begin(&text, compiled->allocator);
   ls_status status = compiled->backend->vtable->print_cost(b->instance, &text);
   if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
-  ls_text_deinit(&text);
   give_back(compiled, b);
   return status;
 }

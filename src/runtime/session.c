@@ -5,6 +5,7 @@
 #include "lockstep/session.h"
 
 #include "base/cancel.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
@@ -48,8 +49,7 @@ ls_status ls_session_create_with(ls_graph *graph,
     return ls_invalid_argument("a session needs a build graph made by "
                                "ls_graph_create");
   LS_RETURN_IF_ERROR(ls_session_config_check(config));
-  ls_session *session = ls_new(graph->allocator, ls_session);
-  if (session == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(graph->allocator, ls_session, session);
   session->runtime = graph->runtime;
   ls_runtime_note_made(session->runtime, LS_MADE_SESSION);
   ls_graph_begin_session(graph);
@@ -268,7 +268,7 @@ static ls_status make_plan(request *r, ls_plan **out_plan) {
 
 static ls_status find_plan(request *r, ls_plan **out_plan) {
   ls_session *session = r->session;
-  ls_text key;
+  LS_OWN(ls_text, key) = {0};
   ls_text_init(&key, session->allocator);
   ls_text_append_bytes(&key, r->refs, r->num_refs * sizeof(*r->refs));
   for (size_t i = 0; i < r->num_targets; ++i) {
@@ -302,7 +302,6 @@ static ls_status find_plan(request *r, ls_plan **out_plan) {
     }
   }
   ls_mutex_unlock(&session->lock);
-  ls_text_deinit(&key);
   return status;
 }
 

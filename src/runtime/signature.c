@@ -2,6 +2,7 @@
 #include "runtime/signature.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "graph/graph.h"
 #include "lockstep/variable.h"
 #include "runtime/eager.h"
@@ -119,11 +120,10 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
                               .num_leaves = ls_nest_num_leaves(args)};
   signature->keys =
       ls_new_array(allocator, ls_leaf_key, signature->num_leaves + 1);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, signature->num_leaves + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, signature->num_leaves + 1);
   const ls_status status = signature->keys == NULL || leaves == NULL
                                ? ls_out_of_memory()
                                : fill(signature, args, leaves);
-  ls_release(allocator, leaves);
   if (!ls_status_is_ok(status)) ls_signature_deinit(signature);
   return status;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/state.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/eager.h"
 
@@ -24,8 +25,7 @@ static ls_status destroy_state(void *pointer) {
 
 static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_runtime_state *state = ls_new(allocator, ls_runtime_state);
-  if (state == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_runtime_state, state);
   static uint64_t last_serial;
   state->serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED);
   state->runtime = runtime;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "runtime/program.h"
@@ -45,8 +46,7 @@ static void count(uint64_t *number) {
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   *out_store = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_store *store = ls_new(allocator, ls_store);
-  if (store == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_store, store);
   store->id = next_number();
   store->changes = next_number();
   store->moves = next_number();
@@ -287,21 +287,18 @@ static ls_status own_buffer(ls_store *store, ls_variable *variable,
 static ls_status split_value(ls_store *store, const ls_variable *container) {
   ls_place *from = find_own(store, container);
   if (from == NULL || !is_set(&from->shared)) return ls_ok();
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(read_value(store, container, &value));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
-       ++i) {
+  for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
     ls_buffer *buffer = NULL;
-    status = own_buffer(store, component, &buffer);
-    if (ls_status_is_ok(status))
-      status = store->backend->vtable->upload(buffer, ls_array_data(value));
-    if (ls_status_is_ok(status)) ls_store_mark_written(store, component);
+    LS_RETURN_IF_ERROR(own_buffer(store, component, &buffer));
+    LS_RETURN_IF_ERROR(
+        store->backend->vtable->upload(buffer, ls_array_data(value)));
+    ls_store_mark_written(store, component);
   }
-  ls_array_release(value);
-  if (ls_status_is_ok(status)) set(store, &from->shared, false);
-  return status;
+  set(store, &from->shared, false);
+  return ls_ok();
 }
 
 // The buffer for a new value of `type`. A component gets its own.
@@ -419,14 +416,13 @@ ls_status ls_store_update(ls_store *store, ls_variable *variable,
   const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
-  ls_array *before = NULL;
+  LS_OWN(ls_array, before) = NULL;
   LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
   ls_status status = read_value(store, variable, &before);
   if (ls_status_is_ok(status)) status = change(before, user, out_after);
   if (ls_status_is_ok(status))
     status = write_value(store, variable, *out_after);
   leave(store, &use);
-  ls_array_release(before);
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 

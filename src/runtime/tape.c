@@ -3,6 +3,7 @@
 // Tapes: recorded intervals of the eager graph. While one is open, nodes keep
 // operands and attributes; its gradient is the ordinary backward pass over
 // them, whose ops run as they are made.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
@@ -37,8 +38,7 @@ ls_status ls_tape_begin(ls_tape **out_tape) {
   ls_runtime *runtime = ls_runtime_current();
   ls_graph *graph = runtime == NULL ? NULL : ls_eager_graph(runtime);
   if (graph == NULL) return ls_out_of_memory();
-  ls_tape *tape = ls_new(graph->allocator, ls_tape);
-  if (tape == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(graph->allocator, ls_tape, tape);
   ls_eager *eager = ls_eager_of(graph);
   tape->graph = graph;
   tape->replica = ls_context_current()->replica;
@@ -111,8 +111,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   LS_REQUIRE(tape);
   LS_REQUIRE_ITEMS(xs, num_xs);
   const uint64_t end = tape->end_id != 0 ? tape->end_id : tape->graph->next_id;
-  ls_nest *watched = ls_new_array(tape->graph->allocator, ls_nest, num_xs * 2);
-  if (watched == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(tape->graph->allocator, ls_nest, watched, num_xs * 2);
   size_t count = 0;
   for (size_t i = 0; i < num_xs; ++i)
     if (is_watched(tape, xs[i])) watched[count++] = xs[i];
@@ -127,7 +126,6 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   if (ls_status_is_ok(status))
     for (size_t i = 0, k = 0; i < num_xs; ++i)
       if (is_watched(tape, xs[i])) grads[i] = watched[num_xs + k++];
-  ls_release(tape->graph->allocator, watched);
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "base/trace.h"
@@ -183,9 +184,8 @@ static ls_status write_thread(writer *w, const ls_span_ring *ring) {
   ls_allocator *allocator = w->log->allocator;
   const uint64_t first = ls_span_ring_first(w->log, ring);
   const size_t count = (size_t)(ring->count - first);
-  const ls_span_record **spans =
-      ls_new_array(allocator, const ls_span_record *, count);
-  row *rows = ls_new_array(allocator, row, MOST_ROWS);
+  LS_OWN_ARRAY(allocator, const ls_span_record *, spans, count);
+  LS_OWN_ARRAY(allocator, row, rows, MOST_ROWS);
   if (spans != NULL && rows != NULL) {
     for (size_t i = 0; i < count; ++i)
       spans[i] = &ring->records[(first + i) % w->log->capacity];
@@ -194,8 +194,6 @@ static ls_status write_thread(writer *w, const ls_span_ring *ring) {
     write_rows(w, ring, rows, spans, count);
   }
   const bool done = spans != NULL && rows != NULL;
-  ls_release(allocator, spans);
-  ls_release(allocator, rows);
   return done ? ls_ok() : ls_out_of_memory();
 }
 
@@ -233,7 +231,7 @@ static ls_status write_events(writer *w, const ls_runtime *runtime) {
 }
 
 static ls_status write_file(const ls_trace *self, const char *path) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, self->allocator);
   writer w = {
       .json = {.text = &text}, .log = self->log, .process = (int64_t)getpid()};
@@ -241,7 +239,6 @@ static ls_status write_file(const ls_trace *self, const char *path) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   if (ls_status_is_ok(status))
     status = files->write(files->user, path, text.data, text.size);
-  ls_text_deinit(&text);
   return ls_status_annotate(status, "while writing the trace '%s'", path);
 }
 
@@ -269,8 +266,7 @@ ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
                                (long long)options->spans, MOST_SPANS, SPANS);
   LS_RETURN_IF_ERROR(ls_trace_log_check(runtime));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_trace *self = ls_new(allocator, ls_trace);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_trace, self);
   self->runtime = runtime;
   self->allocator = allocator;
   const ls_status status = begin(self, options);

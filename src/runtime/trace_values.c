@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/trace_values.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/graph.h"
 #include "lockstep/distributed.h"
@@ -26,14 +27,11 @@ static ls_nest to_parameter(ls_nest leaf, void *user) {
   const ls_leaf_key *key = &p->signature->keys[p->leaf++];
   if (key->kind == LS_KIND_ARRAY) return next_parameter(p);
   if (key->kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
-  ls_nest *items = ls_new_array(p->graph->allocator, ls_nest, key->slots);
+  LS_OWN_ARRAY(p->graph->allocator, ls_nest, items, key->slots);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < key->slots; ++i)
     items[i] = next_parameter(p);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
-  ls_release(p->graph->allocator, items);
-  return made;
+  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, key->slots);
 }
 
 ls_nest ls_trace_parameters(ls_graph *graph, const ls_signature *signature,
@@ -47,14 +45,11 @@ static ls_nest to_constant(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
   ls_allocator *allocator = ls_graph_current()->allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = to_constant(ls_distributed_component(leaf, i), user);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-  ls_release(allocator, items);
-  return made;
+  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
 }
 
 ls_nest ls_trace_constants(ls_nest args) {
@@ -85,17 +80,10 @@ static size_t list_refs(const ls_nest *leaves, size_t num_leaves,
 ls_status ls_trace_set_results(ls_graph *graph, ls_nest results) {
   ls_allocator *allocator = graph->allocator;
   const size_t num_leaves = ls_nest_num_leaves(results);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, num_leaves);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, num_leaves);
   ls_nest_flatten(results, leaves, num_leaves);
   const size_t count = list_refs(leaves, num_leaves, NULL);
-  uint64_t *refs = ls_new_array(allocator, uint64_t, count);
-  ls_status status = refs == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    list_refs(leaves, num_leaves, refs);
-    status = ls_graph_set_results(graph, refs, count);
-  }
-  ls_release(allocator, refs);
-  ls_release(allocator, leaves);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, refs, count);
+  list_refs(leaves, num_leaves, refs);
+  return ls_graph_set_results(graph, refs, count);
 }
