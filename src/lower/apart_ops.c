@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes the ops that stand for a loop or branch taken apart.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lower/apart_graph.h"
 
@@ -33,13 +34,11 @@ ls_status ls_apart_make(const ls_apart *a, ls_graph *to, uint16_t type,
 
 ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
                                int64_t value, uint64_t *out_ref) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
   ls_array_set_i64(array, 0, value);
-  const ls_status status = ls_apart_make(
-      a, to, LS_OP_CONSTANT, NULL, 0, LS_OWN_A(VALUE, array), dtype, out_ref);
-  ls_array_release(array);
-  return status;
+  return ls_apart_make(a, to, LS_OP_CONSTANT, NULL, 0, LS_OWN_A(VALUE, array),
+                       dtype, out_ref);
 }
 
 ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,

@@ -2,6 +2,7 @@
 //
 // How what replicas do together is lowered: to merges, and to what each replica
 // takes of their results. Outside of replicas there is one.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "lower/ops.h"
@@ -137,7 +138,7 @@ ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
 // ---- A replica's part ------------------------------------------------------
 ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   uint64_t inputs[2];
   LS_RETURN_IF_ERROR(
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(scope->replicas), &array));
@@ -146,7 +147,6 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
   const ls_attr value = LS_OWN_A(VALUE, array), axis = LS_OWN_I(AXIS, 0);
   ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &value, 1,
                                    origin, &inputs[0]);
-  ls_array_release(array);
   if (ls_status_is_ok(status))
     status = ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, origin,
                            &inputs[1]);

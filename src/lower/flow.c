@@ -4,6 +4,7 @@
 // shares.
 #include "lower/flow.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lower/apart.h"
 
@@ -174,13 +175,11 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
     return ls_unimplemented("a stack beside outside compiled ops that write a "
                             "variable, in a branch that replicas take in ways "
                             "of their own");
-  ls_array *zero = NULL;
+  LS_OWN(ls_array, zero) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(type.dtype, LS_SCALAR, &zero));
   const ls_attr value = LS_OWN_A(VALUE, zero);
-  ls_status status = ls_lower_make(inner, LS_OP_CONSTANT, NULL, 0, &value, 1,
-                                   f->node, out_ref);
-  ls_array_release(zero);
-  if (!ls_status_is_ok(status)) return status;
+  LS_RETURN_IF_ERROR(ls_lower_make(inner, LS_OP_CONSTANT, NULL, 0, &value, 1,
+                                   f->node, out_ref));
   return ls_lower_broadcast(inner, *out_ref, type.shape, f->node, out_ref);
 }
 

@@ -4,6 +4,7 @@
 // is dropped and the whole is checked.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/compare/identity.h"
 #include "graph/gather/gather.h"
@@ -112,7 +113,7 @@ static ls_status list_outputs(ls_lower_scope *scope,
                               uint64_t *results) {
   size_t count = 0;
   ls_status status = ls_ok();
-  ls_map outputs;  // Of a ref: 1 + its number.
+  LS_OWN(ls_map, outputs) = {0};  // Of a ref: 1 + its number.
   ls_map_init(&outputs, scope->all->allocator);
   for (size_t i = 0; i < request->num_fetches; ++i) {
     const uint64_t ref = ls_lowered(scope, request->fetches[i]);
@@ -128,7 +129,6 @@ static ls_status list_outputs(ls_lower_scope *scope,
       break;
     }
   }
-  ls_map_deinit(&outputs);
   scope->all->program->num_outputs = count;
   return status;
 }
@@ -138,9 +138,8 @@ static ls_status set_results(ls_lower_scope *scope,
   ls_program *program = scope->all->program;
   ls_allocator *allocator = scope->all->allocator;
   LS_RETURN_IF_ERROR(ls_lower_containers(scope));
-  uint64_t *results = ls_new_array(allocator, uint64_t,
-                                   request->num_fetches + program->num_uses);
-  if (results == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, results,
+                         request->num_fetches + program->num_uses);
   ls_status status = list_outputs(scope, request, results);
   size_t count = program->num_outputs;
   for (size_t i = 0; i < program->num_uses; ++i)
@@ -149,7 +148,6 @@ static ls_status set_results(ls_lower_scope *scope,
           &scope->variables, (uintptr_t)program->uses[i].variable);
   if (ls_status_is_ok(status))
     status = ls_graph_set_results(scope->to, results, count);
-  ls_release(allocator, results);
   return status;
 }
 
@@ -220,8 +218,7 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
                        const ls_buckets *buckets, ls_program **out_program) {
   ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_program *program = ls_new(allocator, ls_program);
-  if (program == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_program, program);
   ls_object_init(&program->object, &program_type);
   program->runtime = runtime;
   ls_lowering all = {.runtime = runtime,

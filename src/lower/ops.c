@@ -3,20 +3,19 @@
 // How each op without child graphs is lowered.
 #include "lower/ops.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
 #include "graph/gather/gather.h"
 
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,
                           const ls_node *origin, uint64_t *out_ref) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(dtype, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
   const ls_attr attr = LS_OWN_A(VALUE, array);
-  const ls_status status =
-      ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, origin, out_ref);
-  ls_array_release(array);
-  return status;
+  return ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, origin,
+                       out_ref);
 }
 
 static ls_attr sizes_of(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
@@ -385,14 +384,13 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
 // message.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
-  ls_array *array = told != NULL ? ls_array_retain(told->as.array) : NULL;
+  LS_OWN(ls_array, array) =
+      told != NULL ? ls_array_retain(told->as.array) : NULL;
   uint64_t ref = 0;
   if (array == NULL)
     LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_STRING, LS_SCALAR, &array));
   const ls_attr attr = LS_OWN_A(VALUE, array);
-  const ls_status status =
-      ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, node, &ref);
-  ls_array_release(array);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(
+      ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &attr, 1, node, &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }

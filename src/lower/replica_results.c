@@ -2,6 +2,7 @@
 //
 // Lists what bodies of replicas give: results and the values of variables, each
 // of its own or one for all.
+#include "base/memory/own.h"
 #include "lower/replicas.h"
 
 // Stacks stay inside of a replica.
@@ -133,8 +134,8 @@ static ls_status list_results(ls_lower_replicas *self, ls_ref_list *lists,
 ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
   ls_allocator *allocator = self->f->scope->all->allocator;
   const size_t count = self->num_classes;
-  ls_ref_list *lists = ls_new_array(allocator, ls_ref_list, count);
-  uint64_t *refs = ls_new_array(allocator, uint64_t, count);
+  LS_OWN_ARRAY(allocator, ls_ref_list, lists, count);
+  LS_OWN_ARRAY(allocator, uint64_t, refs, count);
   ls_status status =
       lists == NULL || refs == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t k = 0; lists != NULL && k < count; ++k)
@@ -147,8 +148,6 @@ ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
     if (ls_status_is_ok(status)) status = check_stacks(self->bodies[k].to);
     ls_release(allocator, lists[k].items);
   }
-  ls_release(allocator, lists);
-  ls_release(allocator, refs);
   return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/scope.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/compare/equal.h"
 #include "graph/gather/gather.h"
@@ -141,8 +142,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
                          bool effects_are_roots) {
   const ls_lower_scope *scope = &scopes[0];
   ls_graph *from = scope->from;
-  bool *needed = ls_new_array(scope->all->allocator, bool, from->num_nodes);
-  if (needed == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(scope->all->allocator, bool, needed, from->num_nodes);
   for (size_t i = 0; i < num_roots; ++i)
     mark_ref(scope, needed, roots[i]);
   for (size_t i = 0; i < num_targets; ++i)
@@ -162,7 +162,6 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
     for (size_t k = 0; needed[i] && k < num_scopes && ls_status_is_ok(status);
          ++k)
       status = lower_one(&scopes[k], from->nodes[i]);
-  ls_release(scope->all->allocator, needed);
   return status;
 }
 
@@ -249,7 +248,7 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
       return ls_mask_results(scope, *out_node, false, mask);
     }
   }
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_infer infer;
   ls_arena_init(&memory, scope->all->allocator);
   ls_status status = infer_lowered(scope, spec, inputs, &memory, &infer);
@@ -261,7 +260,6 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
     else
       memcpy(node->outputs, infer.out, infer.num_out * sizeof(*infer.out));
   }
-  ls_arena_deinit(&memory);
   LS_RETURN_IF_ERROR(status);
   if (origin != NULL) {
     node->origin = ls_node_source(scope->from, origin);

@@ -2,6 +2,7 @@
 //
 // What differs between replicas: marked in the body of a replicate op, or in
 // several bodies of which each replica runs one. And what does not and should.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/passes/twins.h"
 #include "graph/walk.h"
@@ -94,22 +95,18 @@ static bool mark_lonely(ls_graph *first, const ls_graph *body,
 ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
                           uint32_t *const *twins) {
   ls_graph *first = bodies[0];
-  bool *has_twin = ls_new_array(first->allocator, bool, first->num_nodes + 1);
-  if (has_twin == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(first->allocator, bool, has_twin,
+                         first->num_nodes + 1);
   // What varies in one class varies in all, and so does what depends on it.
-  for (bool found = true; found && ls_status_is_ok(status);) {
+  for (bool found = true; found;) {
     found = false;
-    for (size_t k = 1; k < count && ls_status_is_ok(status); ++k) {
-      status = ls_find_twins(first, bodies[k], twins[k]);
-      if (ls_status_is_ok(status) &&
-          mark_lonely(first, bodies[k], twins[k], has_twin))
-        found = true;
+    for (size_t k = 1; k < count; ++k) {
+      LS_RETURN_IF_ERROR(ls_find_twins(first, bodies[k], twins[k]));
+      if (mark_lonely(first, bodies[k], twins[k], has_twin)) found = true;
     }
   }
-  for (size_t k = 1; k < count && ls_status_is_ok(status); ++k)
+  for (size_t k = 1; k < count; ++k)
     for (size_t i = 0; i < bodies[k]->num_nodes; ++i)
       bodies[k]->nodes[i]->varying |= twins[k][i] == LS_NO_TWIN;
-  ls_release(first->allocator, has_twin);
-  return status;
+  return ls_ok();
 }
