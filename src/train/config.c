@@ -9,6 +9,7 @@
 #include "base/runtime_internal.h"
 #include "io/crc32c.h"
 #include "io/json.h"
+#include "state/own.h"
 #include "state/record.h"
 #include "state/saved.h"
 #include "train/folder/run_folder.h"
@@ -193,20 +194,17 @@ static ls_status find_kept(const ls_checkpoint_file *file, ls_record *state,
 static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
   const char *text = NULL;
   const ls_json *json = NULL;
-  ls_record *state = NULL;
+  LS_OWN(ls_record, state) = NULL;
   LS_RETURN_IF_ERROR(ls_record_create(&state));
-  ls_status status = find_kept(file, state, &text);
-  if (ls_status_is_ok(status))
-    status = parse(read, file->path, text, strlen(text), &json);
-  if (ls_status_is_ok(status)) status = read_entries(read, file->path, json);
-  ls_record_destroy(state);
-  return status;
+  LS_RETURN_IF_ERROR(find_kept(file, state, &text));
+  LS_RETURN_IF_ERROR(parse(read, file->path, text, strlen(text), &json));
+  return read_entries(read, file->path, json);
 }
 
 // What the newest checkpoint has of it, if any has.
 static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
                              read_config *read, int64_t *out_step) {
-  int64_t *steps = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), int64_t, steps) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(ls_saved_find_steps(runtime, run_folder, &steps, &count));
   ls_status status = ls_not_found("no checkpoint has it");
@@ -220,7 +218,6 @@ static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
     status = read_kept(&file, read);
     ls_checkpoint_file_deinit(&file);
   }
-  ls_release(ls_runtime_allocator(runtime), steps);
   return status;
 }
 
@@ -253,13 +250,12 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
   if (!exists)
     return ls_not_found("'%s' is no run folder: it has no config.json",
                         run_folder);
-  char *bytes = NULL;
+  LS_OWN_MEMORY(read->allocator, char, bytes) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, path, most_bytes, read->allocator,
                                  &bytes, &size));
   const ls_json *json = NULL;
   const ls_status status = parse(read, path, bytes, size, &json);
-  ls_release(read->allocator, bytes);
   if (ls_status_is_ok(status)) return read_entries(read, path, json);
   return ls_status_code(status) == LS_RESOURCE_EXHAUSTED
              ? status
@@ -273,8 +269,7 @@ ls_status ls_train_config_read(const char *run_folder,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  read_config *read = ls_new(allocator, read_config);
-  if (read == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, read_config, read);
   read->allocator = allocator;
   ls_arena_init(&read->arena, allocator);
   const ls_status status = read_file(runtime, run_folder, read);

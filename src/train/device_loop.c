@@ -3,6 +3,7 @@
 // What goes round is how many steps were made, and what each of them gave.
 #include "train/device_loop.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/examples.h"
@@ -119,7 +120,7 @@ static ls_nest make_steps(ls_nest args, void *user) {
         ls_leaf(ls_fill(self->numbers[k], LS_SHAPE(self->options.most), 0));
   for (size_t e = 0; e < ELEMENTS && self->feeder == NULL; ++e)
     t.batches[e] = ls_nest_tensor(args, 1 + e);
-  const ls_nest inputs = ls_nest_sequence(LS_KIND_LIST, items, 1 + NUMBERS);
+  LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, items, 1 + NUMBERS);
   ls_nest outputs = ls_none();
   ls_status status = ls_nest_status(inputs);
   if (ls_status_is_ok(status) && self->feeder != NULL)
@@ -127,7 +128,6 @@ static ls_nest make_steps(ls_nest args, void *user) {
   if (ls_status_is_ok(status))
     status = ls_training_while(&loop, inputs, &outputs);
   ls_infeed_queue_release(loop.infeed);
-  ls_nest_release(inputs);
   return ls_status_is_ok(status) ? outputs : ls_fail(status);
 }
 
@@ -145,15 +145,12 @@ static ls_nest make_room(const ls_device_loop *self, size_t element) {
   ls_shape shape = {.rank = type->shape.rank + 1, .dim = {self->options.most}};
   for (int d = 0; d < type->shape.rank; ++d)
     shape.dim[d + 1] = type->shape.dim[d];
-  ls_nest *parts = ls_new_array(self->allocator, ls_nest, replicas);
+  LS_OWN_ARRAY(self->allocator, ls_nest, parts, replicas);
   if (parts == NULL) return ls_fail(ls_out_of_memory());
   for (size_t r = 0; r < replicas; ++r)
     parts[r] = ls_nest_zeros(type->dtype, shape);
-  const ls_nest made =
-      replicas == 1 ? parts[0]
-                    : ls_nest_distributed(LS_PER_REPLICA, parts, replicas);
-  ls_release(self->allocator, parts);
-  return made;
+  return replicas == 1 ? parts[0]
+                       : ls_nest_distributed(LS_PER_REPLICA, parts, replicas);
 }
 
 static void copy_batch(const ls_device_loop *self, int64_t k) {

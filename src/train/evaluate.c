@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
@@ -61,8 +62,7 @@ ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
   LS_REQUIRE(model->type);
   LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
-  ls_evaluator *evaluator = ls_new(allocator, ls_evaluator);
-  if (evaluator == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);
   evaluator->allocator = allocator;
   evaluator->model = model;
   const ls_status status = fill(evaluator, dataset);

@@ -2,6 +2,7 @@
 #include "train/feeder.h"
 
 #include "base/cancel.h"
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "data/iterator.h"
@@ -96,12 +97,9 @@ static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
                                   ? ls_distributed_component(leaf, (size_t)r)
                                   : leaf);
   }
-  const ls_nest tuple = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
-  ls_status status = ls_nest_status(tuple);
-  if (ls_status_is_ok(status))
-    status = ls_core_put(self->queues[r]->core, tuple);
-  ls_nest_release(tuple);
-  return status;
+  LS_OWN(ls_nest, tuple) = ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
+  LS_RETURN_IF_ERROR(ls_nest_status(tuple));
+  return ls_core_put(self->queues[r]->core, tuple);
 }
 
 // The last core's part first: it is the last that has room again, so that one

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "data/dataset.h"
 #include "graph/compare/identity.h"
 #include "runtime/function.h"
@@ -49,19 +50,17 @@ static ls_status add_file(reading *it, const char *path) {
 static ls_status add_elements(reading *it, const ls_dataset *dataset) {
   const int64_t size = dataset->size;
   const int64_t files = size < MOST_FILES ? size : MOST_FILES;
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, dataset->allocator);
-  ls_status status = ls_ok();
-  for (int64_t i = 0; i < files && ls_status_is_ok(status); ++i) {
+  for (int64_t i = 0; i < files; ++i) {
     const int64_t index =
         files < MOST_FILES ? i : i * ((size - 1) / (MOST_FILES - 1));
     ls_text_clear(&path);
     dataset->kind->file_of(dataset, index, &path);
-    status = ls_text_status(&path);
-    if (ls_status_is_ok(status)) status = add_file(it, ls_text_data(&path));
+    LS_RETURN_IF_ERROR(ls_text_status(&path));
+    LS_RETURN_IF_ERROR(add_file(it, ls_text_data(&path)));
   }
-  ls_text_deinit(&path);
-  return status;
+  return ls_ok();
 }
 
 static ls_status add_files(reading *it, const ls_dataset *dataset) {
@@ -80,7 +79,7 @@ ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
   reading it = {.files = ls_runtime_files(runtime),
                 .piece = ls_allocate(allocator, PIECE)};
   if (it.piece == NULL) return ls_out_of_memory();
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, allocator);
   ls_dataset_describe(dataset, &text);
   ls_status status = ls_text_status(&text);
@@ -88,7 +87,6 @@ ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
     it.hash = ls_hash(ls_text_data(&text), text.size, 0);
     status = add_files(&it, dataset);
   }
-  ls_text_deinit(&text);
   ls_release(allocator, it.piece);
   *out_contents = it.hash;
   return status;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/own_hooks.h"
 
+#include "base/memory/own.h"
+
 enum { BEFORE = 2, BEHIND = 8 };
 
 // Makes hooks in `out`, and counts them.
@@ -38,13 +40,11 @@ static ls_status fill(ls_own_hooks *own, ls_hook *const *hooks, size_t count,
 ls_status ls_own_hooks_list(ls_own_hooks *own, ls_hook *const *hooks,
                             size_t count, ls_hook_list *list) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_hook **all = ls_new_array(allocator, ls_hook *, BEFORE + count + BEHIND);
-  if (all == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_hook *, all, BEFORE + count + BEHIND);
   size_t made = 0;
   ls_status status = fill(own, hooks, count, all, &made);
   if (ls_status_is_ok(status)) status = ls_hook_list_init(list, all, made);
   for (size_t i = 0; i < made; ++i)
     ls_hook_release(all[i]);
-  ls_release(allocator, all);
   return status;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -24,8 +25,7 @@ ls_status ls_progress_create(const ls_progress_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_progress *progress = ls_new(allocator, ls_progress);
-  if (progress == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_progress, progress);
   progress->allocator = allocator;
   progress->runtime = runtime;
   progress->options = *options;

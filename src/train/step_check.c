@@ -2,6 +2,7 @@
 #include "train/step_check.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "graph/variable.h"
 #include "lower/lower.h"
 
@@ -28,17 +29,16 @@ static bool any_is_trained(ls_variable *const *written, size_t count) {
 
 static ls_status check_updates(const ls_model *model, const ls_function *step) {
   const ls_graph *graph = ls_function_graph(step);
-  ls_variable **written = NULL;
+  LS_OWN_MEMORY(graph->allocator, ls_variable *, written) = NULL;
   size_t count = 0, capacity = 0;
-  ls_status status =
-      ls_graph_written(graph, graph->allocator, &written, &count, &capacity);
-  if (ls_status_is_ok(status) && !any_is_trained(written, count))
-    status = ls_invalid_argument(
+  LS_RETURN_IF_ERROR(
+      ls_graph_written(graph, graph->allocator, &written, &count, &capacity));
+  if (!any_is_trained(written, count))
+    return ls_invalid_argument(
         "the training step of model '%s' changes no trainable variable: it "
         "takes no step of an optimizer (see ls_optimizer_minimize)",
         model->type->name);
-  ls_release(graph->allocator, written);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_train_check_step(const ls_model *model, const ls_function *step,

@@ -2,6 +2,7 @@
 // Steps as objects: input for each replica, a loss, and an optimizer.
 #include "lockstep/strategy_step.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -50,8 +51,7 @@ ls_status ls_strategy_step_create(ls_strategy *strategy,
   LS_REQUIRE_OUT(out_step);
   LS_REQUIRE(strategy);
   ls_allocator *allocator = ls_current_allocator();
-  ls_strategy_step *self = ls_new(allocator, ls_strategy_step);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_strategy_step, self);
   ls_object_init(&self->object, &type);
   self->allocator = allocator;
   self->strategy = ls_strategy_retain(strategy);
@@ -66,13 +66,10 @@ static ls_status open_input(ls_strategy_step *self, ls_dataset_function dataset,
   if (self->in_graph)
     return ls_strategy_make_input_fn_iterator(
         self->strategy, dataset, user, LS_PIPELINE_PER_WORKER, &self->input);
-  ls_nest data = ls_none();
+  LS_OWN(ls_nest, data) = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_distribute_datasets_from_function(
       self->strategy, dataset, user, &data));
-  const ls_status status =
-      ls_distributed_iterator_create(data, NULL, &self->input);
-  ls_nest_release(data);
-  return status;
+  return ls_distributed_iterator_create(data, NULL, &self->input);
 }
 
 ls_status ls_input_step_create(ls_strategy *strategy,
@@ -131,10 +128,9 @@ static ls_nest build_step(ls_step_context *context, ls_nest inputs,
   ls_strategy_step *self = user;
   ls_nest made = ls_none();
   (void)context;
-  const ls_nest args = LS_TUPLE(ls_nest_retain(inputs));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(inputs));
   const ls_status status = ls_strategy_run(
       self->strategy, ls_plain(descend, &self->options), args, &made);
-  ls_nest_release(args);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -230,12 +226,9 @@ struct ls_step_monitor {
 };
 
 static ls_status run_op(ls_session *session, ls_op op) {
-  ls_nest nothing = ls_none();
+  LS_OWN(ls_nest, nothing) = ls_none();
   if (ls_op_is_failed(op)) return ls_ok();
-  const ls_status status =
-      ls_session_run(session, ls_nest_op(op), NULL, 0, &nothing);
-  ls_nest_release(nothing);
-  return status;
+  return ls_session_run(session, ls_nest_op(op), NULL, 0, &nothing);
 }
 
 static ls_status prepare(ls_step_monitor *self) {
@@ -258,8 +251,7 @@ ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
   if (step->in_graph && session == NULL)
     return ls_invalid_argument("a monitor of a step in a graph: you should "
                                "provide a session");
-  ls_step_monitor *self = ls_new(step->allocator, ls_step_monitor);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(step->allocator, ls_step_monitor, self);
   *self = (ls_step_monitor){.allocator = step->allocator,
                             .step = ls_strategy_step_retain(step),
                             .session = session};

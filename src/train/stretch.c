@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
 #include "lockstep/trunk.h"
+#include "tpu/own.h"
 #include "tpu/strategy/strategy.h"
 #include "tpu/system/resolver.h"
 #include "train/loop.h"
@@ -26,7 +27,7 @@ static ls_pod *find_pod(const ls_loop *it) {
 static bool has_infeeds(const ls_loop *it) {
   const ls_strategy *strategy = it->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
-  ls_pod *pod = find_pod(it);
+  LS_OWN(ls_pod, pod) = find_pod(it);
   bool has = pod != NULL && ls_pod_is_initialized(pod) &&
              ls_strategy_devices(strategy) != NULL;
   for (int32_t r = 0; r < replicas && has; ++r) {
@@ -35,7 +36,6 @@ static bool has_infeeds(const ls_loop *it) {
     has = core != NULL && core->pod == pod;
     ls_core_release(core);
   }
-  ls_object_release(pod);
   return has;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/memory/arena.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "io/protobuf/events.h"
@@ -125,26 +126,24 @@ static ls_status read_file(numbers *self, ls_runtime *runtime,
 static ls_status read_entries(numbers *self, ls_runtime *runtime,
                               const char *folder, const ls_file_entry *entries,
                               size_t count) {
-  ls_text path;
-  ls_status status = ls_ok();
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
-  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (entries[i].is_folder || strstr(entries[i].name, ".tfevents.") == NULL)
       continue;
     ls_text_clear(&path);
     ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
-    status = ls_text_status(&path);
-    if (ls_status_is_ok(status)) status = read_file(self, runtime, path.data);
+    LS_RETURN_IF_ERROR(ls_text_status(&path));
+    LS_RETURN_IF_ERROR(read_file(self, runtime, path.data));
   }
-  ls_text_deinit(&path);
-  return status;
+  return ls_ok();
 }
 
 // A folder that is not there has no files.
 static ls_status read_folder(numbers *self, ls_runtime *runtime,
                              const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(self->allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   if (files->list == NULL)
     return ls_unimplemented("the runtime's file system does not list folders, "
@@ -158,7 +157,6 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
   }
   if (ls_status_is_ok(status))
     status = read_entries(self, runtime, folder, entries, count);
-  ls_release(self->allocator, entries);
   return status;
 }
 
@@ -199,8 +197,7 @@ ls_status ls_events_read(const char *folder, const char *tag,
   LS_REQUIRE(folder);
   ls_runtime *runtime = ls_runtime_current();
   ls_allocator *allocator = ls_current_allocator();
-  numbers *self = ls_new(allocator, numbers);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, numbers, self);
   self->allocator = allocator;
   self->tag = tag;
   self->last_step = INT64_MIN;

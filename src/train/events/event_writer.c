@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file_names.h"
+#include "base/memory/own.h"
 #include "base/nanos.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -50,7 +51,7 @@ static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
   const ls_file_system *files = ls_runtime_files(writer->runtime);
   *out_seconds = ls_runtime_wall(writer->runtime) / 1000000000;
   if (files->list == NULL) return ls_ok();
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(writer->allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(files->list(files->user, ls_text_data(&writer->path),
                                  writer->allocator, &entries, &count));
@@ -61,7 +62,6 @@ static ls_status choose_seconds(ls_event_writer *writer, int64_t *out_seconds) {
     // Ten digits are compared as texts are.
     if (found >= *out_seconds && found < 9999999999) *out_seconds = found + 1;
   }
-  ls_release(writer->allocator, entries);
   return ls_ok();
 }
 
@@ -83,7 +83,7 @@ static ls_status make_file(ls_event_writer *writer) {
                         __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
   ls_text_append(path, ls_text_data(&writer->suffix));
   LS_RETURN_IF_ERROR(ls_text_status(path));
-  ls_text head;
+  LS_OWN(ls_text, head) = {0};
   ls_text_init(&head, writer->allocator);
   ls_events_add_version(&head, now(writer, 0));
   // One that follows a file of this writer goes on where that ended.
@@ -92,7 +92,6 @@ static ls_status make_file(ls_event_writer *writer) {
   ls_status status = ls_text_status(&head);
   if (ls_status_is_ok(status))
     status = files->append(files->user, path->data, head.data, head.size);
-  ls_text_deinit(&head);
   LS_RETURN_IF_ERROR(status);
   writer->has_file = true;
   writer->first_step = INT64_MAX;
@@ -134,8 +133,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_event_writer *writer = ls_new(allocator, ls_event_writer);
-  if (writer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_event_writer, writer);
   *writer = (ls_event_writer){
       .runtime = runtime,
       .allocator = allocator,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers of event files in graphs: an op says when one begins, an op when what
 // it holds is written.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/values/summary.h"
@@ -182,13 +183,9 @@ static ls_status list_of(const ls_graph *graph, const char *collection,
   *out_list = ls_none();
   const size_t count = ls_graph_collection(graph, collection, NULL, 0);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   ls_graph_collection(graph, collection, leaves, count);
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
-  ls_release(allocator, leaves);
-  return status;
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
 }
 
 ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,

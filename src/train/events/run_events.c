@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "lockstep/eager.h"
 #include "nn/optimizer.h"
@@ -72,12 +73,9 @@ ls_status ls_run_events_open(ls_run_events *events, ls_runtime *runtime,
   if (options->events[0] == '\0' && options->run_folder == NULL)
     return ls_invalid_argument(
         "events should be in the run folder, but there is none: name a folder");
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(runtime));
-  const ls_status status =
-      open_writers(events, options, steps, tests_again, &path);
-  ls_text_deinit(&path);
-  return status;
+  return open_writers(events, options, steps, tests_again, &path);
 }
 
 ls_status ls_run_events_close(ls_run_events *events) {
@@ -116,10 +114,9 @@ static ls_status last_rate(const ls_model *model, bool *out_known,
   *out_rate = optimizer->learning_rate;
   if (!ls_schedule_changes(&optimizer->schedule) || optimizer->step == NULL)
     return ls_ok();
-  ls_array *steps = NULL;
+  LS_OWN(ls_array, steps) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_value(optimizer->step, &steps));
   const int64_t done = ls_array_i64(steps, 0);
-  ls_array_release(steps);
   double factor = 1;
   LS_RETURN_IF_ERROR(
       factor_at(&optimizer->schedule, done > 0 ? done - 1 : 0, &factor));
@@ -200,12 +197,10 @@ static ls_status log_variable(ls_event_writer *writer, ls_variable *variable,
   const ls_dtype dtype = ls_variable_dtype(variable);
   if (!ls_variable_is_trainable(variable) || !ls_dtype_is_float(dtype))
     return ls_ok();
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
-  const ls_status status = ls_event_writer_histogram(
-      writer, ls_variable_name(variable), step, value);
-  ls_array_release(value);
-  return status;
+  return ls_event_writer_histogram(writer, ls_variable_name(variable), step,
+                                   value);
 }
 
 ls_status ls_run_events_log_weights(ls_run_events *events, int64_t step) {
@@ -213,12 +208,9 @@ ls_status ls_run_events_log_weights(ls_run_events *events, int64_t step) {
   const ls_model *model = events->model;
   ls_allocator *allocator = ls_runtime_allocator(events->runtime);
   const size_t count = model->type->variables(model->self, NULL, 0);
-  ls_variable **variables = ls_new_array(allocator, ls_variable *, count);
-  if (variables == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, variables, count);
   model->type->variables(model->self, variables, count);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = log_variable(events->train, variables[i], step);
-  ls_release(allocator, variables);
-  return status;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(log_variable(events->train, variables[i], step));
+  return ls_ok();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "state/saved.h"
 #include "train/events/run_events.h"
@@ -86,18 +87,16 @@ static ls_status move_files(mover *self, size_t part, const char *from,
                             const char *to) {
   const char *path = parts[part].path;
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(print_path(self, from, path, &self->from));
   LS_RETURN_IF_ERROR(self->files->list(self->files->user,
                                        ls_text_data(&self->from), allocator,
                                        &entries, &count));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+  for (size_t i = 0; i < count; ++i)
     if (!entries[i].is_folder && parts[part].owns(entries[i].name))
-      status = move_file(self, entries[i].name, from, to, path);
-  ls_release(allocator, entries);
-  return status;
+      LS_RETURN_IF_ERROR(move_file(self, entries[i].name, from, to, path));
+  return ls_ok();
 }
 
 static ls_status move_part(mover *self, size_t part, const char *from,
@@ -129,7 +128,7 @@ static ls_status read_phase(mover *self, phase *out_phase) {
   enum { MOST = 64 };
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   bool exists = false;
-  char *text = NULL;
+  LS_OWN_MEMORY(allocator, char, text) = NULL;
   size_t size = 0;
   *out_phase = PHASE_NONE;
   LS_RETURN_IF_ERROR(has_path(self, aside_name, phase_name, &exists));
@@ -139,7 +138,6 @@ static ls_status read_phase(mover *self, phase *out_phase) {
                                        allocator, &text, &size));
   for (int i = PHASE_MOVING; i <= PHASE_DONE; ++i)
     if (strcmp(text, phase_texts[i]) == 0) *out_phase = (phase)i;
-  ls_release(allocator, text);
   if (*out_phase != PHASE_NONE) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is damaged: it should say moving, whole or done; the "

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "io/json.h"
 #include "train/config.h"
@@ -260,19 +261,17 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   bool exists = false;
   LS_RETURN_IF_ERROR(has_file(folder, metrics_name, &exists));
   if (!exists) return ls_ok();
-  char *text = NULL;
+  LS_OWN_MEMORY(allocator, char, text) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(files->read(files->user, ls_text_data(&folder->file),
                                  SIZE_MAX, allocator, &text, &size));
   const size_t kept = lines_until(text, step);
-  ls_status status = ls_ok();
   if (kept < size) {
     ls_text_clear(&folder->text);
     ls_text_append_bytes(&folder->text, text, kept);
-    status = write_text(folder, metrics_name);
+    LS_RETURN_IF_ERROR(write_text(folder, metrics_name));
   }
-  ls_release(allocator, text);
-  return status;
+  return ls_ok();
 }
 
 static ls_status check_run(ls_run_folder *folder) {

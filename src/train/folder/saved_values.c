@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/plain.h"
+#include "state/own.h"
 #include "state/saved.h"
 
 // ---- Variables -------------------------------------------------------------
@@ -33,29 +34,25 @@ ls_status ls_train_prepare_optimizer(ls_runtime *runtime,
                                      const ls_model *model) {
   if (model->type->optimizer == NULL) return ls_ok();
   size_t all = 0, count = 0;
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   LS_RETURN_IF_ERROR(
       ls_train_variables(runtime, model, false, &variables, &all));
   for (size_t i = 0; i < all; ++i) {
     if (ls_variable_is_trainable(variables[i]))
       variables[count++] = variables[i];
   }
-  const ls_status status = ls_optimizer_prepare(
-      model->type->optimizer(model->self), variables, count);
-  ls_release(ls_runtime_allocator(runtime), variables);
-  return status;
+  return ls_optimizer_prepare(model->type->optimizer(model->self), variables,
+                              count);
 }
 
 static ls_status restore(ls_runtime *runtime, const ls_model *model, bool all,
                          const ls_safetensors_file *file) {
   ls_saver saver = {.exact = all};
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, model, all, &variables,
                                         &saver.num_variables));
   saver.variables = variables;
-  const ls_status status = ls_saver_restore_from(&saver, file);
-  ls_release(ls_runtime_allocator(runtime), variables);
-  return status;
+  return ls_saver_restore_from(&saver, file);
 }
 
 static ls_status check_model(const char *path, const char *has,
@@ -73,14 +70,11 @@ ls_status ls_model_file_write(ls_runtime *runtime, const char *path,
   const ls_safetensors_note notes[] = {{"model", model->type->name},
                                        {"step", step}};
   ls_saver saver = {0};
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, model, false, &variables,
                                         &saver.num_variables));
   saver.variables = variables;
-  const ls_status status =
-      ls_saver_save_with(&saver, path, notes, LS_COUNT_OF(notes));
-  ls_release(ls_runtime_allocator(runtime), variables);
-  return status;
+  return ls_saver_save_with(&saver, path, notes, LS_COUNT_OF(notes));
 }
 
 static const char *find_note(const ls_safetensors_file *file, const char *key) {
@@ -92,12 +86,10 @@ static const char *find_note(const ls_safetensors_file *file, const char *key) {
 
 ls_status ls_model_file_read(ls_runtime *runtime, const char *path,
                              const ls_model *model) {
-  ls_safetensors_file file;
+  LS_OWN(ls_safetensors_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  ls_status status = check_model(path, find_note(&file, "model"), model);
-  if (ls_status_is_ok(status)) status = restore(runtime, model, false, &file);
-  ls_safetensors_close(&file);
-  return status;
+  LS_RETURN_IF_ERROR(check_model(path, find_note(&file, "model"), model));
+  return restore(runtime, model, false, &file);
 }
 
 // ---- The newest checkpoint -------------------------------------------------
@@ -114,16 +106,12 @@ static ls_status restore_checkpoint(ls_runtime *runtime,
 
 ls_status ls_model_checkpoint_read(ls_runtime *runtime, const char *folder,
                                    const ls_model *model) {
-  ls_saved_file *file = NULL;
-  ls_status status = ls_runtime_files(runtime)->list != NULL
-                         ? ls_saved_file_open(folder, &file)
-                         : ls_ok();
-  if (ls_status_is_ok(status))
-    status = file == NULL || file->checkpoint.root == NULL
-                 ? ls_not_found("'%s' has no checkpoint", folder)
-                 : restore_checkpoint(runtime, file, model);
-  ls_saved_file_close(file);
-  return status;
+  LS_OWN(ls_saved_file, file) = NULL;
+  if (ls_runtime_files(runtime)->list != NULL)
+    LS_RETURN_IF_ERROR(ls_saved_file_open(folder, &file));
+  return file == NULL || file->checkpoint.root == NULL
+             ? ls_not_found("'%s' has no checkpoint", folder)
+             : restore_checkpoint(runtime, file, model);
 }
 
 // ---- Former checkpoints ----------------------------------------------------
@@ -191,11 +179,9 @@ static ls_status read_notes(const ls_safetensors_file *file, const char *path,
 ls_status ls_former_checkpoint_read(ls_runtime *runtime, const char *path,
                                     const ls_model *model,
                                     ls_former_notes *notes) {
-  ls_safetensors_file file;
+  LS_OWN(ls_safetensors_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  ls_status status = check_model(path, find_note(&file, "model"), model);
-  if (ls_status_is_ok(status)) status = read_notes(&file, path, notes);
-  if (ls_status_is_ok(status)) status = restore(runtime, model, true, &file);
-  ls_safetensors_close(&file);
-  return status;
+  LS_RETURN_IF_ERROR(check_model(path, find_note(&file, "model"), model));
+  LS_RETURN_IF_ERROR(read_notes(&file, path, notes));
+  return restore(runtime, model, true, &file);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "data/dataset.h"
 #include "engine/backend.h"
 #include "runtime/state.h"
@@ -24,15 +25,11 @@ static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
 }
 
 static ls_status set_type(ls_record *record, const ls_dataset *dataset) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, record->allocator);
   ls_structure_print(dataset->structure, dataset->leaves, &text);
-  ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status))
-    status =
-        ls_record_set_text(record, "type of examples", ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return ls_record_set_text(record, "type of examples", ls_text_data(&text));
 }
 
 static ls_status identify_data(const ls_saves *it) {
@@ -78,14 +75,11 @@ static ls_status find_optional(const ls_record *record, const char *name,
 }
 
 static ls_status save_config(const ls_saves *it, ls_record *record) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(it->runtime));
   ls_train_config_print(&it->plan->config, &text);
-  ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status))
-    status = ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
 }
 
 static ls_status save_run(void *self, ls_record *record) {
@@ -331,13 +325,13 @@ static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
 
 static ls_status restore(ls_saves *it, int64_t *out_steps) {
   ls_restore_report report;
-  const ls_status status = ls_checkpoints_restore(
+  LS_RETURN_IF_ERROR(ls_checkpoints_restore(
       it->checkpoints,
       &(ls_restore_options){.inexact = it->plan->options.inexact ? LS_FLAG_ON
                                                                  : LS_FLAG_OFF},
-      &report);
-  if (ls_status_is_ok(status)) *out_steps = it->saved = report.step;
-  return status;
+      &report));
+  *out_steps = it->saved = report.step;
+  return ls_ok();
 }
 
 // What is in rank 0's folder besides checkpoints.
@@ -372,11 +366,9 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
                           int64_t *out_steps) {
   *out_steps = 0;
   LS_RETURN_IF_ERROR(ls_saves_open(saves, ranks));
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(saves->runtime));
-  const ls_status status = resume(saves, ranks, &path, out_steps);
-  ls_text_deinit(&path);
-  return status;
+  return resume(saves, ranks, &path, out_steps);
 }
 
 // ---- The program -----------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "train/folder/warm_start.h"
 
 #include "base/require.h"
+#include "state/own.h"
 #include "train/folder/run_folder.h"
 #include "train/folder/saved_values.h"
 
@@ -21,30 +22,27 @@ static void tell(ls_runtime *runtime, const ls_saved_file *file,
 static ls_status restore(ls_runtime *runtime, const ls_model *model,
                          const ls_saved_file *file,
                          const ls_value_choice *values) {
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   ls_saver saver = {0};
   ls_value_report report;
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, model, false, &variables,
                                         &saver.num_variables));
   saver.variables = variables;
-  const ls_status status =
-      ls_saved_file_restore_part(file, &saver, values, &report);
-  if (ls_status_is_ok(status)) tell(runtime, file, &report);
-  ls_release(ls_runtime_allocator(runtime), variables);
-  return status;
+  LS_RETURN_IF_ERROR(ls_saved_file_restore_part(file, &saver, values, &report));
+  tell(runtime, file, &report);
+  return ls_ok();
 }
 
 ls_status ls_warm_start_apply(ls_runtime *runtime, const ls_model *model,
                               const ls_warm_start *warm_start) {
   if (warm_start == NULL) return ls_ok();
   LS_REQUIRE(warm_start->path);
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   ls_status status = ls_run_folder_recover(runtime, warm_start->path);
   if (ls_status_is_ok(status))
     status = ls_saved_file_open(warm_start->path, &file);
   if (ls_status_is_ok(status))
     status = restore(runtime, model, file, &warm_start->values);
-  ls_saved_file_close(file);
   return ls_status_annotate(status, "model '%s' was to start with that",
                             model->type->name);
 }

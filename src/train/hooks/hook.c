@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
@@ -194,11 +195,10 @@ int64_t ls_result_count(ls_nest result) {
 
 ls_status ls_run_context_step(const ls_run_context *context, ls_tensor step,
                               int64_t *out_step) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_session_run(context->session, ls_leaf(step), NULL, 0, &result));
   *out_step = ls_result_count(result);
-  ls_nest_release(result);
   return ls_ok();
 }
 

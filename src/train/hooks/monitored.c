@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 
 enum { CALLERS, STEP, FIRST_OF_HOOKS };  // What a run fetches, in its order.
@@ -55,9 +56,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   LS_REQUIRE_EACH_FIELD(options->states, options->num_states, name);
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
-  ls_monitored_session *self =
-      ls_new(ls_current_allocator(), ls_monitored_session);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_current_allocator(), ls_monitored_session, self);
   self->options = *options;
   const ls_status status = begin(self);
   if (ls_status_is_ok(status))

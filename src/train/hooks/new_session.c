@@ -2,6 +2,7 @@
 //
 // How a monitored session comes by a session: by a checkpoint or the initial
 // values, and once everything has a value.
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "train/hooks/monitored.h"
 
@@ -50,12 +51,10 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
 // ---- Values ----------------------------------------------------------------
 static ls_status run_op(ls_monitored_session *self, ls_op op,
                         const ls_feed *feeds, size_t num_feeds) {
-  ls_nest nothing = ls_none();
+  LS_OWN(ls_nest, nothing) = ls_none();
   if (op.id == 0) return ls_ok();
-  const ls_status status = ls_session_run(
-      self->hooks.context.session, ls_nest_op(op), feeds, num_feeds, &nothing);
-  ls_nest_release(nothing);
-  return status;
+  return ls_session_run(self->hooks.context.session, ls_nest_op(op), feeds,
+                        num_feeds, &nothing);
 }
 
 static ls_status initialize(ls_monitored_session *self) {
@@ -69,7 +68,7 @@ static ls_status initialize(ls_monitored_session *self) {
 
 static ls_status name_missing(const ls_array *names, const char *when) {
   const ls_bytes *items = ls_array_data(names);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   size_t count = 0;
   ls_text_init(&text, ls_current_allocator());
   for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
@@ -77,22 +76,18 @@ static ls_status name_missing(const ls_array *names, const char *when) {
     ls_text_append(&text, count++ > 0 ? ", " : "");
     ls_text_append_bytes(&text, items[i].data, items[i].size);
   }
-  const ls_status status =
-      count == 0 ? ls_ok()
-                 : ls_failed_precondition("%zu variables have no value %s: %s",
-                                          count, when, ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return count == 0
+             ? ls_ok()
+             : ls_failed_precondition("%zu variables have no value %s: %s",
+                                      count, when, ls_text_data(&text));
 }
 
 static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
                              const char *when) {
-  ls_nest names = ls_none();
+  LS_OWN(ls_nest, names) = ls_none();
   LS_RETURN_IF_ERROR(ls_session_run(self->hooks.context.session,
                                     ls_leaf(report), NULL, 0, &names));
-  const ls_status status = name_missing(ls_nest_as_array(names), when);
-  ls_nest_release(names);
-  return status;
+  return name_missing(ls_nest_as_array(names), when);
 }
 
 static ls_status give_values(ls_monitored_session *self) {

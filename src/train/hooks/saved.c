@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/hooks/saved.h"
 
+#include "base/memory/own.h"
 #include "train/folder/saved_values.h"
 
 ls_status ls_collection_variables(const ls_graph *graph, const char *name,
@@ -8,10 +9,9 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
                                   size_t *out_count) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_graph_collection(graph, name, NULL, 0);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
   ls_variable **found = ls_new_array(allocator, ls_variable *, count + 1);
   if (leaves == NULL || found == NULL) {
-    ls_release(allocator, leaves);
     ls_release(allocator, found);
     return ls_out_of_memory();
   }
@@ -21,7 +21,6 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
     ls_variable *variable = ls_nest_as_variable(leaves[i]);
     if (variable != NULL) found[(*out_count)++] = variable;
   }
-  ls_release(allocator, leaves);
   *out_variables = found;
   return ls_ok();
 }
@@ -42,7 +41,7 @@ ls_status ls_collection_ops(const ls_graph *graph, const char *name,
                             ls_op **out_ops, size_t *out_count) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_graph_collection(graph, name, NULL, 0);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
   ls_op *ops = ls_new_array(allocator, ls_op, count + 1);
   ls_status status =
       leaves != NULL && ops != NULL ? ls_ok() : ls_out_of_memory();
@@ -50,7 +49,6 @@ ls_status ls_collection_ops(const ls_graph *graph, const char *name,
     (void)ls_graph_collection(graph, name, leaves, count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = op_of(name, leaves[i], &ops[i]);
-  ls_release(allocator, leaves);
   if (!ls_status_is_ok(status)) {
     ls_release(allocator, ops);
     ops = NULL;

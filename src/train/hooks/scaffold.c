@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a graph's variables get their values.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
@@ -68,13 +69,11 @@ static void drop(found *f) {
 
 static ls_op initialize_all(ls_variable *const *variables, size_t count,
                             const char *name) {
-  ls_op *ops = ls_new_array(ls_current_allocator(), ls_op, count + 1);
+  LS_OWN_ARRAY(ls_current_allocator(), ls_op, ops, count + 1);
   if (ops == NULL) return (ls_op){0};
   for (size_t i = 0; i < count; ++i)
     ops[i] = ls_variable_initializer(variables[i]);
-  const ls_op made = ls_group(ops, count, name);
-  ls_release(ls_current_allocator(), ops);
-  return made;
+  return ls_group(ops, count, name);
 }
 
 static ls_status make_missing(ls_scaffold *s, const found *f) {
@@ -97,7 +96,7 @@ static ls_status make_missing(ls_scaffold *s, const found *f) {
 }
 
 static ls_status merge_summaries(ls_scaffold *s, const ls_graph *graph) {
-  ls_op *ops = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
   size_t count = 0;
   if (s->summary_op.id != 0 ||
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0) == 0)
@@ -108,7 +107,6 @@ static ls_status merge_summaries(ls_scaffold *s, const ls_graph *graph) {
     LS_NAME_SCOPE("");
     s->summary_op = ls_group(ops, count, "merge_all_summaries");
   }
-  ls_release(ls_current_allocator(), ops);
   const ls_status status = ls_graph_take_error(ls_graph_current());
   return s->summary_op.id != 0 || !ls_status_is_ok(status) ? status
                                                            : ls_out_of_memory();

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "train/hooks/hook.h"
@@ -193,15 +194,13 @@ static ls_status log_after_run(void *user, ls_run_context *context,
 
 static ls_status log_end(void *user, ls_run_context *context) {
   logger *self = user;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   if (!self->options.at_end || (self->found != NULL && self->runs == 0))
     return ls_ok();
   if (self->found == NULL)
     LS_RETURN_IF_ERROR(
         ls_session_run(context->session, self->fetches, NULL, 0, &results));
-  const ls_status status = log_results(self, context, results);
-  ls_nest_release(results);
-  return status;
+  return log_results(self, context, results);
 }
 
 typedef struct named {
@@ -233,27 +232,23 @@ static ls_status keep_sorted(logger *self, const named *all, ls_nest *leaves) {
 static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = options->num_values;
-  named *all = ls_new_array(allocator, named, count + 1);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  LS_OWN_ARRAY(allocator, named, all, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
   self->names = ls_new_array(allocator, const char *, count + 1);
   self->results = ls_new_array(allocator, ls_nest, count + 1);
   const bool by_name = options->values == NULL;
   if (by_name)
     self->found = ls_new_array(allocator, ls_named_result, count + 1);
-  ls_status status = ls_ok();
   if (all == NULL || leaves == NULL || self->names == NULL ||
       self->results == NULL || (by_name && self->found == NULL)) {
-    status = ls_out_of_memory();
+    return ls_out_of_memory();
   } else {
     for (size_t i = 0; i < count; ++i)
       all[i] = (named){options->names[i],
                        by_name ? ls_failed_tensor() : options->values[i]};
     qsort(all, count, sizeof(*all), compare_names);
-    status = keep_sorted(self, all, leaves);
+    return keep_sorted(self, all, leaves);
   }
-  ls_release(allocator, all);
-  ls_release(allocator, leaves);
-  return status;
 }
 
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
