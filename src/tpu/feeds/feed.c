@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 
 static const char *const names[] = {
@@ -103,8 +104,7 @@ ls_status ls_feed_create(const ls_feed_options *options,
                          ls_feed_state **out_feed) {
   *out_feed = NULL;
   ls_allocator *allocator = ls_current_allocator();
-  ls_feed_state *feed = ls_new(allocator, ls_feed_state);
-  if (feed == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_feed_state, feed);
   ls_object_init(&feed->object, &feed_type);
   feed->allocator = allocator;
   feed->kind = options->kind;

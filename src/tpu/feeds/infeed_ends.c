@@ -5,11 +5,13 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "runtime/scoped.h"
 #include "tpu/feeds/infeed_queue.h"
+#include "tpu/own.h"
 #include "tpu/pod/assignment.h"
 
 // ---- What both share -------------------------------------------------------
@@ -210,22 +212,14 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
   LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
   if (queue->assignment != NULL)
     LS_RETURN_IF_ERROR(ls_partitioned_check(queue));
-  ls_type *types = ls_new_array(queue->allocator, ls_type, queue->count);
-  ls_nest *items = ls_new_array(queue->allocator, ls_nest, queue->count);
-  ls_status status = types == NULL || items == NULL
-                         ? ls_out_of_memory()
-                         : ls_infeed_queue_dequeue_types(queue, types);
-  if (ls_status_is_ok(status)) {
-    make_dequeue(queue, types, core, items);
-    status = ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, queue->count),
-                          out_tuple);
-  }
-  if (ls_status_is_ok(status))
-    status = check_ends(queue, ls_feed_op_system(queue->dequeue),
-                        queue->enqueue_system);
-  ls_release(queue->allocator, types);
-  ls_release(queue->allocator, items);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_type, types, queue->count);
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_nest, items, queue->count);
+  LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue_types(queue, types));
+  make_dequeue(queue, types, core, items);
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_nest_sequence(LS_KIND_TUPLE, items, queue->count), out_tuple));
+  return check_ends(queue, ls_feed_op_system(queue->dequeue),
+                    queue->enqueue_system);
 }
 
 ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
@@ -342,29 +336,20 @@ static ls_op place_enqueue(const enqueues *e, size_t s, const ls_type *types) {
 }
 
 static ls_status make_enqueues(const enqueues *e) {
-  ls_type *types = ls_new_array(e->queue->allocator, ls_type, e->queue->count);
-  if (types == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < e->queue->count && ls_status_is_ok(status); ++i)
-    status = ls_infeed_queue_shard_type(e->queue, i, &types[i]);
-  if (ls_status_is_ok(status)) {
-    LS_SCOPE_(ls_infeed_scope_begin, e->queue, "enqueue/");
-    for (size_t s = 0; s < e->count; ++s)
-      e->ops[s] = place_enqueue(e, s, types);
-  }
-  ls_release(e->queue->allocator, types);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(e->queue->allocator, ls_type, types, e->queue->count);
+  for (size_t i = 0; i < e->queue->count; ++i)
+    LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(e->queue, i, &types[i]));
+  LS_SCOPE_(ls_infeed_scope_begin, e->queue, "enqueue/");
+  for (size_t s = 0; s < e->count; ++s)
+    e->ops[s] = place_enqueue(e, s, types);
+  return ls_ok();
 }
 
 static ls_status give_ops(const enqueues *e, ls_nest *out_ops) {
-  ls_nest *items = ls_new_array(e->queue->allocator, ls_nest, e->count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t s = 0; s < e->count; ++s)
-    items[s] = ls_nest_op(e->ops[s]);
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, e->count), out_ops);
-  ls_release(e->queue->allocator, items);
-  return status;
+    ls_nest_builder_append(&items, ls_nest_op(e->ops[s]));
+  return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_LIST), out_ops);
 }
 
 // With the inputs of all shards there.
@@ -445,7 +430,7 @@ static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
   if (id == NULL)
     LS_RETURN_IF_ERROR(
         ls_system_here(runtime, "an infeed queue's enqueue", NULL, &id));
-  ls_pod *pod = ls_pod_of_id(runtime, id);
+  LS_OWN(ls_pod, pod) = ls_pod_of_id(runtime, id);
   ls_object_release(id);
   if (pod == NULL)
     return ls_failed_precondition(
@@ -453,7 +438,6 @@ static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
         "host: initialize a TPU system, or say cores_per_host",
         e->queue->name);
   *out_count = pod->cores_per_host;
-  ls_object_release(pod);
   return ls_ok();
 }
 
@@ -523,7 +507,7 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
   LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
   enqueues e;
   const size_t count = (size_t)ls_infeed_queue_num_shards(queue).value;
-  ls_tensor *whole = ls_new_array(queue->allocator, ls_tensor, queue->count);
+  LS_OWN_ARRAY(queue->allocator, ls_tensor, whole, queue->count);
   ls_status status = begin_enqueues(&e, queue, places, count);
   if (ls_status_is_ok(status) && whole == NULL) status = ls_out_of_memory();
   if (ls_status_is_ok(status))
@@ -532,7 +516,6 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
   for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i)
     split(&e, i, whole[i]);
   if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
-  ls_release(queue->allocator, whole);
   end_enqueues(&e);
   return status;
 }

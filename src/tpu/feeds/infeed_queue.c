@@ -8,6 +8,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "tpu/own.h"
 
 #define SHAPE_TEXT(shape) LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3
 
@@ -77,21 +78,17 @@ ls_status ls_infeed_queue_make(const ls_infeed_options *options,
   ls_allocator *allocator = ls_current_allocator();
   int64_t count = 0;
   LS_RETURN_IF_ERROR(count_elements(options, name, &count));
-  ls_infeed_queue *queue = ls_new(allocator, ls_infeed_queue);
-  if (queue == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_infeed_queue, queue);
   ls_object_init(&queue->object, &queue_type);
   queue->allocator = allocator;
   queue->count = (size_t)count;
   queue->name = ls_copy_text(allocator, name, strlen(name));
   queue->elements = ls_new_array(allocator, ls_infeed_element, queue->count);
-  const ls_status status = queue->name == NULL || queue->elements == NULL
-                               ? ls_out_of_memory()
-                               : set_all(queue, options);
-  if (ls_status_is_ok(status))
-    *out_queue = queue;
-  else
-    ls_object_release(queue);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(queue->name);
+  LS_RETURN_IF_NO_MEMORY(queue->elements);
+  LS_RETURN_IF_ERROR(set_all(queue, options));
+  *out_queue = ls_give(&queue);
+  return ls_ok();
 }
 
 ls_status ls_infeed_queue_create(const ls_infeed_options *options,
@@ -303,16 +300,15 @@ ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
 
 static ls_status configure(const ls_infeed_queue *queue,
                            ls_infeed_element *copy, ls_nest inputs) {
-  ls_tensor *tensors = ls_new_array(queue->allocator, ls_tensor, queue->count);
-  if (tensors == NULL) return ls_out_of_memory();
-  ls_status status = ls_infeed_queue_tensors(queue, inputs, tensors);
-  for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i) {
-    status = set_shape(queue, &copy[i], i, ls_tensor_shape(tensors[i]));
-    if (ls_status_is_ok(status))
-      status = set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i]));
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_tensor, tensors, queue->count);
+  LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(queue, inputs, tensors));
+  for (size_t i = 0; i < queue->count; ++i) {
+    LS_RETURN_IF_ERROR(
+        set_shape(queue, &copy[i], i, ls_tensor_shape(tensors[i])));
+    LS_RETURN_IF_ERROR(
+        set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
   }
-  ls_release(queue->allocator, tensors);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_infeed_queue_configure_from(ls_infeed_queue *queue,
@@ -362,21 +358,15 @@ static ls_status configure_shards(const ls_infeed_queue *queue,
                                   ls_infeed_element *copy, ls_nest shards) {
   const size_t num_shards = ls_nest_count(shards);
   LS_RETURN_IF_ERROR(set_num_shards(queue, copy, (int64_t)num_shards));
-  ls_tensor *tensors =
-      ls_new_array(queue->allocator, ls_tensor, queue->count * num_shards);
-  ls_shape *shapes = ls_new_array(queue->allocator, ls_shape, num_shards);
-  ls_status status =
-      tensors == NULL || shapes == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t s = 0; s < num_shards && ls_status_is_ok(status); ++s)
-    status = ls_status_annotate(
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_tensor, tensors,
+                         queue->count * num_shards);
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_shape, shapes, num_shards);
+  for (size_t s = 0; s < num_shards; ++s)
+    LS_RETURN_IF_ERROR(ls_status_annotate(
         ls_infeed_queue_tensors(queue, ls_nest_item(shards, s),
                                 tensors + s * queue->count),
-        "in shard %zu", s);
-  if (ls_status_is_ok(status))
-    status = set_whole(queue, copy, tensors, shapes, num_shards);
-  ls_release(queue->allocator, tensors);
-  ls_release(queue->allocator, shapes);
-  return status;
+        "in shard %zu", s));
+  return set_whole(queue, copy, tensors, shapes, num_shards);
 }
 
 ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,

@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "tpu/own.h"
 
 static void destroy_assignment(ls_object *object) {
   ls_device_assignment *assignment = (ls_device_assignment *)object;
@@ -43,9 +44,8 @@ static ls_status check_places(const ls_device_assignment *assignment) {
   const int32_t count =
       assignment->num_replicas * assignment->cores_per_replica;
   // By device, who uses it, from 1 on.
-  int32_t *users = ls_new_array(assignment->allocator, int32_t,
-                                ls_topology_num_places(topology));
-  if (users == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(assignment->allocator, int32_t, users,
+                         ls_topology_num_places(topology));
   ls_status status = ls_ok();
   for (int32_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     const ls_coordinate place = assignment->places[i];
@@ -61,7 +61,6 @@ static ls_status check_places(const ls_device_assignment *assignment) {
     else
       users[owner] = i + 1;
   }
-  ls_release(assignment->allocator, users);
   return status;
 }
 
@@ -70,7 +69,8 @@ ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,
                                     ls_coordinate *places,
                                     ls_device_assignment **out_assignment) {
   ls_allocator *allocator = topology->allocator;
-  ls_device_assignment *assignment = ls_new(allocator, ls_device_assignment);
+  LS_OWN(ls_device_assignment, assignment) =
+      ls_new(allocator, ls_device_assignment);
   *out_assignment = NULL;
   if (assignment == NULL) {
     ls_release(allocator, places);
@@ -82,12 +82,9 @@ ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,
   assignment->num_replicas = num_replicas;
   assignment->cores_per_replica = cores_per_replica;
   assignment->places = places;
-  const ls_status status = check_places(assignment);
-  if (ls_status_is_ok(status))
-    *out_assignment = assignment;
-  else
-    ls_device_assignment_release(assignment);
-  return status;
+  LS_RETURN_IF_ERROR(check_places(assignment));
+  *out_assignment = ls_give(&assignment);
+  return ls_ok();
 }
 
 ls_status ls_device_assignment_create(ls_topology *topology,

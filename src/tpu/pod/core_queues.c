@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/device_name.h"
@@ -50,8 +51,7 @@ static ls_status make_queue(ls_core *core, bool is_outfeed,
   ls_core_device(core, &device);
   snprintf(name, sizeof(name), "%s of %s", is_outfeed ? "outfeed" : "infeed",
            device.text);
-  ls_core_queue *queue = ls_new(pod->allocator, ls_core_queue);
-  if (queue == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(pod->allocator, ls_core_queue, queue);
   queue->core = core;
   queue->is_outfeed = is_outfeed;
   const size_t depth = (size_t)pod->queue_depth;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tuples that a thread of the caller's hands over, or takes, without an op.
 #include "base/cancel.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -104,32 +105,26 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   const bool is_node = ls_nest_is_node(tuple);
   const size_t count = is_node ? ls_nest_num_leaves(tuple) : 1;
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count + 1);
   ls_nest_flatten(tuple, items, count);
-  ls_status status = count > 0 ? ls_ok()
+  LS_RETURN_IF_ERROR(count > 0 ? ls_ok()
                                : ls_invalid_argument("a tuple has at least one "
-                                                     "element");
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+                                                     "element"));
+  for (size_t i = 0; i < count; ++i) {
     char text[200];
     if (items[i].kind != LS_KIND_ARRAY)
-      status =
-          ls_invalid_argument("element %zu of a tuple for an infeed is no "
-                              "array: %s",
-                              i, ls_nest_print(items[i], text, sizeof(text)));
+      return ls_invalid_argument("element %zu of a tuple for an infeed is no "
+                                 "array: %s",
+                                 i,
+                                 ls_nest_print(items[i], text, sizeof(text)));
     else
-      status =
-          ls_core_queue_check_dtype("a tuple for an infeed", i,
-                                    ls_array_dtype(ls_nest_as_array(items[i])));
+      LS_RETURN_IF_ERROR(ls_core_queue_check_dtype(
+          "a tuple for an infeed", i,
+          ls_array_dtype(ls_nest_as_array(items[i]))));
   }
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i)
-      items[i] = ls_nest_retain(items[i]);
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
-  }
-  ls_release(allocator, items);
-  return status;
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_retain(items[i]);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
 }
 
 static ls_status put(const place *at, sleeper *self, ls_nest list) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/pod/launch.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "tpu/pod/assignment.h"
@@ -204,22 +205,20 @@ static ls_status check(ls_object *object, const ls_program *program,
                        const ls_plan_facts *facts) {
   const launch *self = (const launch *)object;
   ls_allocator *allocator = self->allocator;
-  int64_t *limits = ls_new_array(allocator, int64_t, self->count + 1);
-  if (limits == NULL) return ls_out_of_memory();
-  ls_status status = pass_compile(self, limits);
+  LS_OWN_ARRAY_OR_RETURN(allocator, int64_t, limits, self->count + 1);
+  LS_RETURN_IF_ERROR(pass_compile(self, limits));
   size_t least = self->count;  // The core with the least memory.
-  for (size_t i = 0; ls_status_is_ok(status) && i < self->count; ++i)
+  for (size_t i = 0; i < self->count; ++i)
     if (limits[i] > 0 && (least == self->count || limits[i] < limits[least]))
       least = i;
-  if (ls_status_is_ok(status) && least < self->count)
-    status = ls_core_memory_check(
+  if (least < self->count)
+    LS_RETURN_IF_ERROR(ls_core_memory_check(
         self->cores[least], limits[least],
         &(ls_core_memory){.program = program,
                           .facts = facts,
                           .replicas = self->replicas,
-                          .cores_per_replica = self->cores_per_replica});
-  ls_release(allocator, limits);
-  return status;
+                          .cores_per_replica = self->cores_per_replica}));
+  return ls_ok();
 }
 
 static ls_status pass(ls_object *object) {

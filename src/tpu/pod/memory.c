@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/pod/memory.h"
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "graph/variable.h"
 #include "graph/walk.h"
@@ -79,7 +80,7 @@ ls_status ls_core_memory_check(const ls_core *core, int64_t limit,
          (large_value){.bytes = bytes_of(program->uses[i].type),
                        .variable = (ls_variable *)program->uses[i].variable});
   note_nodes(values, program->body);
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, core->pod->allocator);
   for (int i = 0; i < LARGEST && values[i].bytes > 0; ++i) {
     if (i > 0) ls_text_append(&text, ", ");
@@ -94,6 +95,5 @@ ls_status ls_core_memory_check(const ls_core *core, int64_t limit,
                        "%lld; its largest values: %s",
                        (long long)bytes, name.text, (long long)limit,
                        text.data != NULL ? text.data : "none");
-  ls_text_deinit(&text);
   return status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/device_parts.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod_fault.h"
 #include "tpu/pod/topology.h"
 
@@ -270,8 +271,7 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
                           const char *job, const ls_pod_shape *shape,
                           ls_pod **out_pod) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_pod *pod = ls_new(allocator, ls_pod);
-  if (pod == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_pod, pod);
   ls_object_init(&pod->object, &pod_type);
   pod->runtime = runtime;
   pod->allocator = allocator;
@@ -285,23 +285,17 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   const char *faults = shape->faults != NULL ? shape->faults : "";
   pod->planned = ls_copy_text(allocator, faults, strlen(faults));
   pod->cores = ls_new_array(allocator, ls_core, (size_t)ls_pod_num_cores(pod));
-  ls_status status = pod->planned == NULL || pod->cores == NULL
-                         ? ls_out_of_memory()
-                         : ls_mutex_init(&pod->lock);
-  if (ls_status_is_ok(status))
-    status = ls_system_id_create(allocator, name, job, &pod->id);
-  if (ls_status_is_ok(status)) {
-    pod->name = pod->id->name;
-    pod->job = pod->id->job;
-    place_cores(pod);
-    status = make_topology(pod);
-  }
-  if (ls_status_is_ok(status)) status = plan_faults(pod);
-  if (ls_status_is_ok(status))
-    *out_pod = pod;
-  else
-    ls_object_release(pod);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(pod->planned);
+  LS_RETURN_IF_NO_MEMORY(pod->cores);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pod->lock));
+  LS_RETURN_IF_ERROR(ls_system_id_create(allocator, name, job, &pod->id));
+  pod->name = pod->id->name;
+  pod->job = pod->id->job;
+  place_cores(pod);
+  LS_RETURN_IF_ERROR(make_topology(pod));
+  LS_RETURN_IF_ERROR(plan_faults(pod));
+  *out_pod = ls_give(&pod);
+  return ls_ok();
 }
 
 // With the runtime's lock held.

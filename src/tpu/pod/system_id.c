@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "distribute/base/strategy.h"
+#include "tpu/own.h"
 #include "tpu/pod/state.h"
 
 static void destroy_id(ls_object *object) {
@@ -150,13 +151,12 @@ ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
     *out_id = ls_object_retain(around);
     return ls_ok();
   }
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   LS_RETURN_IF_ERROR(ls_system_of_job(runtime, what, wanted, &pod));
   if (pod == NULL && !has_job) *out_id = find_gone(runtime);
   if (*out_id != NULL) return ls_ok();
   if (pod == NULL && !has_job)
     LS_RETURN_IF_ERROR(find_only(runtime, what, &pod));
   if (pod != NULL) *out_id = ls_object_retain(pod->id);
-  ls_object_release(pod);
   return ls_ok();
 }

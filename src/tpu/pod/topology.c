@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "io/protobuf/protobuf.h"
+#include "tpu/own.h"
 
 // ---- Texts -----------------------------------------------------------------
 static const char *list(const int32_t *numbers, size_t count, const char *ends,
@@ -150,7 +151,7 @@ static ls_status set_bytes(ls_topology *topology,
 ls_status ls_topology_make(ls_allocator *allocator,
                            const ls_topology_parts *parts,
                            ls_topology **out_topology) {
-  ls_topology *topology = ls_new(allocator, ls_topology);
+  LS_OWN(ls_topology, topology) = ls_new(allocator, ls_topology);
   size_t mesh_size = 0;
   *out_topology = NULL;
   if (topology == NULL) {
@@ -164,14 +165,11 @@ ls_status ls_topology_make(ls_allocator *allocator,
   topology->per_task = parts->per_task;
   topology->places = parts->places;
   topology->system = ls_object_retain(parts->system);
-  ls_status status = count_mesh(topology->mesh, &mesh_size);
-  if (ls_status_is_ok(status)) status = set_owners(topology, mesh_size);
-  if (ls_status_is_ok(status)) status = set_bytes(topology, parts);
-  if (ls_status_is_ok(status))
-    *out_topology = topology;
-  else
-    ls_topology_release(topology);
-  return status;
+  LS_RETURN_IF_ERROR(count_mesh(topology->mesh, &mesh_size));
+  LS_RETURN_IF_ERROR(set_owners(topology, mesh_size));
+  LS_RETURN_IF_ERROR(set_bytes(topology, parts));
+  *out_topology = ls_give(&topology);
+  return ls_ok();
 }
 
 bool ls_coordinates_fit(const ls_array *coordinates) {

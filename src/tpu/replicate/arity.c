@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/replicate/arity.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 
@@ -41,7 +42,7 @@ ls_status ls_check_arity(const ls_parameters *parameters, const char *what,
   const char *wrong =
       complaint(parameters, count + (takes_infeed ? elements : 0), &number);
   if (wrong == NULL) return ls_ok();
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   ls_text_append_format(&text, "it is given %zu input%s", count, plural(count));
   append_names(&text, inputs);
@@ -51,9 +52,6 @@ ls_status ls_check_arity(const ls_parameters *parameters, const char *what,
                           ls_infeed_queue_name(queue));
   else if (queue != NULL)
     ls_text_append_format(&text, "; the infeed is not passed to the condition");
-  const ls_status status =
-      ls_invalid_argument("%s takes %s %zu argument%s; %s", what, wrong, number,
-                          plural(number), ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return ls_invalid_argument("%s takes %s %zu argument%s; %s", what, wrong,
+                             number, plural(number), ls_text_data(&text));
 }

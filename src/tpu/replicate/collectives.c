@@ -4,6 +4,7 @@
 // groups need, then the ops that all strategies have.
 #include "lockstep/cross_replica.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
@@ -34,26 +35,23 @@ static ls_status check_members(const char *what,
                                const ls_replica_groups *groups,
                                size_t replicas) {
   ls_allocator *allocator = ls_current_allocator();
-  bool *seen = ls_new_array(allocator, bool, replicas);
-  if (seen == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(allocator, bool, seen, replicas);
   const size_t count = groups->size * groups->count;
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const int32_t id = groups->members[i];
     if (id < 0 || (size_t)id >= replicas)
-      status = ls_invalid_argument("%s: replica %d is in a group; there are "
-                                   "replicas 0 to %zu",
-                                   what, id, replicas - 1);
+      return ls_invalid_argument("%s: replica %d is in a group; there are "
+                                 "replicas 0 to %zu",
+                                 what, id, replicas - 1);
     else if (seen[id])
-      status = ls_invalid_argument("%s: replica %d is in two groups", what, id);
+      return ls_invalid_argument("%s: replica %d is in two groups", what, id);
     else
       seen[id] = true;
   }
-  for (size_t r = 0; r < replicas && ls_status_is_ok(status); ++r)
+  for (size_t r = 0; r < replicas; ++r)
     if (!seen[r])
-      status = ls_invalid_argument("%s: replica %zu is in no group", what, r);
-  ls_release(allocator, seen);
-  return status;
+      return ls_invalid_argument("%s: replica %zu is in no group", what, r);
+  return ls_ok();
 }
 
 static ls_status check_groups(const char *what,
@@ -72,7 +70,7 @@ static ls_status check_groups(const char *what,
 static ls_tensor sum_op(ls_tensor x, const ls_replica_groups *groups) {
   const size_t count = groups == NULL ? 0 : groups->size * groups->count;
   ls_allocator *allocator = ls_current_allocator();
-  int64_t *members = ls_new_array(allocator, int64_t, count);
+  LS_OWN_ARRAY(allocator, int64_t, members, count);
   if (members == NULL)
     return ls_make_failed("cross_replica_sum", ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
@@ -83,7 +81,6 @@ static ls_tensor sum_op(ls_tensor x, const ls_replica_groups *groups) {
       LS_OWN_I(GROUP_SIZE, groups == NULL ? 1 : (int64_t)groups->size)};
   const ls_tensor made =
       ls_make(LS_OP_CROSS_REPLICA_SUM, &x, 1, attrs, groups == NULL ? 2 : 4);
-  ls_release(allocator, members);
   return groups == NULL ? ls_same_note(made) : made;
 }
 

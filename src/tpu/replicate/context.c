@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/make/make.h"
@@ -241,14 +242,11 @@ static ls_status enter_gradient_cluster(ls_tpu_context *self,
                                         const char *cluster, const char *uid) {
   if (is_of_call(cluster, uid))
     return ls_tpu_context_enter_outside(self, cluster);
-  ls_text name;
+  LS_OWN(ls_text, name) = {0};
   ls_text_init(&name, self->allocator);
   ls_text_append_format(&name, "%s.%s", cluster, uid);
-  ls_status status = ls_text_status(&name);
-  if (ls_status_is_ok(status))
-    status = ls_tpu_context_enter_outside(self, ls_text_data(&name));
-  ls_text_deinit(&name);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  return ls_tpu_context_enter_outside(self, ls_text_data(&name));
 }
 
 ls_status ls_tpu_context_enter_gradient(ls_tpu_context *self, ls_op op,

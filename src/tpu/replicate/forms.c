@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Replicated computations over parts of their inputs, and of one replica.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "graph/context.h"
 #include "graph/trial.h"
 #include "lockstep/shard.h"
@@ -72,32 +74,28 @@ static ls_status check_input(const sharding *s, ls_tensor x, size_t index) {
 // The part of shard `shard` of each input, as a list.
 static ls_nest parts_of(const sharding *s, ls_nest inputs, size_t shard) {
   const size_t count = ls_nest_count(inputs);
-  ls_nest *parts = ls_new_array(s->allocator, ls_nest, count + 1);
-  if (parts == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, parts) = {0};
   for (size_t i = 0; i < count; ++i) {
     const ls_tensor x = ls_nest_tensor(inputs, i);
     const int axis = axis_of(s->options->input_axes, i);
     const int64_t size = ls_tensor_shape(x).dim[axis] / (int64_t)s->shards;
     const int64_t first = (int64_t)shard * size;
-    parts[i] = s->shards == 1
-                   ? ls_leaf(x)
-                   : ls_leaf(ls_slice_axis(x, axis, first, first + size));
+    ls_nest_builder_append(
+        &parts, s->shards == 1
+                    ? ls_leaf(x)
+                    : ls_leaf(ls_slice_axis(x, axis, first, first + size)));
   }
-  const ls_nest made = ls_nest_sequence(LS_KIND_LIST, parts, count);
-  ls_release(s->allocator, parts);
-  return made;
+  return ls_nest_builder_finish(&parts, LS_KIND_LIST);
 }
 
 static ls_status cut_inputs(const sharding *s, ls_nest inputs,
                             ls_nest *out_inputs) {
   for (size_t i = 0; i < ls_nest_count(inputs); ++i)
     LS_RETURN_IF_ERROR(check_input(s, ls_nest_tensor(inputs, i), i));
-  ls_nest *each = ls_new_array(s->allocator, ls_nest, s->shards);
-  if (each == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, each) = {0};
   for (size_t shard = 0; shard < s->shards; ++shard)
-    each[shard] = parts_of(s, inputs, shard);
-  *out_inputs = ls_nest_sequence(LS_KIND_LIST, each, s->shards);
-  ls_release(s->allocator, each);
+    ls_nest_builder_append(&each, parts_of(s, inputs, shard));
+  *out_inputs = ls_nest_builder_finish(&each, LS_KIND_LIST);
   return ls_nest_status(*out_inputs);
 }
 
@@ -146,18 +144,12 @@ static ls_status join_outputs(const sharding *s, ls_nest outputs,
     return ls_invalid_argument(
         "a sharded computation returns a value or a list of values");
   LS_RETURN_IF_ERROR(check_outputs(s, count));
-  ls_nest *joined = ls_new_array(s->allocator, ls_nest, count + 1);
-  ls_tensor *room = ls_new_array(s->allocator, ls_tensor, s->shards);
-  ls_status status = ls_out_of_memory();
-  if (joined != NULL && room != NULL) {
-    for (size_t i = 0; i < count; ++i)
-      joined[i] = ls_leaf(join(s, outputs, i, room));
-    *out_joined = ls_nest_sequence(LS_KIND_LIST, joined, count);
-    status = ls_nest_status(*out_joined);
-  }
-  ls_release(s->allocator, joined);
-  ls_release(s->allocator, room);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_tensor, room, s->shards);
+  LS_OWN(ls_nest_builder, joined) = {0};
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_builder_append(&joined, ls_leaf(join(s, outputs, i, room)));
+  *out_joined = ls_nest_builder_finish(&joined, LS_KIND_LIST);
+  return ls_nest_status(*out_joined);
 }
 
 // ---- The calls -------------------------------------------------------------
@@ -255,13 +247,10 @@ ls_status ls_rewrite(ls_callback fn, void *user, ls_nest inputs,
                                ls_nest_print(inputs, text, sizeof(text)));
   const bool has_inputs = inputs.kind != LS_KIND_NONE;
   const ls_nest one = ls_nest_retain(inputs);
-  const ls_nest all =
+  LS_OWN(ls_nest, all) =
       has_inputs ? ls_nest_sequence(LS_KIND_LIST, &one, 1) : ls_none();
-  ls_nest each = ls_none();
-  const ls_status status = ls_replicate(fn, user, all, options, &each);
-  ls_nest_release(all);
-  LS_RETURN_IF_ERROR(status);
+  LS_OWN(ls_nest, each) = ls_none();
+  LS_RETURN_IF_ERROR(ls_replicate(fn, user, all, options, &each));
   *outputs = ls_nest_retain(ls_nest_item(each, 0));
-  ls_nest_release(each);
   return ls_ok();
 }

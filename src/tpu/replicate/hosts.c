@@ -5,6 +5,7 @@
 
 #include "base/device_parts.h"
 #include "base/runtime_internal.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/replicate.h"
 
@@ -63,8 +64,6 @@ static ls_status list_hosts(ls_replication *r, const ls_pod *pod,
 
 ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
                                size_t *out_count) {
-  ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
-  const ls_status status = list_hosts(r, pod, out_hosts, out_count);
-  ls_object_release(pod);
-  return status;
+  LS_OWN(ls_pod, pod) = ls_pod_of_id(r->graph->runtime, r->system);
+  return list_hosts(r, pod, out_hosts, out_count);
 }

@@ -3,6 +3,7 @@
 // The inputs of a replicated computation.
 #include "base/runtime_internal.h"
 #include "graph/region.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/arity.h"
 #include "tpu/replicate/replicate.h"
@@ -117,16 +118,14 @@ static ls_status check_cores(const ls_replication *r) {
         ls_device_assignment_num_cores_per_replica(assignment));
   }
   if (r->replicas == 1 || r->options->use_tpu == LS_FLAG_OFF) return ls_ok();
-  ls_pod *pod = ls_pod_of_id(r->graph->runtime, r->system);
-  ls_status status = ls_ok();
+  LS_OWN(ls_pod, pod) = ls_pod_of_id(r->graph->runtime, r->system);
   if (pod != NULL && r->replicas != (size_t)ls_pod_num_cores(pod))
-    status = ls_invalid_argument(
+    return ls_invalid_argument(
         "%zu replicas without a device assignment on TPU system '%s' of %d "
         "cores (%d hosts with %d each): one is possible, or one on each core",
         r->replicas, pod->name, ls_pod_num_cores(pod), pod->num_hosts,
         pod->cores_per_host);
-  ls_object_release(pod);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {

@@ -3,9 +3,11 @@
 // Training loops: an ls_step_while whose condition also asks whether there is a
 // tuple for each replica. So the end of data is the end of the loop, and what a
 // trip changes is untouched then.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
@@ -45,38 +47,32 @@ static ls_status take_inputs(building *b, ls_nest inputs) {
 }
 
 // A tuple of `count` items, behind one that goes first if there is one.
-static ls_nest tuple_of(const building *b, const ls_tensor *first,
-                        const ls_tensor *tensors, size_t count) {
-  ls_nest *items = ls_new_array(b->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  const size_t before = first != NULL;
-  if (first != NULL) items[0] = ls_leaf(*first);
+static ls_nest tuple_of(const ls_tensor *first, const ls_tensor *tensors,
+                        size_t count) {
+  LS_OWN(ls_nest_builder, items) = {0};
+  if (first != NULL) ls_nest_builder_append(&items, ls_leaf(*first));
   for (size_t i = 0; i < count; ++i)
-    items[before + i] = ls_leaf(tensors[i]);
-  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, before + count);
-  ls_release(b->allocator, items);
-  return made;
+    ls_nest_builder_append(&items, ls_leaf(tensors[i]));
+  return ls_nest_builder_finish(&items, LS_KIND_TUPLE);
 }
 
 static ls_nest initial_values(const building *b) {
   const ls_tensor zero =
       ls_scalar(b->is_counted ? LS_DTYPE_I64 : LS_DTYPE_I32, 0);
   const bool has_zero = b->is_counted || b->num_inputs == 0;
-  return tuple_of(b, has_zero ? &zero : NULL, b->inputs, b->num_inputs);
+  return tuple_of(has_zero ? &zero : NULL, b->inputs, b->num_inputs);
 }
 
 // The user's part of what goes round, and the elements of the infeed.
 static ls_nest arguments(const building *b, ls_nest values, ls_nest elements) {
   const size_t skipped = ls_nest_count(values) - b->num_inputs;
   const size_t count = b->num_inputs + ls_nest_count(elements);
-  ls_nest *items = ls_new_array(b->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < count; ++i)
-    items[i] = i < b->num_inputs ? ls_nest_item(values, skipped + i)
-                                 : ls_nest_item(elements, i - b->num_inputs);
-  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
-  ls_release(b->allocator, items);
-  return made;
+    ls_nest_builder_append(
+        &items, i < b->num_inputs ? ls_nest_item(values, skipped + i)
+                                  : ls_nest_item(elements, i - b->num_inputs));
+  return ls_nest_builder_finish(&items, LS_KIND_TUPLE);
 }
 
 // Calls the user. The result is the caller's.
@@ -103,13 +99,12 @@ static ls_status holds(const building *b, ls_nest values, ls_tensor *out) {
                    ls_scalar(LS_DTYPE_I64, (double)b->times));
     return ls_ok();
   }
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(call(b, b->loop->condition, b->loop->condition_parameters,
                           "the condition of a training loop", values, ls_none(),
                           &made));
   const ls_nest leaf = ls_nest_is_node(made) ? ls_nest_item(made, 0) : made;
   ls_status status = ls_region_tensor(leaf, out);
-  ls_nest_release(made);
   return ls_status_annotate(status, "the condition of a training loop");
 }
 
@@ -118,23 +113,19 @@ static ls_status holds(const building *b, ls_nest values, ls_tensor *out) {
 static ls_status is_ready(const building *b, ls_tensor condition,
                           ls_tensor *out) {
   const ls_infeed_queue *queue = b->queue;
-  ls_type *types = ls_new_array(b->allocator, ls_type, queue->count);
-  if (types == NULL) return ls_out_of_memory();
-  ls_status status = ls_infeed_queue_dequeue_types(queue, types);
-  if (ls_status_is_ok(status)) {
-    LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
-    const ls_op op =
-        ls_feed_dequeue(LS_INFEED_READY, NULL,
-                        &(ls_feed_options){.assignment = queue->assignment,
-                                           .types = types,
-                                           .parts = queue->parts,
-                                           .count = queue->count},
-                        &condition, 1);
-    *out = ls_greater(ls_all_reduce(LS_REDUCE_MIN, ls_op_output(op, 0)),
-                      ls_scalar(LS_DTYPE_I32, 0));
-  }
-  ls_release(b->allocator, types);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_type, types, queue->count);
+  LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue_types(queue, types));
+  LS_DEVICE_SCOPE("/device:TPU_REPLICATED_CORE:0");
+  const ls_op op =
+      ls_feed_dequeue(LS_INFEED_READY, NULL,
+                      &(ls_feed_options){.assignment = queue->assignment,
+                                         .types = types,
+                                         .parts = queue->parts,
+                                         .count = queue->count},
+                      &condition, 1);
+  *out = ls_greater(ls_all_reduce(LS_REDUCE_MIN, ls_op_output(op, 0)),
+                    ls_scalar(LS_DTYPE_I32, 0));
+  return ls_ok();
 }
 
 static ls_nest condition_of(ls_nest values, void *user) {
@@ -197,17 +188,15 @@ static ls_status check_types(const building *b, const returned *r) {
     same = ls_tensor_is_failed(r->tensors[i]) ||
            ls_tensor_dtype(r->tensors[i]) == ls_tensor_dtype(b->inputs[i]);
   if (same) return ls_ok();
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, b->allocator);
   append_types(&text, b->inputs, b->num_inputs);
   ls_text_append(&text, " and ");
   append_types(&text, r->tensors, r->num_tensors);
-  const ls_status status =
-      ls_invalid_argument("Mismatch between input types and output types of a "
-                          "training loop's body: %s",
-                          ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return ls_invalid_argument(
+      "Mismatch between input types and output types of a "
+      "training loop's body: %s",
+      ls_text_data(&text));
 }
 
 // The values of the next trip, which wait for the ops.
@@ -220,7 +209,7 @@ static ls_nest next_values(const building *b, ls_nest values, returned *r) {
                               ? ls_add(before, ls_scalar(LS_DTYPE_I64, 1))
                               : ls_identity(before);
   const bool has_first = b->is_counted || b->num_inputs == 0;
-  return tuple_of(b, has_first ? &first : NULL, r->tensors, r->num_tensors);
+  return tuple_of(has_first ? &first : NULL, r->tensors, r->num_tensors);
 }
 
 static ls_status dequeue(const building *b, ls_nest *out_elements) {
@@ -268,14 +257,10 @@ static ls_status give_outputs(const building *b, ls_nest made,
     *outputs = ls_nest_op(ls_tensor_op(ls_nest_tensor(made, 0)));
     return ls_ok();
   }
-  ls_nest *items = ls_new_array(b->allocator, ls_nest, b->num_inputs);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < b->num_inputs; ++i)
-    items[i] = ls_nest_item(made, skipped + i);
-  const ls_status status = ls_take_nest(
-      ls_nest_sequence(LS_KIND_LIST, items, b->num_inputs), outputs);
-  ls_release(b->allocator, items);
-  return status;
+    ls_nest_builder_append(&items, ls_nest_item(made, skipped + i));
+  return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_LIST), outputs);
 }
 
 static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
@@ -289,13 +274,11 @@ static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
                                     loop->infeed, true));
   LS_RETURN_IF_ERROR(take_inputs(b, inputs));
   LS_RETURN_IF_ERROR(prepare_infeed(b));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(initial_values(b), &made));
   made = ls_step_while(condition_of, body_of, b, made, 0);
-  ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) status = give_outputs(b, made, outputs);
-  ls_nest_release(made);
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  return give_outputs(b, made, outputs);
 }
 
 static ls_status build(building *b, ls_nest inputs, ls_nest *outputs) {

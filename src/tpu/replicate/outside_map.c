@@ -4,6 +4,7 @@
 // for each part, beside the core that has it.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "lockstep/ops.h"
@@ -100,13 +101,10 @@ static ls_nest call_part(mapping *m, ls_nest args) {
   snprintf(device, sizeof(device), "/device:TPU_REPLICATED_CORE:%lld",
            (long long)m->cut.cores[m->part]);
   LS_DEVICE_SCOPE(device);
-  const ls_nest own = ls_nest_map(args, part_of, m);
-  const ls_nest made =
-      ls_nest_is_failed(own)
-          ? ls_nest_retain(own)
-          : ls_outside_compilation_marked(m->fn, m->user, own, true);
-  ls_nest_release(own);
-  return made;
+  LS_OWN(ls_nest, own) = ls_nest_map(args, part_of, m);
+  return ls_nest_is_failed(own)
+             ? ls_nest_retain(own)
+             : ls_outside_compilation_marked(m->fn, m->user, own, true);
 }
 
 // ---- Put together ---------------------------------------------------------
@@ -142,32 +140,21 @@ static ls_status join(const mapping *m, const ls_nest *leaves, size_t at,
 static ls_status join_all(const mapping *m, const ls_nest *made, ls_nest *out) {
   const size_t count = m->cut.count;
   const size_t num_leaves = ls_nest_num_leaves(made[0]);
-  ls_nest *leaves = ls_new_array(m->allocator, ls_nest, num_leaves * count + 1);
-  ls_nest *joined = ls_new_array(m->allocator, ls_nest, num_leaves + 1);
-  ls_tensor *room = ls_new_array(m->allocator, ls_tensor, count);
-  ls_status status = leaves == NULL || joined == NULL || room == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
-    status = ls_nest_same_structure(made[0], made[k]);
-    if (ls_status_is_ok(status))
-      ls_nest_flatten(made[k], leaves + k * num_leaves, num_leaves);
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_nest, leaves, num_leaves * count + 1);
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_nest, joined, num_leaves + 1);
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_tensor, room, count);
+  for (size_t k = 0; k < count; ++k) {
+    LS_RETURN_IF_ERROR(ls_nest_same_structure(made[0], made[k]));
+    ls_nest_flatten(made[k], leaves + k * num_leaves, num_leaves);
   }
-  for (size_t i = 0; i < num_leaves && ls_status_is_ok(status); ++i)
-    status = join(m, leaves, i, num_leaves, room, &joined[i]);
-  if (ls_status_is_ok(status)) {
-    *out = ls_nest_pack(made[0], joined, num_leaves);
-    status = ls_nest_status(*out);
-  }
-  ls_release(m->allocator, leaves);
-  ls_release(m->allocator, joined);
-  ls_release(m->allocator, room);
-  return status;
+  for (size_t i = 0; i < num_leaves; ++i)
+    LS_RETURN_IF_ERROR(join(m, leaves, i, num_leaves, room, &joined[i]));
+  *out = ls_nest_pack(made[0], joined, num_leaves);
+  return ls_nest_status(*out);
 }
 
 static ls_status map(mapping *m, ls_nest args, ls_nest *out) {
-  ls_nest *made = ls_new_array(m->allocator, ls_nest, m->cut.count);
-  if (made == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_nest, made, m->cut.count);
   ls_status status = ls_ok();
   for (; m->part < m->cut.count && ls_status_is_ok(status); ++m->part) {
     made[m->part] = call_part(m, args);
@@ -176,7 +163,6 @@ static ls_status map(mapping *m, ls_nest args, ls_nest *out) {
   if (ls_status_is_ok(status)) status = join_all(m, made, out);
   for (size_t k = 0; k < m->cut.count; ++k)
     ls_nest_release(made[k]);
-  ls_release(m->allocator, made);
   return status;
 }
 

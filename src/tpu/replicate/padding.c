@@ -4,6 +4,7 @@
 // the computation sees of them.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
@@ -84,7 +85,7 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
   const ls_nest first = ls_nest_item(inputs, 0);
   const size_t count = ls_nest_num_leaves(first);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, 2 * count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, 2 * count + 1);
   ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
   if (leaves != NULL) ls_nest_flatten(first, leaves, count);
   for (size_t r = 0; ls_status_is_ok(status) && r < ls_nest_count(inputs);
@@ -95,7 +96,6 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
     for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
       status = check_static(leaves[count + i], leaves[i], i, r);
   }
-  ls_release(allocator, leaves);
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/device_parts.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/examples.h"
@@ -226,25 +227,21 @@ static ls_status finish_metadata(const ls_replication *r) {
 // Elements of a tuple of the infeed behind the others.
 static ls_status append_infeed(ls_replication *r, ls_nest *args) {
   ls_infeed_queue *queue = r->options->infeed;
-  ls_nest tuple = ls_none();
+  LS_OWN(ls_nest, tuple) = ls_none();
   if (queue == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_infeed_queue_set_num_shards(queue, (int64_t)r->replicas));
   LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue(queue, -1, &tuple));
   const size_t given = ls_nest_count(*args), more = ls_nest_count(tuple);
   ls_nest *items = ls_arena_new_array(&r->memory, ls_nest, given + more + 1);
-  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < given + more; ++i)
-      items[i] = ls_nest_retain(i < given ? ls_nest_item(*args, i)
-                                          : ls_nest_item(tuple, i - given));
-    const ls_nest all = ls_nest_sequence(args->kind, items, given + more);
-    ls_nest_release(*args);
-    *args = all;
-    status = ls_nest_status(all);
-  }
-  ls_nest_release(tuple);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(items);
+  for (size_t i = 0; i < given + more; ++i)
+    items[i] = ls_nest_retain(i < given ? ls_nest_item(*args, i)
+                                        : ls_nest_item(tuple, i - given));
+  const ls_nest all = ls_nest_sequence(args->kind, items, given + more);
+  ls_nest_release(*args);
+  *args = all;
+  return ls_nest_status(all);
 }
 
 // As the callback gets them.

@@ -6,6 +6,7 @@
 // from gathering, where the container stands for that.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/variables/variable.h"
@@ -167,9 +168,8 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
   if (!ls_grow(self->allocator, &self->handles, &self->handles_capacity,
                self->num_handles + 1, sizeof(*self->handles)))
     return ls_out_of_memory();
-  int64_t *copies =
-      ls_new_array(self->allocator, int64_t, (size_t)self->num_replicas);
-  if (copies == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(self->allocator, int64_t, copies,
+                         (size_t)self->num_replicas);
   size_t count = 0;
   ls_op op = {0};
   bool differ = false;

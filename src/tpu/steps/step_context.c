@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
 #include "tpu/strategy/strategy.h"
@@ -71,7 +73,7 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
 static ls_status put(const ls_step_context *self, ls_nest *dict,
                      const char *name, ls_nest item) {
   const size_t count = ls_nest_count(*dict);
-  ls_nest *items = ls_new_array(self->allocator, ls_nest, count + 1);
+  LS_OWN_ARRAY(self->allocator, ls_nest, items, count + 1);
   const char **keys = ls_new_array(self->allocator, const char *, count + 1);
   ls_nest made = ls_fail(ls_out_of_memory());
   if (items != NULL && keys != NULL) {
@@ -88,7 +90,6 @@ static ls_status put(const ls_step_context *self, ls_nest *dict,
   } else {
     ls_nest_release(item);
   }
-  ls_release(self->allocator, items);
   ls_release(self->allocator, (void *)keys);
   ls_nest next = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(made, &next));
@@ -113,12 +114,10 @@ typedef struct setting {
 static ls_status set_between(ls_strategy *strategy, const setting *s,
                              ls_nest output) {
   if (!s->reduce.set) return put_output(s->context, s->name, output, s->reduce);
-  ls_nest reduced = ls_none();
+  LS_OWN(ls_nest, reduced) = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_reduce(strategy, (ls_reduce_op)s->reduce.value,
                                         output, &reduced));
-  const ls_status status = put_output(s->context, s->name, reduced, s->reduce);
-  ls_nest_release(reduced);
-  return status;
+  return put_output(s->context, s->name, reduced, s->reduce);
 }
 
 static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
@@ -132,15 +131,12 @@ static ls_status values_of_all(ls_strategy *strategy, ls_nest given,
   if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
     return ls_strategy_local_results(strategy, given, out_values);
   const size_t count = (size_t)ls_strategy_num_replicas(strategy);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t r = 0; r < count; ++r)
-    items[r] = ls_nest_retain(given);  // It is the same on all.
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_values);
-  ls_release(allocator, items);
-  return status;
+    ls_nest_builder_append(&items,
+                           ls_nest_retain(given));  // It is the same on all.
+  return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_TUPLE),
+                      out_values);
 }
 
 static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
@@ -154,7 +150,7 @@ static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
 
 // All replicas come here; one of them does it, for all.
 static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
-  const ls_nest args = LS_TUPLE(ls_nest_retain(output));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(output));
   ls_status status = ls_nest_status(args);
   if (ls_status_is_ok(status)) {
     const ls_nest made =
@@ -162,7 +158,6 @@ static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
     status = ls_nest_status(made);
     ls_nest_release(made);
   }
-  ls_nest_release(args);
   return status;
 }
 

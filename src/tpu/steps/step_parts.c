@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Outputs of steps as plain values, and back.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
@@ -60,8 +61,7 @@ ls_status ls_step_parts_take(ls_step_parts *parts,
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     const named n = output_at(context, i);
     const size_t leaves = ls_nest_num_leaves(n.output);
-    ls_nest *each = ls_new_array(context->allocator, ls_nest, leaves);
-    if (each == NULL) return ls_out_of_memory();
+    LS_NEW_ARRAY_OR_RETURN(context->allocator, ls_nest, each, leaves);
     ls_nest_flatten(n.output, each, leaves);
     for (size_t k = 0; k < leaves && ls_status_is_ok(status); ++k)
       status = take_leaf(parts, &n, each[k]);
@@ -85,25 +85,23 @@ typedef struct place {
 static ls_nest give_output(const ls_step_parts *parts, const ls_nest *values,
                            ls_nest output, place *at, ls_nest *room) {
   const size_t count = ls_nest_num_leaves(output);
-  ls_nest *leaves = ls_new_array(parts->allocator, ls_nest, count);
+  LS_OWN_ARRAY(parts->allocator, ls_nest, leaves, count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     const size_t size = parts->sizes[at->leaf++];
     leaves[i] = give_leaf(size, values + at->value, room);
     at->value += size == 0 ? 1 : size;
   }
-  const ls_nest made = ls_nest_pack(output, leaves, count);
-  ls_release(parts->allocator, leaves);
-  return made;
+  return ls_nest_pack(output, leaves, count);
 }
 
 ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
                              ls_step_context *context) {
   ls_allocator *allocator = context->allocator;
   const size_t count = ls_nest_count(context->outputs);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   const char **keys = ls_new_array(allocator, const char *, count);
-  ls_nest *room = ls_new_array(allocator, ls_nest, parts->num_values + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, room, parts->num_values + 1);
   ls_nest dict = ls_none();
   ls_status status = ls_out_of_memory();
   if (items != NULL && keys != NULL && room != NULL) {
@@ -116,9 +114,7 @@ ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
     ls_status_free(status);
     status = ls_take_nest(ls_nest_dict("", keys, items, count), &dict);
   }
-  ls_release(allocator, items);
   ls_release(allocator, (void *)keys);
-  ls_release(allocator, room);
   LS_RETURN_IF_ERROR(status);
   ls_nest_release(context->outputs);
   context->outputs = dict;
@@ -155,13 +151,12 @@ ls_status ls_step_context_give(ls_step_context *context, const ls_nest *values,
   }
   ls_step_parts parts = {.allocator = allocator,
                          .sizes = ls_new_array(allocator, size_t, leaves)};
-  ls_nest *sorted = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, sorted, count);
   ls_status status = ls_out_of_memory();
   if (parts.sizes != NULL && sorted != NULL) {
     sort_values(context, values, leaves, replicas, &parts, sorted);
     status = ls_step_parts_give(&parts, sorted, context);
   }
-  ls_release(allocator, sorted);
   ls_step_parts_drop(&parts);
   return status;
 }

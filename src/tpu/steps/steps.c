@@ -3,8 +3,10 @@
 // Steps on an iterator: one replicated computation on the next element, once or
 // in a loop on the host.
 #include "tpu/steps/steps.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "lockstep/regroup.h"
@@ -89,7 +91,7 @@ static ls_status as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
 static ls_nest list_outputs(const steps *s, ls_op op) {
   const ls_nest outputs = s->context->outputs;
   const size_t count = ls_nest_num_leaves(outputs);
-  ls_nest *leaves = ls_new_array(s->allocator, ls_nest, count);
+  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(outputs, leaves, count);
   ls_status status = ls_ok();
@@ -102,11 +104,8 @@ static ls_nest list_outputs(const steps *s, ls_op op) {
       if (ls_status_is_ok(status)) leaves[i] = ls_leaf(ls_identity(tensor));
     }
   }
-  const ls_nest made = ls_status_is_ok(status)
-                           ? ls_nest_sequence(LS_KIND_LIST, leaves, count)
-                           : ls_fail(status);
-  ls_release(s->allocator, leaves);
-  return made;
+  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, leaves, count)
+                                 : ls_fail(status);
 }
 
 // In the computation, once for all replicas.
@@ -135,30 +134,25 @@ static ls_nest call_step(ls_nest args, void *user) {
 // A list with the one argument of each replica.
 static ls_status list_inputs(const steps *s, ls_nest element,
                              ls_nest *out_inputs) {
-  ls_nest *each = ls_new_array(s->allocator, ls_nest, s->replicas);
-  if (each == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, each) = {0};
   for (size_t r = 0; r < s->replicas; ++r) {
     ls_nest part = ls_none();
     const ls_status status = ls_select_replica((int64_t)r, element, &part);
-    each[r] = ls_status_is_ok(status) ? LS_LIST(part) : ls_fail(status);
+    ls_nest_builder_append(&each, ls_status_is_ok(status) ? LS_LIST(part)
+                                                          : ls_fail(status));
   }
-  const ls_status status = ls_take_nest(
-      ls_nest_sequence(LS_KIND_LIST, each, s->replicas), out_inputs);
-  ls_release(s->allocator, each);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&each, LS_KIND_LIST), out_inputs);
 }
 
 // Replica by replica what each has, in one list.
 static ls_nest flatten(const steps *s, ls_nest outputs) {
   const size_t count = ls_nest_num_leaves(outputs);
-  ls_nest *leaves = ls_new_array(s->allocator, ls_nest, count);
+  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(outputs, leaves, count);
   for (size_t i = 0; i < count; ++i)
     ls_nest_retain(leaves[i]);
-  const ls_nest made = ls_nest_sequence(LS_KIND_LIST, leaves, count);
-  ls_release(s->allocator, leaves);
-  return made;
+  return ls_nest_sequence(LS_KIND_LIST, leaves, count);
 }
 
 static ls_device_assignment *assignment_of(const ls_tpu_strategy *self) {
@@ -198,36 +192,30 @@ static ls_status repeat_initial(const steps *s, ls_nest *out_values) {
       initial.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(initial);
   if (each == 0) return ls_ok();
   const size_t count = each * s->replicas;
-  ls_nest *items = ls_new_array(s->allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_nest, items, count);
   ls_nest_flatten(initial, items, each);
   for (size_t i = each; i < count; ++i)
     items[i] = items[i - each];
   for (size_t i = 0; i < count; ++i)
     ls_nest_retain(items[i]);
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_values);
-  ls_release(s->allocator, items);
-  return status;
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_values);
 }
 
 static ls_status build_loop(const steps *s, ls_nest *out_made) {
   const ls_opt iterations = s->options->iterations;
   const ls_training_loop loop = {.body = build_step,
                                  .user = (void *)(uintptr_t)s};
-  ls_nest initial = ls_none();
+  LS_OWN(ls_nest, initial) = ls_none();
   LS_RETURN_IF_ERROR(repeat_initial(s, &initial));
-  const ls_status status = ls_training_repeat(
-      iterations.set ? iterations.value : 1, &loop, initial, out_made);
-  ls_nest_release(initial);
-  return status;
+  return ls_training_repeat(iterations.set ? iterations.value : 1, &loop,
+                            initial, out_made);
 }
 
 // ---- What comes of it ------------------------------------------------------
 static ls_status group(const steps *s, ls_nest made) {
   const size_t count = ls_nest_num_leaves(made);
-  ls_nest *leaves = ls_new_array(s->allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(s->allocator, ls_op, count);
+  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY(s->allocator, ls_op, ops, count);
   ls_status status = ls_out_of_memory();
   if (leaves != NULL && ops != NULL) {
     size_t tensors = 0;
@@ -241,15 +229,13 @@ static ls_status group(const steps *s, ls_nest made) {
     ls_status_free(status);
     status = ls_step_context_give(s->context, leaves, tensors, s->replicas);
   }
-  ls_release(s->allocator, leaves);
-  ls_release(s->allocator, ops);
   return status;
 }
 
 static ls_status build(const steps *s) {
   ls_device_name host;
   struct ls_tpu_steps entry;
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&s->strategy->base, &host));
   LS_DEVICE_SCOPE(host.text);
   LS_RETURN_IF_ERROR(ls_scope_status());
@@ -260,7 +246,6 @@ static ls_status build(const steps *s) {
           : ls_take_nest(build_step(ls_none(), (void *)(uintptr_t)s), &made);
   leave(s->strategy, &entry);
   if (ls_status_is_ok(status)) status = group(s, made);
-  ls_nest_release(made);
   return status;
 }
 
@@ -311,12 +296,10 @@ static ls_status run_next(ls_strategy *strategy, ls_callable callable,
                           ls_distributed_iterator *iterator, ls_nest *results) {
   if (iterator == NULL)
     return ls_strategy_run(strategy, callable, ls_none(), results);
-  ls_nest args = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(
       LS_TUPLE(ls_distributed_iterator_get_next(iterator)), &args));
-  const ls_status status = ls_strategy_run(strategy, callable, args, results);
-  ls_nest_release(args);
-  return status;
+  return ls_strategy_run(strategy, callable, args, results);
 }
 
 ls_status ls_strategy_run_next(ls_strategy *strategy, ls_callable callable,

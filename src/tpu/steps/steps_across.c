@@ -2,6 +2,7 @@
 //
 // Steps on an iterator of strategies whose replicas the step itself calls: it
 // is built across replicas, on an element that has a value for each.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/training_loop.h"
@@ -41,7 +42,7 @@ static ls_status list_ops(const across *a, ls_nest made, ls_op *ops) {
 // The values of the outputs behind the ops, then an op behind all.
 static ls_status list_values(across *a, const ls_op *ops, size_t num_ops,
                              ls_nest *out_list) {
-  ls_nest *items = NULL;
+  LS_OWN_MEMORY(a->allocator, ls_nest, items) = NULL;
   LS_RETURN_IF_ERROR(ls_step_parts_take(&a->parts, a->context));
   items = ls_new_array(a->allocator, ls_nest, a->parts.num_values + 1);
   if (items == NULL) return ls_out_of_memory();
@@ -51,10 +52,8 @@ static ls_status list_values(across *a, const ls_op *ops, size_t num_ops,
       items[i] = ls_leaf(ls_identity(a->parts.values[i]));
   }
   items[a->parts.num_values] = ls_nest_op(ls_group(ops, num_ops, "step"));
-  const ls_status status = ls_take_nest(
+  return ls_take_nest(
       ls_nest_sequence(LS_KIND_LIST, items, a->parts.num_values + 1), out_list);
-  ls_release(a->allocator, items);
-  return status;
 }
 
 static ls_nest build_step(ls_nest values, void *user) {
@@ -93,21 +92,19 @@ static ls_status list_initial(const across *a, ls_nest *out_list) {
   const size_t leaves =
       initial.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(initial);
   if (leaves == 0) return ls_ok();
-  ls_nest *each = ls_new_array(a->allocator, ls_nest, leaves);
+  LS_OWN_ARRAY(a->allocator, ls_nest, each, leaves);
   size_t count = 0;
   if (each == NULL) return ls_out_of_memory();
   ls_nest_flatten(initial, each, leaves);
   for (size_t i = 0; i < leaves; ++i)
     count += add_initial(each[i], NULL);
-  ls_nest *items = ls_new_array(a->allocator, ls_nest, count);
+  LS_OWN_ARRAY(a->allocator, ls_nest, items, count);
   ls_status status = items != NULL ? ls_ok() : ls_out_of_memory();
   for (size_t i = 0, at = 0; items != NULL && i < leaves; ++i)
     at += add_initial(each[i], items + at);
   if (items != NULL)
     status =
         ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
-  ls_release(a->allocator, items);
-  ls_release(a->allocator, each);
   return status;
 }
 
@@ -116,32 +113,22 @@ static ls_status build(across *a, ls_nest *out_made) {
   if (!iterations.set || iterations.value == 1)
     return ls_take_nest(build_step(ls_none(), a), out_made);
   const ls_training_loop loop = {.body = build_step, .user = a};
-  ls_nest initial = ls_none();
+  LS_OWN(ls_nest, initial) = ls_none();
   LS_RETURN_IF_ERROR(list_initial(a, &initial));
-  const ls_status status =
-      ls_training_repeat(iterations.value, &loop, initial, out_made);
-  ls_nest_release(initial);
-  return status;
+  return ls_training_repeat(iterations.value, &loop, initial, out_made);
 }
 
 // What a run makes, and what it gives.
 static ls_status finish(across *a, ls_nest made) {
   const size_t count = ls_nest_num_leaves(made);
-  ls_nest *leaves = ls_new_array(a->allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(a->allocator, ls_op, count);
-  ls_status status =
-      leaves != NULL && ops != NULL ? ls_ok() : ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(made, leaves, count);
-    for (size_t i = 0; i < count; ++i)
-      ops[i] = leaves[i].kind == LS_KIND_OP ? leaves[i].as.op
-                                            : ls_tensor_op(leaves[i].as.tensor);
-    a->context->run_op = ls_group(ops, count, "group_deps");
-    status = ls_step_parts_give(&a->parts, leaves, a->context);
-  }
-  ls_release(a->allocator, leaves);
-  ls_release(a->allocator, ops);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(a->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(a->allocator, ls_op, ops, count);
+  ls_nest_flatten(made, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = leaves[i].kind == LS_KIND_OP ? leaves[i].as.op
+                                          : ls_tensor_op(leaves[i].as.tensor);
+  a->context->run_op = ls_group(ops, count, "group_deps");
+  return ls_step_parts_give(&a->parts, leaves, a->context);
 }
 
 ls_status ls_steps_build_across(ls_strategy *strategy, const ls_steps *options,
@@ -150,10 +137,9 @@ ls_status ls_steps_build_across(ls_strategy *strategy, const ls_steps *options,
               .options = options,
               .context = context,
               .allocator = ls_current_allocator()};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_status status = build(&a, &made);
   if (ls_status_is_ok(status)) status = finish(&a, made);
-  ls_nest_release(made);
   ls_step_parts_drop(&a.parts);
   return status;
 }

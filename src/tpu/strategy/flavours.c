@@ -4,6 +4,7 @@
 // made and in what they offer.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "tpu/pod/log.h"
 #include "tpu/strategy/strategy.h"
 
@@ -45,16 +46,13 @@ static ls_status create(const ls_tpu_options *options,
   if (flavour->symbol != NULL)
     ls_tpu_log(runtime, LS_LOG_WARNING, "%s is deprecated: use %s",
                flavour->symbol, flavour->instead);
-  ls_strategy *made = NULL;
+  LS_OWN(ls_strategy, made) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_make(options != NULL ? options : &defaults,
                                           flavour, steps_per_run, &made));
   made->is_v1 = flavour == &v1;
-  const ls_status status = publish(made, flavour);
-  if (ls_status_is_ok(status))
-    *out_strategy = made;
-  else
-    ls_strategy_release(made);
-  return status;
+  LS_RETURN_IF_ERROR(publish(made, flavour));
+  *out_strategy = ls_give(&made);
+  return ls_ok();
 }
 
 ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
@@ -114,19 +112,15 @@ ls_status ls_tpu_strategy_update_config(const ls_strategy *strategy,
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no cluster",
                                strategy->label);
-  ls_cluster_spec *spec = NULL;
+  LS_OWN(ls_cluster_spec, spec) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_cluster_spec(self->resolver, &spec));
-  const ls_status status = ls_session_config_copy(config, out_config);
-  if (ls_status_is_ok(status)) {
-    out_config->isolate_session_state = LS_FLAG_ON;
-    if (spec->num_jobs > 0) {
-      ls_cluster_spec_destroy(out_config->cluster);
-      out_config->cluster = spec;
-      return ls_ok();
-    }
+  LS_RETURN_IF_ERROR(ls_session_config_copy(config, out_config));
+  out_config->isolate_session_state = LS_FLAG_ON;
+  if (spec->num_jobs > 0) {
+    ls_cluster_spec_destroy(out_config->cluster);
+    out_config->cluster = ls_give(&spec);
   }
-  ls_cluster_spec_destroy(spec);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_tpu_strategy_configure(const ls_strategy *strategy,

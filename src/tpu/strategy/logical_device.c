@@ -4,6 +4,7 @@
 // meant where the thread is.
 #include "lockstep/logical_device.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "distribute/context/context.h"
@@ -110,7 +111,7 @@ static void append_numbers(ls_text *text, const char *name,
 
 static ls_tensor annotate(ls_tensor x, const char *kind, tiles t) {
   const bool has_tiles = t.cores != NULL;
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   ls_text_append_format(&text, "%s", kind);
   if (has_tiles) {
@@ -124,12 +125,9 @@ static ls_tensor annotate(ls_tensor x, const char *kind, tiles t) {
                            LS_OWN_IS(TILE, t.sizes, t.rank),
                            LS_OWN_IS(TILE_DEVICES, t.cores, t.count)};
   const ls_status status = ls_text_status(&text);
-  const ls_tensor made =
-      ls_status_is_ok(status)
-          ? ls_make(LS_OP_SHARDING, &x, 1, attrs, has_tiles ? 4 : 2)
-          : ls_make_failed("sharding", status);
-  ls_text_deinit(&text);
-  return made;
+  return ls_status_is_ok(status)
+             ? ls_make(LS_OP_SHARDING, &x, 1, attrs, has_tiles ? 4 : 2)
+             : ls_make_failed("sharding", status);
 }
 
 ls_tensor ls_assign_to_logical_device(const ls_strategy *strategy, ls_tensor x,
@@ -149,14 +147,11 @@ ls_tensor ls_split_to_logical_devices(const ls_strategy *strategy, ls_tensor x,
     status = check_split(strategy, ls_tensor_shape(x), parts, num_parts);
   if (!ls_status_is_ok(status)) return ls_make_failed("sharding", status);
   const size_t count = (size_t)strategy->num_columns;
-  int64_t *cores = ls_new_array(strategy->allocator, int64_t, count);
+  LS_OWN_ARRAY(strategy->allocator, int64_t, cores, count);
   if (cores == NULL) return ls_make_failed("sharding", ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     cores[i] = (int64_t)i;
-  const ls_tensor made =
-      annotate(x, "tiled", (tiles){parts, cores, num_parts, count});
-  ls_release(strategy->allocator, cores);
-  return made;
+  return annotate(x, "tiled", (tiles){parts, cores, num_parts, count});
 }
 
 ls_tensor ls_replicate_to_logical_devices(const ls_strategy *strategy,

@@ -11,6 +11,7 @@
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
+#include "graph/own.h"
 #include "graph/region.h"
 #include "lockstep/tpu_variable.h"
 #include "tpu/strategy/strategy.h"
@@ -107,14 +108,12 @@ static ls_tensor change_each(ls_variable *handle, const change *c, ls_op *ops) {
 
 static ls_tensor change_all(ls_variable *handle, const change *c) {
   if (is_one_value(handle)) return change_one(handle->targets[0], c);
-  ls_op *ops = ls_new_array(handle->allocator, ls_op, handle->num_targets);
+  LS_OWN_ARRAY(handle->allocator, ls_op, ops, handle->num_targets);
   if (ops == NULL)
     return ls_make_failed(c->scatters ? "assign_scatter"
                                       : ls_op_table[c->op].name,
                           ls_out_of_memory());
-  const ls_tensor made = change_each(handle, c, ops);
-  ls_release(handle->allocator, ops);
-  return made;
+  return change_each(handle, c, ops);
 }
 
 static ls_tensor write_all(ls_variable *handle, uint16_t op, ls_tensor value) {
@@ -177,8 +176,7 @@ static ls_status check_cores(const ls_nest *leaves, size_t count) {
 static ls_status join_initializers(ls_variable *handle) {
   const size_t count = handle->num_targets;
   if (handle->graph == NULL || is_one_value(handle)) return ls_ok();
-  ls_op *ops = ls_new_array(handle->allocator, ls_op, count);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(handle->allocator, ls_op, ops, count);
   for (size_t i = 0; i < count; ++i)
     ops[i] = handle->targets[i]->initializer;
   {
@@ -188,7 +186,6 @@ static ls_status join_initializers(ls_variable *handle) {
       handle->initializer = ls_group_by_device(ops, count, NULL);
     }
   }
-  ls_release(handle->allocator, ops);
   return ls_op_is_failed(handle->initializer)
              ? ls_graph_take_error(handle->graph)
              : ls_ok();
@@ -201,19 +198,14 @@ ls_status ls_replicated_variable_create(const char *name, const ls_nest *leaves,
   LS_REQUIRE_ITEMS(leaves, count);
   LS_RETURN_IF_ERROR(check_cores(leaves, count));
   ls_allocator *allocator = ls_nest_as_variable(leaves[0])->allocator;
-  ls_variable **cores = ls_new_array(allocator, ls_variable *, count);
-  if (cores == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, cores, count);
   for (size_t i = 0; i < count; ++i)
     cores[i] = ls_nest_as_variable(leaves[i]);
-  ls_variable *made = NULL;
-  ls_status status = make(name, cores, count, &made);
-  ls_release(allocator, cores);
-  if (ls_status_is_ok(status)) status = join_initializers(made);
-  if (ls_status_is_ok(status))
-    *out_variable = made;
-  else
-    ls_variable_release(made);
-  return status;
+  LS_OWN(ls_variable, made) = NULL;
+  LS_RETURN_IF_ERROR(make(name, cores, count, &made));
+  LS_RETURN_IF_ERROR(join_initializers(made));
+  *out_variable = ls_give(&made);
+  return ls_ok();
 }
 
 size_t ls_replicated_variable_num_cores(const ls_variable *variable) {
@@ -276,14 +268,12 @@ static ls_status make_component(const ls_strategy *strategy,
   const size_t count = (size_t)strategy->num_columns;
   char name[LS_MAX_FULL_NAME + 32];
   snprintf(name, sizeof(name), "%s/r:%zu", container->name, index);
-  ls_variable **cores = ls_new_array(allocator, ls_variable *, count);
-  if (cores == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, cores, count);
   ls_variable **made = &container->replicated[index];
   ls_status status = make_cores(strategy, container, index, name, cores);
   if (ls_status_is_ok(status)) status = make(name, cores, count, made);
   for (size_t k = 0; k < count; ++k)
     ls_variable_release(cores[k]);
-  ls_release(allocator, cores);
   LS_RETURN_IF_ERROR(status);
   (*made)->container = container;
   (*made)->index = index;

@@ -3,7 +3,9 @@
 // Arguments of runs of TPU strategies. One that begins with a distributed
 // variable is bound: the callback gets it whole, as it was given. All others
 // are inputs of the replicated computation. Each one by name counts alone.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "tpu/replicate/replicate.h"
 #include "tpu/strategy/run.h"
 
@@ -118,8 +120,8 @@ static bool is_names(const ls_tpu_run *run, size_t i) {
 static ls_nest names_of(const ls_tpu_run *run, ls_nest named, selection *s) {
   ls_allocator *allocator = run->strategy->allocator;
   const size_t count = ls_nest_count(named);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count + 1);
+  LS_OWN_ARRAY(allocator, const char *, keys, count + 1);
   ls_nest made = ls_fail(ls_out_of_memory());
   if (items != NULL && keys != NULL) {
     size_t free = 0;
@@ -132,8 +134,6 @@ static ls_nest names_of(const ls_tpu_run *run, ls_nest named, selection *s) {
     ls_nest_release(made);
     made = ls_nest_dict("", keys, items, free);
   }
-  ls_release(allocator, items);
-  ls_release(allocator, keys);
   return made;
 }
 
@@ -155,9 +155,8 @@ static ls_nest inputs_of(const ls_tpu_run *run, size_t replica, ls_nest *room) {
 ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs) {
   const size_t replicas = (size_t)run->strategy->num_replicas;
   ls_allocator *allocator = run->strategy->allocator;
-  ls_nest *each = ls_new_array(allocator, ls_nest, replicas);
-  ls_nest *room =
-      ls_new_array(allocator, ls_nest, ls_nest_count(run->args) + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, each, replicas);
+  LS_OWN_ARRAY(allocator, ls_nest, room, ls_nest_count(run->args) + 1);
   ls_nest made = ls_fail(ls_out_of_memory());
   if (each != NULL && room != NULL) {
     for (size_t i = 0; i < replicas; ++i)
@@ -165,8 +164,6 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs) {
     ls_nest_release(made);
     made = ls_nest_sequence(LS_KIND_LIST, each, replicas);
   }
-  ls_release(allocator, each);
-  ls_release(allocator, room);
   return ls_take_nest(made, out_inputs);
 }
 
@@ -175,8 +172,8 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs) {
 static ls_nest all_names(const ls_tpu_run *run, ls_nest named, ls_nest values) {
   ls_allocator *allocator = run->strategy->allocator;
   const size_t count = ls_nest_count(named);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count + 1);
+  LS_OWN_ARRAY(allocator, const char *, keys, count + 1);
   ls_nest made = ls_fail(ls_out_of_memory());
   if (items != NULL && keys != NULL) {
     for (size_t i = 0; i < count; ++i) {
@@ -188,28 +185,25 @@ static ls_nest all_names(const ls_tpu_run *run, ls_nest named, ls_nest values) {
     ls_nest_release(made);
     made = ls_nest_dict("", keys, items, count);
   }
-  ls_release(allocator, items);
-  ls_release(allocator, keys);
   return made;
 }
 
 ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs) {
   const size_t count = ls_nest_count(run->args);
   if (run->args.kind == LS_KIND_NONE) return ls_none();
-  ls_nest *items = ls_new_array(run->strategy->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, items) = {0};
   size_t next = 1;  // Behind the id.
   for (size_t i = 0; i < count; ++i) {
     const ls_nest arg = ls_nest_item(run->args, i);
     if (is_names(run, i))
-      items[i] = all_names(run, arg, ls_nest_item(inputs, next++));
+      ls_nest_builder_append(&items,
+                             all_names(run, arg, ls_nest_item(inputs, next++)));
     else
-      items[i] =
-          ls_nest_retain(is_bound(arg) ? arg : ls_nest_item(inputs, next++));
+      ls_nest_builder_append(
+          &items,
+          ls_nest_retain(is_bound(arg) ? arg : ls_nest_item(inputs, next++)));
   }
-  const ls_nest made = ls_nest_sequence(run->args.kind, items, count);
-  ls_release(run->strategy->allocator, items);
-  return made;
+  return ls_nest_builder_finish(&items, run->args.kind);
 }
 
 // ---- Examples -------------------------------------------------------------

@@ -2,7 +2,9 @@
 //
 // Results of runs of TPU strategies. The computation returns values and ops
 // behind each other; slices are two or three values.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
 #include "tpu/strategy/run.h"
@@ -41,13 +43,10 @@ static ls_status keep_structure(run *r, ls_nest made, ls_nest *leaves,
     r->like = ls_nest_retain(made);
     return ls_ok();
   }
-  ls_nest *values =
-      ls_new_array(r->strategy->allocator, ls_nest, r->num_leaves);
-  if (values == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, values) = {0};
   for (size_t i = 0; i < r->num_leaves; ++i)
-    values[i] = ls_nest_retain(leaves[i]);
-  r->like = ls_nest_sequence(LS_KIND_LIST, values, r->num_leaves);
-  ls_release(r->strategy->allocator, values);
+    ls_nest_builder_append(&values, ls_nest_retain(leaves[i]));
+  r->like = ls_nest_builder_finish(&values, LS_KIND_LIST);
   return ls_nest_status(r->like);
 }
 
@@ -124,8 +123,8 @@ ls_status ls_tpu_run_join(const run *r, ls_nest outputs, ls_nest *out_result) {
   ls_allocator *allocator = r->strategy->allocator;
   const size_t replicas = (size_t)r->strategy->num_replicas;
   if (r->like.kind == LS_KIND_NONE) return ls_ok();  // Nothing, or an op.
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, r->num_leaves + 1);
-  ls_nest *room = ls_new_array(allocator, ls_nest, replicas);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, r->num_leaves + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, room, replicas);
   ls_status status = ls_out_of_memory();
   if (leaves != NULL && room != NULL) {
     size_t at = 0;
@@ -135,7 +134,5 @@ ls_status ls_tpu_run_join(const run *r, ls_nest outputs, ls_nest *out_result) {
     status =
         ls_take_nest(ls_nest_pack(r->like, leaves, r->num_leaves), out_result);
   }
-  ls_release(allocator, leaves);
-  ls_release(allocator, room);
   return status;
 }

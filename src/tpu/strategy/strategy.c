@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/input/input.h"
+#include "tpu/own.h"
 #include "tpu/pod/assignment.h"
 #include "tpu/strategy/replica.h"
 #include "tpu/strategy/run.h"
@@ -88,7 +89,7 @@ static ls_status place_replicas(ls_tpu_strategy *self) {
 
 // A replica on each core of a pod, host by host.
 static ls_status assign_all(ls_tpu_strategy *self) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   if (!ls_tpu_is_pod(self->resolver)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(self->resolver, &pod));
   const size_t count = (size_t)ls_pod_num_cores(pod);
@@ -100,7 +101,6 @@ static ls_status assign_all(ls_tpu_strategy *self) {
     status = ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
                                        &self->cores.all_cores);
   }
-  ls_pod_release(pod);
   return status;
 }
 
@@ -113,11 +113,9 @@ static ls_status place(ls_tpu_strategy *self, const char *name) {
   ls_tpu_late_init(self);
   LS_RETURN_IF_ERROR(ls_strategy_set_label(&self->base, name));
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&self->base, &self->host));
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_cross_device_create(self->host.text, &ops));
-  const ls_status status = ls_strategy_set_cross_device(&self->base, ops);
-  ls_cross_device_release(ops);
-  return status;
+  return ls_strategy_set_cross_device(&self->base, ops);
 }
 
 // An assignment is of cores of the strategy's system; one of a topology of
@@ -287,9 +285,8 @@ ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
   if (self == NULL)
     return ls_invalid_argument("%s is no TPU strategy: it has no TPU system",
                                strategy->label);
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_initialize(self->resolver, &topology));
-  ls_topology_release(topology);
   return ls_ok();
 }
 

@@ -5,7 +5,9 @@
 // belongs to no variable is on the host.
 #include "tpu/strategy/update.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "distribute/context/context.h"
 #include "graph/compare/same.h"
 #include "tpu/replicate/context.h"
@@ -85,29 +87,25 @@ static ls_status update_in_replica(const ls_update_call *call,
 // (variable, arguments...), as they are.
 static ls_nest whole_args(const ls_update_call *call,
                           const ls_variable *variable) {
-  ls_allocator *allocator = call->strategy->allocator;
   const size_t before = variable != NULL ? 1 : 0;
   const size_t count = before + ls_nest_count(call->args);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, items) = {0};
   if (variable != NULL)
-    items[0] = ls_nest_retain((ls_nest){
-        .kind = LS_KIND_VARIABLE, .as.ref = (ls_object *)(uintptr_t)variable});
+    ls_nest_builder_append(
+        &items,
+        ls_nest_retain((ls_nest){.kind = LS_KIND_VARIABLE,
+                                 .as.ref = (ls_object *)(uintptr_t)variable}));
   for (size_t i = before; i < count; ++i)
-    items[i] = ls_nest_retain(ls_nest_item(call->args, i - before));
-  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
-  ls_release(allocator, items);
-  return made;
+    ls_nest_builder_append(
+        &items, ls_nest_retain(ls_nest_item(call->args, i - before)));
+  return ls_nest_builder_finish(&items, LS_KIND_TUPLE);
 }
 
 static ls_status call_whole(const ls_update_call *call,
                             const ls_variable *variable, ls_nest *out_result) {
-  const ls_nest args = whole_args(call, variable);
-  ls_status status = ls_nest_status(args);
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(call->fn(args, call->user), out_result);
-  ls_nest_release(args);
-  return status;
+  LS_OWN(ls_nest, args) = whole_args(call, variable);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  return ls_take_nest(call->fn(args, call->user), out_result);
 }
 
 // Nothing that is written in it is aggregated.

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "tpu/system/resolver.h"
 
@@ -170,13 +171,11 @@ ls_status ls_tpu_resolver_cluster_spec(const ls_tpu_resolver *resolver,
                                        ls_cluster_spec **out_spec) {
   LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(resolver);
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_cluster_spec spec = {0};
   ls_arena_init(&arena, resolver->arena.allocator);
-  ls_status status = fill_spec(resolver, &arena, &spec);
-  if (ls_status_is_ok(status)) status = ls_cluster_spec_copy(&spec, out_spec);
-  ls_arena_deinit(&arena);
-  return status;
+  LS_RETURN_IF_ERROR(fill_spec(resolver, &arena, &spec));
+  return ls_cluster_spec_copy(&spec, out_spec);
 }
 
 // ---- Masters ---------------------------------------------------------------
@@ -213,13 +212,11 @@ ls_status ls_tpu_resolver_master(const ls_tpu_resolver *resolver,
   if (resolver->kind == LS_TPU_LOCAL) return ls_ok();
   if (resolver->kind == LS_TPU_VIRTUAL)
     return set_master("", resolver->name, out_master);
-  ls_cluster_spec *spec = NULL;
+  LS_OWN(ls_cluster_spec, spec) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_cluster_spec(resolver, &spec));
-  const ls_status status =
-      find_master(spec, task_type != NULL ? task_type : resolver->task_type,
-                  task_id.set ? task_id.value : resolver->task_id, out_master);
-  ls_cluster_spec_destroy(spec);
-  return status;
+  return find_master(spec, task_type != NULL ? task_type : resolver->task_type,
+                     task_id.set ? task_id.value : resolver->task_id,
+                     out_master);
 }
 
 ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
@@ -253,13 +250,11 @@ ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
 ls_status ls_tpu_check_reachable(const ls_tpu_resolver *resolver) {
   if (ls_tpu_is_pod(resolver) || resolver->options.query != NULL)
     return ls_ok();
-  ls_cluster_spec *spec = NULL;
+  LS_OWN(ls_cluster_spec, spec) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_cluster_spec(resolver, &spec));
-  const ls_status status = ls_unimplemented(
+  return ls_unimplemented(
       "connecting to the TPU worker at %s: supported are virtual pods "
       "(virtual:AxB), the local one, and ranks of the job; a resolver's query "
       "can ask systems of other kinds",
       spec->jobs[0].addresses[0]);
-  ls_cluster_spec_destroy(spec);
-  return status;
 }

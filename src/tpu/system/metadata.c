@@ -5,6 +5,7 @@
 
 #include "base/device_parts.h"
 #include "base/require.h"
+#include "tpu/own.h"
 #include "tpu/pod/topology.h"
 #include "tpu/system/resolver.h"
 
@@ -121,7 +122,7 @@ void ls_pod_devices(const ls_pod *pod, ls_device_name *names) {
 
 static ls_status list_pod(const ls_tpu_resolver *resolver, bool want_topology,
                           ls_arena *arena, ls_tpu_devices *out) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(resolver, &pod));
   out->count = ls_pod_num_devices(pod);
   out->names = ls_arena_new_array(arena, ls_device_name, out->count);
@@ -132,7 +133,6 @@ static ls_status list_pod(const ls_tpu_resolver *resolver, bool want_topology,
     out->num_cores = ls_pod_num_cores(pod);
     if (want_topology) out->topology = ls_topology_retain(pod->topology);
   }
-  ls_pod_release(pod);
   return out->names != NULL ? ls_ok() : ls_out_of_memory();
 }
 
@@ -214,7 +214,7 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, resolver->arena.allocator);
   ls_status status = ls_tpu_list_devices(
       resolver, &(ls_tpu_question){.master = master.text},
@@ -234,7 +234,6 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
   } else if (ls_status_is_ok(status)) {
     *out_tpus = devices.per_host;
   }
-  ls_arena_deinit(&arena);
   return status;
 }
 
@@ -293,8 +292,7 @@ ls_status ls_tpu_metadata_query(const ls_tpu_resolver *resolver,
   LS_REQUIRE_OUT(out_metadata);
   LS_REQUIRE(resolver);
   ls_allocator *allocator = resolver->arena.allocator;
-  metadata *made = ls_new(allocator, metadata);
-  if (made == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, metadata, made);
   ls_arena_init(&made->arena, allocator);
   const ls_status status = query(resolver, want_topology, made);
   if (ls_status_is_ok(status))

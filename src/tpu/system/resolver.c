@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "io/json.h"
 #include "net/free_address.h"
+#include "tpu/own.h"
 
 enum { DEVICE_RETRIES = 120, METADATA_RETRIES = 288, RETRY_MS = 1000 };
 static const char local_shape[] = "2x2";
@@ -201,29 +202,24 @@ ls_status ls_tpu_resolver_create(const ls_tpu_resolver_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_tpu_resolver *resolver = ls_new(allocator, ls_tpu_resolver);
-  if (resolver == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_tpu_resolver, resolver);
   ls_object_init(&resolver->object, &resolver_type);
   ls_arena_init(&resolver->arena, allocator);
   resolver->runtime = runtime;
   if (options != NULL) resolver->options = *options;
-  const ls_status status = init_resolver(resolver);
-  if (ls_status_is_ok(status))
-    *out_resolver = resolver;
-  else
-    ls_tpu_resolver_release(resolver);
-  return status;
+  LS_RETURN_IF_ERROR(init_resolver(resolver));
+  *out_resolver = ls_give(&resolver);
+  return ls_ok();
 }
 
 ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
                                   ls_tpu_resolver **out_resolver) {
   LS_REQUIRE_OUT(out_resolver);
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(options, out_resolver));
   ls_status status = ls_tpu_connect(*out_resolver);
   if (ls_status_is_ok(status))
     status = ls_tpu_initialize(*out_resolver, &topology);
-  ls_topology_release(topology);
   if (ls_status_is_ok(status)) return ls_ok();
   ls_tpu_resolver_release(*out_resolver);
   *out_resolver = NULL;

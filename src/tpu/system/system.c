@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "graph/graph.h"
 #include "runtime/state.h"
+#include "tpu/own.h"
 #include "tpu/pod/state.h"
 #include "tpu/system/resolver.h"
 
@@ -124,8 +125,7 @@ typedef struct systems {
 
 static ls_status copy_systems(const ls_tpu_state *state, systems *out) {
   const size_t count = state == NULL ? 0 : state->num_systems;
-  ls_tpu_system *copies = ls_new_array(out->allocator, ls_tpu_system, count);
-  if (copies == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(out->allocator, ls_tpu_system, copies, count);
   out->data.systems = copies;
   for (size_t i = 0; i < count; ++i) {
     const ls_tpu_system *system = &state->systems[i];
@@ -140,8 +140,7 @@ ls_status ls_tpu_initialized_systems(ls_tpu_systems **out_systems) {
   LS_REQUIRE_OUT(out_systems);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  systems *made = ls_new(ls_runtime_allocator(runtime), systems);
-  if (made == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), systems, made);
   made->allocator = ls_runtime_allocator(runtime);
   ls_runtime_lock(runtime);
   const ls_status status = copy_systems(ls_tpu_state_find(runtime), made);
@@ -168,17 +167,14 @@ ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   ls_pod_shape shape = resolver->shape;
   // Who says nothing of the local pod takes it as it is.
-  ls_pod *there = ls_pod_find(resolver->runtime, name, job);
+  LS_OWN(ls_pod, there) = ls_pod_find(resolver->runtime, name, job);
   if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
       resolver->options.local == NULL) {
     memcpy(shape.mesh, there->mesh, sizeof(shape.mesh));
     shape.hosts = there->num_hosts;
     shape.faults = there->planned;
   }
-  const ls_status status =
-      ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
-  ls_object_release(there);  // Whose faults the shape may have.
-  return status;
+  return ls_pod_open(resolver->runtime, name, job, &shape, out_pod);
 }
 
 ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
@@ -195,9 +191,8 @@ ls_status ls_tpu_connect(const ls_tpu_resolver *resolver) {
   LS_REQUIRE(resolver);
   LS_RETURN_IF_ERROR(ls_tpu_check_reachable(resolver));
   if (!ls_tpu_is_pod(resolver)) return ls_ok();
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(resolver, &pod));
-  ls_pod_release(pod);
   return ls_ok();
 }
 
@@ -217,14 +212,13 @@ static void warn_again(const ls_tpu_resolver *resolver) {
 
 static ls_status initialize_pod(const ls_tpu_resolver *resolver, bool tracing,
                                 ls_topology **out_topology) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   bool again = false;
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(resolver, &pod));
   const ls_status status = tracing ? ls_ok() : ls_pod_start(pod, &again);
   if (again) warn_again(resolver);
   if (ls_status_is_ok(status))
     *out_topology = ls_topology_retain(pod->topology);
-  ls_pod_release(pod);
   return status;
 }
 
@@ -234,21 +228,20 @@ static ls_status ask_topology(const ls_tpu_resolver *resolver, bool initializes,
   ls_tpu_devices devices;
   LS_RETURN_IF_ERROR(
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
-  ls_arena arena;
+  LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, resolver->arena.allocator);
-  ls_status status = ls_tpu_list_devices(
+  LS_RETURN_IF_ERROR(ls_tpu_list_devices(
       resolver,
       &(ls_tpu_question){.master = master.text,
                          .wants_topology = true,
                          .initializes = initializes},
-      resolver->options.metadata_retries.value, &arena, &devices);
+      resolver->options.metadata_retries.value, &arena, &devices));
   char text[LS_DEVICES_TEXT];
-  if (ls_status_is_ok(status) && devices.num_cores == 0)
-    status = ls_not_found("no TPU in the system at '%s': its devices are %s",
-                          master.text, ls_tpu_devices_text(&devices, text));
-  if (ls_status_is_ok(status)) *out_topology = devices.topology;
-  ls_arena_deinit(&arena);
-  return status;
+  if (devices.num_cores == 0)
+    return ls_not_found("no TPU in the system at '%s': its devices are %s",
+                        master.text, ls_tpu_devices_text(&devices, text));
+  *out_topology = devices.topology;
+  return ls_ok();
 }
 
 static ls_status initialize_remote(const ls_tpu_resolver *resolver,

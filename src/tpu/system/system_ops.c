@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "graph/make/make.h"
 #include "lockstep/host.h"
+#include "tpu/own.h"
 #include "tpu/pod/topology.h"
 #include "tpu/system/resolver.h"
 #include "tpu/system/system.h"
@@ -147,12 +148,10 @@ static void end_topology(ls_host_call *call) {
 static ls_status shut_down(ls_host_call *call) {
   const job_state *state = (const job_state *)call->state;
   const char *job = state->job;
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   bool was = false;
   LS_RETURN_IF_ERROR(find_connected(call, &pod));
-  const ls_status status = pod != NULL ? ls_pod_stop(pod, &was) : ls_ok();
-  ls_pod_release(pod);
-  LS_RETURN_IF_ERROR(status);
+  if (pod != NULL) LS_RETURN_IF_ERROR(ls_pod_stop(pod, &was));
   if (!was)
     ls_runtime_log(call->runtime, LS_LOG_WARNING, "tpu",
                    "%s: the TPU system of job %s is shut down and was not "
