@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // New variables as their values, of bf16 stored in f32 where a scope says so.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
@@ -25,14 +26,12 @@ static ls_dtype dtype_of(const ls_variable_options *options) {
 }
 
 static ls_nest constant_of(const ls_array *array) {
-  ls_array *copy = NULL;
+  LS_OWN(ls_array, copy) = NULL;
   const ls_status status =
       ls_array_create_copy(ls_array_dtype(array), ls_array_shape(array),
                            ls_array_data(array), &copy);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_nest made = ls_leaf(ls_constant(copy));
-  ls_array_release(copy);
-  return made;
+  return ls_leaf(ls_constant(copy));
 }
 
 // What the variable is to begin with, in its own type.

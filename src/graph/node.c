@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "graph/trial.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/walk.h"
 #include "lockstep/device_name.h"
@@ -326,10 +327,9 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
         "setting '%s' of op '%s': only ops of build and function graphs have "
         "attributes to set",
         attr->name, ls_op_name(op));
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_status status = check_attr(&memory, node, attr);
-  ls_arena_deinit(&memory);
   if (ls_status_is_ok(status)) status = ls_trial_set_attr(graph, node, attr);
   return ls_status_annotate(status, "setting an attribute of op '%s'",
                             ls_op_name(op));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/region.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
 
@@ -50,8 +51,7 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
                                ls_nest *out_args) {
   *out_args = ls_none();
   if (count == 0) return ls_ok();
-  ls_nest *leaves = ls_new_array(graph->allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, ls_nest, leaves, count + 1);
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_tensor parameter;
@@ -66,7 +66,6 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
       *out_args = ls_none();
     }
   }
-  ls_release(graph->allocator, leaves);
   return status;
 }
 
@@ -82,9 +81,8 @@ static ls_nest take_result(ls_nest leaf, void *user);
 // A value that comes back with a component for each replica.
 static ls_nest take_components(ls_nest leaf, result_state *state) {
   const size_t count = ls_distributed_count(leaf);
-  ls_nest *items = ls_new_array(state->graph->allocator, ls_nest, count);
-  const char **devices =
-      ls_new_array(state->graph->allocator, const char *, count);
+  LS_OWN_ARRAY(state->graph->allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(state->graph->allocator, const char *, devices, count);
   const bool room = items != NULL && devices != NULL;
   ls_nest made = room ? ls_none() : ls_fail(ls_out_of_memory());
   if (room) {
@@ -96,8 +94,6 @@ static ls_nest take_components(ls_nest leaf, result_state *state) {
     made = ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
                                   count);
   }
-  ls_release(state->graph->allocator, items);
-  ls_release(state->graph->allocator, devices);
   return made;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/trial.h"
 
+#include "base/memory/own.h"
 #include "graph/context.h"
 
 // ---- The list --------------------------------------------------------------
@@ -156,8 +157,7 @@ static bool lacks(const ls_trial *trial, const ls_graph *graph) {
 ls_status ls_trial_join(ls_graph *graph) {
   ls_trial *trial = ls_context_current()->trial;
   if (!lacks(trial, graph)) return ls_ok();
-  ls_joined_graph *joined = ls_new(graph->allocator, ls_joined_graph);
-  if (joined == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(graph->allocator, ls_joined_graph, joined);
   *joined = (ls_joined_graph){trial->joined, graph, ls_graph_mark(graph)};
   trial->joined = joined;
   ++graph->num_trials;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -67,8 +68,7 @@ ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
   static uint64_t last_id;
   *out_variable = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_variable *variable = ls_new(allocator, ls_variable);
-  if (variable == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_variable, variable);
   variable->name = ls_copy_text(allocator, name, strlen(name));
   if (variable->name == NULL) {
     ls_release(allocator, variable);

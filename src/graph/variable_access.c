@@ -2,6 +2,7 @@
 //
 // What a variable says of itself.
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/make/make.h"
 #include "graph/variable.h"
@@ -154,7 +155,7 @@ bool ls_variable_has_constraint(const ls_variable *variable) {
 ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
   LS_MAKE_REQUIRE(variable);
   if (variable->constraint == NULL || ls_tensor_is_failed(value)) return value;
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       variable->constraint(ls_leaf(value), variable->constraint_user);
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
   const ls_status status =
@@ -163,7 +164,6 @@ ls_tensor ls_variable_constrain(const ls_variable *variable, ls_tensor value) {
           : ls_invalid_argument("the constraint of variable '%s' must return "
                                 "one tensor",
                                 variable->name);
-  ls_nest_release(made);
   return ls_make_failed("constraint", status);
 }
 
@@ -197,7 +197,7 @@ ls_op ls_global_initializer(void) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL || graph->kind != LS_GRAPH_BUILD)
     return ls_group(NULL, 0, "init");
-  ls_op *ops = ls_new_array(graph->allocator, ls_op, graph->num_variables + 1);
+  LS_OWN_ARRAY(graph->allocator, ls_op, ops, graph->num_variables + 1);
   if (ops == NULL) {
     ls_graph_fail(graph, ls_out_of_memory());
     return (ls_op){0};
@@ -208,7 +208,5 @@ ls_op ls_global_initializer(void) {
     // A container is initialized by its components.
     if (variable->num_components == 0) ops[count++] = variable->initializer;
   }
-  const ls_op op = ls_group(ops, count, "init");
-  ls_release(graph->allocator, ops);
-  return op;
+  return ls_group(ops, count, "init");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/gather/gather.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/gather/copy.h"
 #include "graph/walk.h"
@@ -150,7 +151,7 @@ ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
       .num_feeds = graph->num_declared,
       .effects_are_roots = true,
       .shows_copies = true};
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_gathered gathered;
   ls_arena_init(&memory, graph->allocator);
   ls_status status = ls_graph_gather(&request, &memory, &gathered);
@@ -161,6 +162,5 @@ ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
     status = ls_graph_print(gathered.graph != NULL ? gathered.graph : graph,
                             out_text);
   ls_graph_free(gathered.graph);
-  ls_arena_deinit(&memory);
   return status;
 }

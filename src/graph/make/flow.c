@@ -2,6 +2,7 @@
 //
 // Op makers: loops and branches. In a graph they are ops with child graphs; in
 // eager, plain C control flow over values that are known.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/eager_vtable.h"
 #include "graph/make/make.h"
@@ -43,21 +44,16 @@ static void drop_flow(flow *f) {
 // The leaves of a nest as tensors of the current graph.
 static ls_status add_leaves(flow *f, ls_nest nest) {
   const size_t count = ls_nest_num_leaves(nest);
-  ls_nest *leaves = ls_new_array(f->graph->allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(f->graph->allocator, ls_nest, leaves, count + 1);
   ls_nest_flatten(nest, leaves, count);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     ls_tensor tensor;
     uint64_t ref = 0;
-    status = ls_region_tensor(leaves[i], &tensor);
-    if (ls_status_is_ok(status))
-      status = ls_graph_import(f->graph, tensor, &ref);
-    if (ls_status_is_ok(status))
-      status = add_input(f, (ls_tensor){f->graph, ref});
+    LS_RETURN_IF_ERROR(ls_region_tensor(leaves[i], &tensor));
+    LS_RETURN_IF_ERROR(ls_graph_import(f->graph, tensor, &ref));
+    LS_RETURN_IF_ERROR(add_input(f, (ls_tensor){f->graph, ref}));
   }
-  ls_release(f->graph->allocator, leaves);
-  return status;
+  return ls_ok();
 }
 
 // Makes region `r` and traces `callback` in it with new parameters for the
@@ -67,14 +63,12 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
                               ls_nest like, size_t count, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, name, f->graph->runtime,
                                    f->graph, &f->regions[r]));
-  ls_type *types = ls_new_array(f->graph->allocator, ls_type, count + 1);
-  if (types == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(f->graph->allocator, ls_type, types, count + 1);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(f->graph, f->inputs[i].ref);
   ls_nest args, result;
   ls_status status =
       ls_region_parameters(f->regions[r], like, types, count, &args);
-  ls_release(f->graph->allocator, types);
   LS_RETURN_IF_ERROR(status);
   if (count != 0) f->regions[r]->initial = f->inputs;
   status = ls_region_trace(f->regions[r], callback, args, user, &result);
@@ -103,25 +97,19 @@ static ls_nest pack_leaf(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_DISTRIBUTED)
     return ls_leaf(ls_op_output(p->op, p->next++));
   const size_t count = ls_distributed_count(leaf);
-  ls_nest *items = ls_new_array(p->op.graph->allocator, ls_nest, count);
+  LS_OWN_ARRAY(p->op.graph->allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = pack_leaf(ls_distributed_component(leaf, i), p);
-  const ls_nest made =
-      ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
-  ls_release(p->op.graph->allocator, items);
-  return made;
+  return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
 }
 
 static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
   packing p = {.op = op};
-  const ls_nest packed = ls_nest_map(like, pack_leaf, &p);
-  const ls_status status = ls_nest_status(packed);
-  if (ls_status_is_ok(status))
-    *out_nest = packed;
-  else
-    ls_nest_release(packed);
-  return status;
+  LS_OWN(ls_nest, packed) = ls_nest_map(like, pack_leaf, &p);
+  LS_RETURN_IF_ERROR(ls_nest_status(packed));
+  *out_nest = ls_give(&packed);
+  return ls_ok();
 }
 
 static ls_nest flow_failed(const char *what, ls_status status) {
@@ -180,13 +168,12 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
                              loop_trips trips, ls_nest *out_result) {
   LS_RETURN_IF_ERROR(add_leaves(f, initial));
   const size_t carried = f->num_inputs;
-  ls_nest after = ls_none();
+  LS_OWN(ls_nest, after) = ls_none();
   LS_RETURN_IF_ERROR(trace_region(f, 0, "while_condition", condition, user,
                                   initial, carried, NULL));
   LS_RETURN_IF_ERROR(
       trace_region(f, 1, "while_body", body, user, initial, carried, &after));
   const ls_status same = ls_nest_same_structure(initial, after);
-  ls_nest_release(after);
   if (!ls_status_is_ok(same))
     return ls_status_annotate(same, "between a loop's initial values and what "
                                     "its body returns");

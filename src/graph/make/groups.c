@@ -3,6 +3,7 @@
 // What replicas do together in groups, or one with another.
 //
 // Op by op all of it comes from one stack of everybody's values.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
@@ -23,7 +24,7 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
     return ls_invalid_argument("%zu groups of %zu members for %zu replicas",
                                groups->count, groups->size, replicas);
   out->members = ls_new_array(out->allocator, int64_t, replicas);
-  bool *seen = ls_new_array(out->allocator, bool, replicas);
+  LS_OWN_ARRAY(out->allocator, bool, seen, replicas);
   ls_status status =
       out->members == NULL || seen == NULL ? ls_out_of_memory() : ls_ok();
   out->size = groups->size;
@@ -38,7 +39,6 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
       seen[member] = true;
     out->members[i] = member;
   }
-  ls_release(out->allocator, seen);
   return status;
 }
 
@@ -112,23 +112,20 @@ static ls_tensor combine(ls_reduce_op op, const ls_tensor *items, size_t n) {
   const ls_dtype wide =
       ls_dtype_size(dtype) < ls_dtype_size(LS_DTYPE_F32) ? LS_DTYPE_F32 : dtype;
   ls_allocator *allocator = ls_current_allocator();
-  ls_tensor *wider = ls_new_array(allocator, ls_tensor, n);
+  LS_OWN_ARRAY(allocator, ls_tensor, wider, n);
   if (wider == NULL) return ls_make_failed("all_reduce", ls_out_of_memory());
   for (size_t i = 0; i < n; ++i)
     wider[i] = ls_convert(items[i], wide);
   x = ls_convert(ls_mul_scalar(ls_add_n(wider, n), 1 / (double)n), dtype);
-  ls_release(allocator, wider);
   return x;
 }
 
 static ls_tensor reduce_stack(const ls_replica_hooks *hooks, ls_reduce_op op,
                               ls_tensor x, group_list groups) {
   const stack s = stack_values(hooks, x, groups);
-  ls_tensor *items = values_of(&s, true);
+  LS_OWN_MEMORY(groups.allocator, ls_tensor, items) = values_of(&s, true);
   if (items == NULL) return ls_make_failed("all_reduce", ls_out_of_memory());
-  const ls_tensor made = combine(op, items, groups.size);
-  ls_release(groups.allocator, items);
-  return made;
+  return combine(op, items, groups.size);
 }
 
 static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
@@ -147,16 +144,14 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
 static ls_tensor exchange(const ls_replica_hooks *hooks, ls_tensor x,
                           int split_axis, int concat_axis, group_list groups) {
   const stack s = stack_values(hooks, x, groups);
-  ls_tensor *items = values_of(&s, false);
+  LS_OWN_MEMORY(groups.allocator, ls_tensor, items) = values_of(&s, false);
   if (items == NULL) return ls_make_failed("all_to_all", ls_out_of_memory());
   const int64_t rows =
       ls_tensor_shape(x).dim[split_axis] / (int64_t)groups.size;
   for (size_t i = 0; i < groups.size; ++i)
     items[i] = ls_slice_axis(items[i], split_axis, (int64_t)s.place * rows,
                              ((int64_t)s.place + 1) * rows);
-  const ls_tensor made = ls_concatenate(items, groups.size, concat_axis);
-  ls_release(groups.allocator, items);
-  return made;
+  return ls_concatenate(items, groups.size, concat_axis);
 }
 
 // ---- Makers ----------------------------------------------------------------
@@ -293,8 +288,7 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
                             int64_t *sources, size_t replicas) {
   if (pairs == NULL && num_pairs > 0)
     return ls_invalid_argument("%zu pairs of replicas at NULL", num_pairs);
-  bool *sent = ls_new_array(ls_current_allocator(), bool, replicas);
-  if (sent == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), bool, sent, replicas);
   ls_status status = ls_ok();
   for (size_t r = 0; r < replicas; ++r)
     sources[r] = -1;
@@ -311,7 +305,6 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
     sent[from] = true;
     sources[to] = from;
   }
-  ls_release(ls_current_allocator(), sent);
   return status;
 }
 
@@ -332,15 +325,12 @@ ls_tensor ls_collective_permute(ls_tensor x, const int32_t (*pairs)[2],
                                 size_t num_pairs) {
   const size_t replicas = (size_t)ls_context_replicas();
   ls_allocator *allocator = ls_current_allocator();
-  int64_t *sources = ls_new_array(allocator, int64_t, replicas);
+  LS_OWN_ARRAY(allocator, int64_t, sources, replicas);
   const ls_status status =
       sources == NULL ? ls_out_of_memory()
                       : read_pairs(pairs, num_pairs, sources, replicas);
-  const ls_tensor made = ls_status_is_ok(status)
-                             ? permute(x, sources, replicas)
-                             : ls_make_failed("collective_permute", status);
-  ls_release(allocator, sources);
-  return made;
+  return ls_status_is_ok(status) ? permute(x, sources, replicas)
+                                 : ls_make_failed("collective_permute", status);
 }
 
 ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {

@@ -3,6 +3,7 @@
 // Host calls as ops, and the two every program wants: print and assert.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/status_cause.h"
@@ -101,14 +102,13 @@ enum { PRINTED_ELEMENTS = 16 };
 static ls_status append_numbers(ls_text *text, const ls_host_call *call,
                                 int64_t count) {
   const ls_type type = call->input_types[0];
-  ls_array *view = NULL;
+  LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           (void *)(uintptr_t)call->inputs[0],
                                           NULL, NULL, &view));
   for (int64_t i = 0; i < count; ++i)
     ls_text_append_format(text, i == 0 ? "%.9g" : " %.9g",
                           ls_array_f64(view, i));
-  ls_array_release(view);
   return ls_ok();
 }
 
@@ -125,7 +125,7 @@ static ls_status print_start(ls_host_call *call) {
   const int64_t all = ls_shape_num_elements(type.shape);
   const int64_t count = all < PRINTED_ELEMENTS ? all : PRINTED_ELEMENTS;
   ls_status status = ls_ok();
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
   if (type.dtype == LS_DTYPE_STRING)
     append_strings(&text, call->inputs[0], count);
@@ -136,7 +136,6 @@ static ls_status print_start(ls_host_call *call) {
                    ls_label_text(call->state),
                    LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
                    count < all ? " ..." : "");
-  ls_text_deinit(&text);
   LS_RETURN_IF_ERROR(status);
   ls_host_done(call, ls_ok());
   return ls_ok();

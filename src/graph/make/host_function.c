@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions of users' on the host, as ops.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "lockstep/host.h"
@@ -42,11 +43,10 @@ static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
 }
 
 static ls_status call_function(const function *self, const ls_host_call *call) {
-  ls_nest *leaves =
-      ls_new_array(self->allocator, ls_nest, call->num_inputs + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, leaves,
+                         call->num_inputs + 1);
   ls_status status = copy_inputs(call, leaves);
-  ls_nest values = ls_none();
+  LS_OWN(ls_nest, values) = ls_none();
   if (ls_status_is_ok(status) && call->num_inputs > 0) {
     values = ls_nest_pack(self->structure, leaves, call->num_inputs);
     status = ls_nest_status(values);
@@ -54,9 +54,7 @@ static ls_status call_function(const function *self, const ls_host_call *call) {
     for (size_t i = 0; i < call->num_inputs; ++i)
       ls_nest_release(leaves[i]);
   }
-  ls_release(self->allocator, leaves);
   if (ls_status_is_ok(status)) status = self->call(values, self->user);
-  ls_nest_release(values);
   return status;
 }
 
@@ -90,8 +88,7 @@ static ls_status take_tensors(ls_nest tensors, ls_nest *leaves,
 static ls_status make_state(ls_host_callback call, void *user, ls_nest tensors,
                             function **out) {
   ls_allocator *allocator = ls_current_allocator();
-  function *self = ls_new(allocator, function);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, function, self);
   ls_object_init(&self->object, &function_type);
   self->allocator = allocator;
   self->call = call;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Op makers: parts of values, joins, lookups by index, scans, orders.
+#include "base/memory/own.h"
 #include "graph/make/make.h"
 
 // A failed tensor: the rank of `x` is needed. Passes a failure on.
@@ -134,7 +135,7 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
   enum { FEW = 16 };
   ls_tensor few[FEW + 1];
   ls_tensor *inputs = few;
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return (ls_op){0};
   if (likes == NULL && count > 0) {
@@ -157,7 +158,6 @@ ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
                                  .attrs = &attr,
                                  .num_attrs = 1});
   }
-  ls_arena_deinit(&memory);
   return op;
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
@@ -110,7 +111,7 @@ static ls_status fill_strings(ls_host_call *call, write_element write,
                               void *with) {
   const size_t count = count_of(call);
   ls_bytes *out = call->outputs[0];
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -125,7 +126,6 @@ static ls_status fill_strings(ls_host_call *call, write_element write,
     next += out[i].size;
   }
   if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
-  ls_text_deinit(&text);
   return status;
 }
 
@@ -149,13 +149,11 @@ static ls_status start_as_string(ls_host_call *call) {
   const ls_type type = call->input_types[0];
   if (type.dtype == LS_DTYPE_STRING)
     return fill_strings(call, write_string, NULL);
-  ls_array *view = NULL;
+  LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           (void *)(uintptr_t)call->inputs[0],
                                           NULL, NULL, &view));
-  const ls_status status = fill_strings(call, write_number, view);
-  ls_array_release(view);
-  return status;
+  return fill_strings(call, write_number, view);
 }
 
 static const ls_host_kernel as_string_kernel = {.name = "as_string",
@@ -199,13 +197,12 @@ static ls_status read_numbers(const ls_host_call *call, ls_array *out) {
 
 static ls_status start_to_number(ls_host_call *call) {
   const ls_type type = call->output_types[0];
-  ls_array *view = NULL;
+  LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           call->outputs[0], NULL, NULL, &view));
-  const ls_status status = read_numbers(call, view);
-  ls_array_release(view);
-  if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
-  return status;
+  LS_RETURN_IF_ERROR(read_numbers(call, view));
+  ls_host_done(call, ls_ok());
+  return ls_ok();
 }
 
 static const ls_host_kernel to_number_kernel = {.name = "string_to_number",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/passes/inline.h"
 
+#include "base/memory/own.h"
 #include "graph/context.h"
 #include "graph/copy.h"
 #include "graph/walk.h"
@@ -117,7 +118,7 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
                            const ls_tensor *inputs, const ls_op *control,
                            size_t num_control, ls_op *out_op) {
   *out_op = (ls_op){0};
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, from->allocator);
   ls_op_spec spec = {.type = node->type,
                      .name = node->base,
@@ -130,7 +131,6 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
   const ls_status status = add_copy(from, node, inputs, &spec, &memory, out_op);
   for (size_t r = 0; r < spec.num_regions; ++r)
     ls_graph_free(spec.regions[r]);
-  ls_arena_deinit(&memory);
   return status;
 }
 
@@ -201,23 +201,20 @@ static size_t copy_control(const ls_graph *body, const ls_node *node,
 static ls_status copy_body_op(ls_graph *body, size_t position,
                               const copies *made) {
   const ls_node *node = body->nodes[position];
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, body->allocator);
   ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
   ls_op *control = ls_arena_new_array(
       &memory, ls_op, node->num_control + body->num_waits_outside);
-  ls_status status = ls_ok();
   if (inputs == NULL || control == NULL) {
-    status = ls_out_of_memory();
+    return ls_out_of_memory();
   } else {
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       inputs[i] = copy_of(body, made, node->inputs[i]);
-    status = copy_named(body, node, inputs, control,
-                        copy_control(body, node, made, control),
-                        &made->ops[position]);
+    return copy_named(body, node, inputs, control,
+                      copy_control(body, node, made, control),
+                      &made->ops[position]);
   }
-  ls_arena_deinit(&memory);
-  return status;
 }
 
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
@@ -241,7 +238,7 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
                        "got %zu arguments",
                        body->name, body->num_parameters, body->num_declared,
                        num_args);
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, body->allocator);
   const copies made = {
       .ops = ls_arena_new_array(&memory, ls_op, body->num_nodes),
@@ -261,6 +258,5 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
     if (is_copied(body, part, i)) status = copy_body_op(body, i, &made);
   for (size_t i = 0; ls_status_is_ok(status) && i < body->num_results; ++i)
     results[i] = copy_of(body, &made, body->results[i]);
-  ls_arena_deinit(&memory);
   return status;
 }

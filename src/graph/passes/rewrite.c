@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/passes/rewrite.h"
 
+#include "base/memory/own.h"
+
 typedef struct ls_rewrite_node {
   uint64_t before, behind;  // Nodes that stand there; 0: none.
   uint32_t inputs;          // The use by its first operand; others follow.
@@ -91,9 +93,8 @@ ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
 static ls_status put_in_order(ls_rewrite *r) {
   ls_graph *graph = r->graph;
   const size_t count = graph->num_nodes;
-  ls_node **nodes = ls_new_array(graph->allocator, ls_node *, count);
-  bool *keep = ls_new_array(graph->allocator, bool, graph->next_id);
-  ls_status status = ls_ok();
+  LS_OWN_ARRAY(graph->allocator, ls_node *, nodes, count);
+  LS_OWN_ARRAY(graph->allocator, bool, keep, graph->next_id);
   if (nodes != NULL && keep != NULL) {
     size_t next = 0;
     for (uint64_t id = r->first; id != 0; id = r->nodes[id].behind) {
@@ -103,13 +104,10 @@ static ls_status put_in_order(ls_rewrite *r) {
     for (size_t i = 0; i < count; ++i)
       if (!keep[graph->nodes[i]->id]) nodes[next++] = graph->nodes[i];
     memcpy(graph->nodes, nodes, count * sizeof(*nodes));
-    status = ls_graph_keep_nodes(graph, keep);
+    return ls_graph_keep_nodes(graph, keep);
   } else {
-    status = ls_out_of_memory();
+    return ls_out_of_memory();
   }
-  ls_release(graph->allocator, nodes);
-  ls_release(graph->allocator, keep);
-  return status;
 }
 
 ls_status ls_rewrite_end(ls_rewrite *r, ls_status status) {
@@ -259,7 +257,7 @@ ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
                                 ls_type type) {
   const uint32_t count = node->num_outputs;
   ls_type *types = ls_arena_new_array(&r->graph->arena, ls_type, count + 1U);
-  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, count);
+  LS_OWN_ARRAY(r->graph->allocator, uint32_t, to, count);
   if (types != NULL && to != NULL) {
     types[output] = type;
     for (uint32_t i = 0; i < count; ++i) {
@@ -271,22 +269,19 @@ ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
     tell_users(r, node, to);
   }
   const bool done = types != NULL && to != NULL;
-  ls_release(r->graph->allocator, to);
   return done ? ls_ok() : ls_out_of_memory();
 }
 
 ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,
                                   const bool *kept) {
   uint32_t left = 0;
-  uint32_t *to = ls_new_array(r->graph->allocator, uint32_t, node->num_outputs);
-  if (to == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(r->graph->allocator, uint32_t, to, node->num_outputs);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     to[i] = left;
     if (kept[i]) node->outputs[left++] = node->outputs[i];
   }
   if (left < node->num_outputs) tell_users(r, node, to);
   node->num_outputs = left;
-  ls_release(r->graph->allocator, to);
   return ls_ok();
 }
 

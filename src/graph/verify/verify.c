@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 
@@ -164,7 +165,7 @@ static ls_status check_op(ls_verifier *v) {
 // ---- The graph -------------------------------------------------------------
 static ls_status check_names(ls_verifier *v) {
   ls_status status = ls_ok();
-  ls_map names;
+  LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, v->graph->allocator);
   for (size_t i = 0; i < v->graph->num_nodes && ls_status_is_ok(status); ++i) {
     v->node = v->graph->nodes[i];
@@ -178,7 +179,6 @@ static ls_status check_names(ls_verifier *v) {
       status = ls_out_of_memory();
   }
   v->node = NULL;
-  ls_map_deinit(&names);
   return status;
 }
 
