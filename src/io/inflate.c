@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <zlib.h>
 
+#include "base/memory/own.h"
 #include "io/gzip.h"
 
 struct ls_inflater {
@@ -32,8 +33,7 @@ static int window_of(ls_packing packing) {
 ls_status ls_inflater_create(ls_allocator *allocator, ls_packing packing,
                              ls_inflater **out_inflater) {
   *out_inflater = NULL;
-  ls_inflater *inflater = ls_new(allocator, ls_inflater);
-  if (inflater == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_inflater, inflater);
   inflater->allocator = allocator;
   inflater->packing = packing;
   inflater->stream = (z_stream){.zalloc = inflater_allocate,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "io/json.h"
 
@@ -341,15 +342,12 @@ static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
 
 ls_status ls_json_visit(ls_arena *arena, const char *name, const char *text,
                         size_t size, ls_json_visitor visit, void *user) {
-  ls_arena scratch;
-  ls_map keys;
+  LS_OWN(ls_arena, scratch) = {0};
+  LS_OWN(ls_map, keys) = {0};
   ls_arena_init(&scratch, arena->allocator);
   ls_map_init(&keys, arena->allocator);
   parser p = parser_of(&scratch, name, text, size);
-  const ls_status status = visit_all(&p, arena, &keys, visit, user);
-  ls_map_deinit(&keys);
-  ls_arena_deinit(&scratch);
-  return status;
+  return visit_all(&p, arena, &keys, visit, user);
 }
 
 const ls_json *ls_json_find(const ls_json *object, const char *key) {

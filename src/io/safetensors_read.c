@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "io/crc32c.h"
 #include "io/json.h"
@@ -143,16 +144,13 @@ static ls_status check_sorted(const reader *r,
 }
 
 static ls_status check_spans(const reader *r) {
-  const ls_safetensors_entry **sorted = ls_new_array(
-      r->allocator, const ls_safetensors_entry *, r->num_entries + 1);
-  if (sorted == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(r->allocator, const ls_safetensors_entry *, sorted,
+                         r->num_entries + 1);
   for (size_t i = 0; i < r->num_entries; ++i)
     sorted[i] = &r->entries[i];
   if (r->num_entries > 0)
     qsort(sorted, r->num_entries, sizeof(*sorted), compare_entries);
-  const ls_status status = check_sorted(r, sorted);
-  ls_release(r->allocator, sorted);
-  return status;
+  return check_sorted(r, sorted);
 }
 
 // ---- The whole -------------------------------------------------------------
@@ -365,8 +363,9 @@ static ls_status read_file_header(ls_safetensors_file *file,
     LS_RETURN_IF_ERROR(read_pieces_at(file, 0, (char *)first, sizeof(first),
                                       &file->header_crc));
   LS_RETURN_IF_ERROR(parse_size(file->path, first, (uint64_t)file_size, &size));
-  char *text = ls_allocate(allocator, (size_t)size + 1);
-  if (text == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(allocator, char, text) =
+      ls_allocate(allocator, (size_t)size + 1);
+  LS_RETURN_IF_NO_MEMORY(text);
   text[size] = '\0';
   ls_status status =
       read_pieces_at(file, 8, text, (size_t)size, &file->header_crc);
@@ -377,7 +376,6 @@ static ls_status read_file_header(ls_safetensors_file *file,
   file->num_entries = r.num_entries;
   file->notes = r.notes;
   file->num_notes = r.num_notes;
-  ls_release(allocator, text);
   return status;
 }
 

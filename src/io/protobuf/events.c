@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "io/protobuf/events_fields.h"
 #include "io/protobuf/protobuf.h"
 #include "io/protobuf/protobuf_read.h"
@@ -244,7 +245,7 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
   ls_proto_input in = {data, data + summary.size};
   const size_t count = count_summary_values(summary);
   if (count == 0) return 0;
-  ls_text name;
+  LS_OWN(ls_text, name) = {0};
   ls_text_init(&name, out->allocator);
   for (size_t i = 0; i < count; ++i) {
     ls_proto_field field = {0};
@@ -257,7 +258,6 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
     end_value(out, made);
     out->failed |= name.failed;
   }
-  ls_text_deinit(&name);
   return count;
 }
 
