@@ -6,6 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "distribute/own.h"
 
 static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;
@@ -43,7 +44,7 @@ void ls_strategy_renew_id(ls_strategy *strategy) {
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_strategy *strategy = ls_allocate_zeroed(allocator, 1, kind->size);
+  LS_OWN(ls_strategy, strategy) = ls_allocate_zeroed(allocator, 1, kind->size);
   *out_strategy = NULL;
   if (strategy == NULL) return ls_out_of_memory();
   ls_object_init(&strategy->object, &strategy_type);
@@ -53,13 +54,10 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
   ls_strategy_renew_id(strategy);
   strategy->num_replicas = num_replicas;
   strategy->num_columns = 1;
-  ls_status status = ls_fiber_pool_create(allocator, &strategy->fibers);
-  if (ls_status_is_ok(status)) status = ls_mutex_init(&strategy->lock);
-  if (ls_status_is_ok(status))
-    *out_strategy = strategy;
-  else
-    ls_strategy_release(strategy);
-  return status;
+  LS_RETURN_IF_ERROR(ls_fiber_pool_create(allocator, &strategy->fibers));
+  LS_RETURN_IF_ERROR(ls_mutex_init(&strategy->lock));
+  *out_strategy = ls_give(&strategy);
+  return ls_ok();
 }
 
 ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,

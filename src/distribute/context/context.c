@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/context/context.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
@@ -294,8 +295,7 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
     drop_set(context);
     return ls_ok();
   }
-  set_entry *made = ls_new(strategy->allocator, set_entry);
-  if (made == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(strategy->allocator, set_entry, made);
   if (!ls_thread_at_end(LS_THREAD_DISTRIBUTE, leave_set)) {
     ls_release(strategy->allocator, made);
     return ls_out_of_memory();

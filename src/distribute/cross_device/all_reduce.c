@@ -4,6 +4,7 @@
 // look like is here: packs, where the sum stands, who copies from whom. It is
 // drawn in build graphs; where ops run as they are made, and in functions,
 // whose sums the engine does its own way, one sum and copies say the same.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
@@ -95,8 +96,7 @@ static void reduce_column(const batch *b, const ls_tensor *items, size_t index,
 static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
                                 ls_tensor_row *results) {
   const size_t num_devices = b->devices->count;
-  ls_tensor *items = ls_new_array(b->allocator, ls_tensor, 2 * num_devices);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_tensor, items, 2 * num_devices);
   ls_status status = ls_ok();
   for (size_t c = 0; c < rows[0].count && ls_status_is_ok(status); ++c) {
     for (size_t d = 0; d < num_devices; ++d)
@@ -108,22 +108,19 @@ static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
       results[d].items[c] = items[num_devices + d];
     status = ls_made_status(items[num_devices]);
   }
-  ls_release(b->allocator, items);
   return status;
 }
 
 // Values that are packed must fit before: pieces would only tell of sizes.
 static ls_status check_columns(const batch *b) {
   const size_t num_devices = b->devices->count;
-  ls_tensor *items = ls_new_array(b->allocator, ls_tensor, num_devices);
-  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t c = 0; c < b->count && ls_status_is_ok(status); ++c) {
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_tensor, items, num_devices);
+  for (size_t c = 0; c < b->count; ++c) {
     for (size_t d = 0; d < num_devices; ++d)
       items[d] = b->rows[d].items[c];
-    status = ls_check_same_shapes(items, num_devices);
+    LS_RETURN_IF_ERROR(ls_check_same_shapes(items, num_devices));
   }
-  ls_release(b->allocator, items);
-  return status;
+  return ls_ok();
 }
 
 static ls_status reduce_packed(const batch *b) {
@@ -173,22 +170,15 @@ static ls_status divide(const batch *b) {
 // The results of a value, in the order of its destinations.
 static ls_status wrap(const batch *b, size_t value, const ls_device_set *to,
                       ls_nest *out_value) {
-  ls_nest *items = ls_new_array(b->allocator, ls_nest, to->count);
-  const char **names = ls_new_array(b->allocator, const char *, to->count);
-  ls_status status =
-      items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < to->count && ls_status_is_ok(status); ++i) {
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, to->count);
+  LS_OWN_ARRAY_OR_RETURN(b->allocator, const char *, names, to->count);
+  for (size_t i = 0; i < to->count; ++i) {
     names[i] = to->names[i].text;
     items[i] = ls_leaf(
         b->results[ls_device_set_find(b->devices, names[i])].items[value]);
   }
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(
-        ls_nest_distributed_on(LS_MIRRORED, items, names, to->count),
-        out_value);
-  ls_release(b->allocator, items);
-  ls_release(b->allocator, names);
-  return status;
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_MIRRORED, items, names, to->count), out_value);
 }
 
 static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
@@ -360,8 +350,7 @@ static ls_status make(const ls_cross_device_table *table, all_reduce how,
                       ls_cross_device **out_ops) {
   *out_ops = NULL;
   how.allocator = ls_current_allocator();
-  all_reduce *self = ls_new(how.allocator, all_reduce);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(how.allocator, all_reduce, self);
   *self = how;
   const ls_status status = ls_cross_device_make(table, self, true, out_ops);
   if (!ls_status_is_ok(status)) release(self);

@@ -5,6 +5,7 @@
 // values, which are those of replica ids; who has none is absent from it.
 #include <strings.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
@@ -112,15 +113,12 @@ static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
   while (size * 2 <= most)
     size *= 2;
   ls_allocator *allocator = ls_current_allocator();
-  ls_tensor *sums =
-      ls_new_array(allocator, ls_tensor, (count + size - 1) / size);
+  LS_OWN_ARRAY(allocator, ls_tensor, sums, (count + size - 1) / size);
   if (sums == NULL) return ls_make_failed("add_n", ls_out_of_memory());
   size_t num_sums = 0;
   for (size_t i = 0; i < count; i += size)
     sums[num_sums++] = ls_add_n(items + i, count - i < size ? count - i : size);
-  const ls_tensor sum = sum_in_chunks(sums, num_sums, most);
-  ls_release(allocator, sums);
-  return sum;
+  return sum_in_chunks(sums, num_sums, most);
 }
 
 // 16-bit floats are rounded once, behind the last one.
@@ -130,12 +128,11 @@ static ls_tensor add_all(const ls_tensor *items, size_t count) {
   if (count <= most || !ls_is_half(dtype))
     return sum_in_chunks(items, count, most);
   ls_allocator *allocator = ls_current_allocator();
-  ls_tensor *wide = ls_new_array(allocator, ls_tensor, count);
+  LS_OWN_ARRAY(allocator, ls_tensor, wide, count);
   if (wide == NULL) return ls_make_failed("add_n", ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     wide[i] = ls_convert(items[i], LS_DTYPE_F32);
   const ls_tensor sum = sum_in_chunks(wide, count, most);
-  ls_release(allocator, wide);
   return ls_convert(sum, dtype);
 }
 
@@ -193,7 +190,7 @@ typedef struct terms {
 } terms;
 
 static ls_status add_term(terms *t, ls_nest component, bool wide) {
-  ls_tensor *items = NULL;
+  LS_OWN_MEMORY(t->allocator, ls_tensor, items) = NULL;
   size_t count = 0;
   const bool none = component.kind == LS_KIND_NONE ||
                     (component.kind == LS_KIND_DISTRIBUTED &&
@@ -210,7 +207,6 @@ static ls_status add_term(terms *t, ls_nest component, bool wide) {
     sum = i == 0 ? item : ls_add(sum, item);
     status = ls_made_status(sum);
   }
-  ls_release(t->allocator, items);
   t->items[t->count++] = sum;
   t->num_values += count;
   return status;
@@ -333,7 +329,7 @@ static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
   const size_t most = most_inputs();
   if (count <= most) return ls_concatenate(items, count, axis);
   ls_allocator *allocator = ls_current_allocator();
-  ls_tensor *chunk = ls_new_array(allocator, ls_tensor, most);
+  LS_OWN_ARRAY(allocator, ls_tensor, chunk, most);
   if (chunk == NULL) return ls_make_failed("concatenate", ls_out_of_memory());
   ls_tensor made = ls_concatenate(items, most, axis);
   for (size_t i = most; i < count; i += most - 1) {
@@ -342,7 +338,6 @@ static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
     memcpy(chunk + 1, items + i, more * sizeof(*items));
     made = ls_concatenate(chunk, more + 1, axis);
   }
-  ls_release(allocator, chunk);
   return made;
 }
 

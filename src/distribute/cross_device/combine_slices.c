@@ -2,6 +2,7 @@
 //
 // Sparse slices from several components: put behind each other, in the order of
 // replica ids; dense where one of them is.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
@@ -83,14 +84,10 @@ static ls_status reduce_slices(ls_reduce_op op, const leaf_list *list,
     *out_value = ls_nest_retain(list->items[0]);
     return ls_ok();
   }
-  ls_tensor *room = ls_new_array(list->allocator, ls_tensor, 2 * list->count);
-  if (room == NULL) return ls_out_of_memory();
-  const ls_status status =
-      list->sparse == list->count
-          ? join_slices(op, list, room, room + list->count, out_value)
-          : dense_sum(op, list, room, out_value);
-  ls_release(list->allocator, room);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(list->allocator, ls_tensor, room, 2 * list->count);
+  return list->sparse == list->count
+             ? join_slices(op, list, room, room + list->count, out_value)
+             : dense_sum(op, list, room, out_value);
 }
 
 bool ls_has_sparse_parts(const ls_components *parts) {

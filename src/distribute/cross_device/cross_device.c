@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -29,8 +30,7 @@ ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
                                bool built_in, ls_cross_device **out_ops) {
   *out_ops = NULL;
   ls_allocator *allocator = ls_current_allocator();
-  ls_cross_device *ops = ls_new(allocator, ls_cross_device);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_cross_device, ops);
   ls_object_init(&ops->object, &ops_type);
   ops->allocator = allocator;
   ops->table = table;
@@ -134,15 +134,13 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
         ls_status_annotate(check_pair(values[i], where[i], "batch_reduce"),
                            "in value_destination_pairs, pair %zu", i));
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *results = ls_new_array(allocator, ls_nest, count);
-  if (results == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
   ls_trial trial;
   ls_trial_begin(&trial);
   ls_status status =
       ls_trial_end(&trial, ops->table->batch_reduce(ops->self, op, values,
                                                     where, count, results));
   status = ls_list_results(status, results, count, out_list);
-  ls_release(allocator, results);
   return status;
 }
 
@@ -209,8 +207,8 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
   *out_value = ls_none();
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = devices->count;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  const char **names = ls_new_array(allocator, const char *, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, const char *, names, count);
   ls_status status =
       items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
   size_t made = 0;
@@ -227,7 +225,5 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
   else
     for (size_t i = 0; items != NULL && i < made; ++i)
       ls_nest_release(items[i]);
-  ls_release(allocator, items);
-  ls_release(allocator, names);
   return status;
 }

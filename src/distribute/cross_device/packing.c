@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distribute/cross_device/packing.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "runtime/eager.h"
@@ -118,8 +119,8 @@ static bool is_small(ls_tensor x, int64_t max_bytes) {
 static ls_status group_small(ls_packed *p, int64_t max_bytes,
                              size_t max_group) {
   const size_t count = p->rows[0].count;
-  size_t *room = ls_new_array(p->allocator, size_t, 2 * count);
-  ls_index_range *ranges = ls_new_array(p->allocator, ls_index_range, count);
+  LS_OWN_ARRAY(p->allocator, size_t, room, 2 * count);
+  LS_OWN_ARRAY(p->allocator, ls_index_range, ranges, count);
   size_t num_small = 0, num_ranges = 0, num_singles = 0, used = 0;
   if (room != NULL && ranges != NULL) {
     for (size_t c = 0; c < count; ++c)
@@ -145,8 +146,6 @@ static ls_status group_small(ls_packed *p, int64_t max_bytes,
     }
   }
   const bool made = room != NULL && ranges != NULL;
-  ls_release(p->allocator, room);
-  ls_release(p->allocator, ranges);
   return made ? ls_ok() : ls_out_of_memory();
 }
 

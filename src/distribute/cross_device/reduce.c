@@ -4,6 +4,7 @@
 // rules of strategies leave is work for its cross-device ops.
 #include "distribute/cross_device/reduce.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -60,13 +61,12 @@ static ls_status reduce_parts_of(const ls_reduction *r, ls_nest leaf,
   ls_within within;
   LS_RETURN_IF_ERROR(weighted ? ls_weigh(leaf, r->options, &within)
                               : ls_sum_within(leaf, r->options, &within));
-  ls_nest sum = ls_none();
+  LS_OWN(ls_nest, sum) = ls_none();
   ls_status status = ls_ok();
   if (within.value.kind != LS_KIND_NONE)
     status = ls_reduce_by_ops(r, LS_REDUCE_SUM, within.value, &sum);
   if (ls_status_is_ok(status))
     status = ls_finish_within(r->op, &within, sum, out_value);
-  ls_nest_release(sum);
   ls_nest_release(within.value);
   return status;
 }

@@ -2,6 +2,7 @@
 //
 // Reducing to destinations, one value or a batch, and broadcasting, from a
 // strategy's cross-replica context.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -58,14 +59,12 @@ ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, ls_destinations where,
                                 ls_nest *out_value) {
   const ls_reduction r = {strategy, op, &no_options, where};
-  ls_nest given = ls_none();
+  LS_OWN(ls_nest, given) = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   LS_RETURN_IF_ERROR(for_ops(strategy, value, &given));
-  const ls_status status = given.kind == LS_KIND_NONE
-                               ? copy_one_value(&r, value, out_value)
-                               : ls_reduce_by_ops(&r, op, given, out_value);
-  ls_nest_release(given);
-  return status;
+  return given.kind == LS_KIND_NONE
+             ? copy_one_value(&r, value, out_value)
+             : ls_reduce_by_ops(&r, op, given, out_value);
 }
 
 ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
@@ -109,19 +108,17 @@ static ls_status reduce_chosen(pairs *p, ls_nest *out_list) {
 }
 
 static ls_status reduce_pairs(pairs *p) {
-  ls_nest list = ls_none();
+  LS_OWN(ls_nest, list) = ls_none();
   LS_RETURN_IF_ERROR(reduce_chosen(p, &list));
-  ls_status status = ls_ok();
-  for (size_t i = 0, next = 0; i < p->count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0, next = 0; i < p->count; ++i) {
     const ls_reduction r = {p->strategy, p->op, &no_options, p->where[i]};
     if (p->given[i].kind != LS_KIND_NONE)
       p->results[i] =
           ls_without_wrapper(ls_nest_retain(ls_nest_item(list, next++)));
     else
-      status = copy_one_value(&r, p->values[i], &p->results[i]);
+      LS_RETURN_IF_ERROR(copy_one_value(&r, p->values[i], &p->results[i]));
   }
-  ls_nest_release(list);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
@@ -130,8 +127,8 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       size_t count, ls_nest *results) {
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   ls_allocator *allocator = strategy->allocator;
-  ls_nest *room = ls_new_array(allocator, ls_nest, 2 * count);
-  ls_destinations *chosen = ls_new_array(allocator, ls_destinations, count);
+  LS_OWN_ARRAY(allocator, ls_nest, room, 2 * count);
+  LS_OWN_ARRAY(allocator, ls_destinations, chosen, count);
   ls_status status = ls_out_of_memory();
   if (room != NULL && chosen != NULL) {
     ls_status_free(status);
@@ -147,8 +144,6 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
     for (size_t i = 0; i < count; ++i)
       ls_nest_release(room[i]);
   }
-  ls_release(allocator, room);
-  ls_release(allocator, chosen);
   return status;
 }
 
@@ -157,12 +152,10 @@ static ls_status batch_reduce(ls_strategy *strategy, ls_reduce_op op,
                               const ls_nest *values,
                               const ls_destinations *where, size_t count,
                               ls_nest *out_list) {
-  ls_nest *results = ls_new_array(strategy->allocator, ls_nest, count);
-  if (results == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, results, count);
   ls_status status = strategy->kind->batch_reduce_to(strategy, op, values,
                                                      where, count, results);
   status = ls_list_results(status, results, count, out_list);
-  ls_release(strategy->allocator, results);
   return status;
 }
 

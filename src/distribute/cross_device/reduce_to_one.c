@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The set that brings everything to one device: adds there, and copies.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -24,16 +25,14 @@ static void log_devices(const char *device, const ls_device_set *devices) {
 static ls_status reduce_at(const reduce_to_one *r, const char *device,
                            ls_reduce_op op, const ls_components *parts,
                            const ls_device_set *devices, ls_nest *out_value) {
-  ls_nest one = ls_none();
-  ls_status status = ls_ok();
+  LS_OWN(ls_nest, one) = ls_none();
   log_devices(device, devices);
   {
     LS_DEVICE_SCOPE(device);
-    status = ls_reduce_parts(op, parts, r->accumulate, r->user, &one);
+    LS_RETURN_IF_ERROR(
+        ls_reduce_parts(op, parts, r->accumulate, r->user, &one));
   }
-  if (ls_status_is_ok(status)) status = ls_copy_to(one, devices, out_value);
-  ls_nest_release(one);
-  return status;
+  return ls_copy_to(one, devices, out_value);
 }
 
 static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
@@ -70,14 +69,13 @@ static ls_status gather_at(const ls_components *parts, int axis,
                            ls_nest *out_value) {
   const size_t count = parts->devices.count;
   ls_allocator *allocator = ls_current_allocator();
-  ls_tensor *items = ls_new_array(allocator, ls_tensor, count);
+  LS_OWN_ARRAY(allocator, ls_tensor, items, count);
   ls_tensor made = ls_failed_tensor();
   ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = ls_region_tensor(parts->items[i], &items[i]);
   if (ls_status_is_ok(status))
     status = ls_gather_tensors(items, count, axis, &made);
-  ls_release(allocator, items);
   *out_value = ls_leaf(made);
   return status;
 }
@@ -131,8 +129,7 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
   static const ls_reduce_to_one_options defaults;
   if (options == NULL) options = &defaults;
   ls_allocator *allocator = ls_current_allocator();
-  reduce_to_one *self = ls_new(allocator, reduce_to_one);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, reduce_to_one, self);
   self->allocator = allocator;
   self->accumulate = options->accumulate;
   self->user = options->user;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Means over the replicas by weights, from within them.
+#include "base/memory/own.h"
 #include "base/values/half.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -16,14 +17,13 @@ typedef struct weighting {
 
 // This replica's weight. The same ops on all of them, whose traces are one.
 static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   const ls_status status =
       ls_array_create(dtype, LS_SHAPE((int64_t)w->count), &array);
   if (!ls_status_is_ok(status)) return ls_make_failed("weighted_mean", status);
   for (size_t i = 0; i < w->count; ++i)
     ls_array_set_f64(array, (int64_t)i, w->weights[i]);
   const ls_tensor all = ls_constant(array);
-  ls_array_release(array);
   return ls_gather(all, ls_replica_id(), 0);
 }
 

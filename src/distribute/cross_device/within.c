@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
 #include "distribute/cross_device/cross_device.h"
@@ -68,12 +69,11 @@ static ls_nest sum_component(const summing *s, ls_nest component) {
     return ls_status_is_ok(status) ? sum : ls_fail(status);
   }
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = sum_component(s, ls_distributed_component(component, i));
   sum = ls_nest_distributed(LS_MAP_OUTPUT, items, count);
-  ls_release(allocator, items);
   return sum;
 }
 

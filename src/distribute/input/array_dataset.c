@@ -11,6 +11,7 @@
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
 #include "graph/graph.h"
+#include "graph/own.h"
 #include "lockstep/eager.h"
 
 enum { SLICE_BYTES = 64 << 20 };
@@ -100,21 +101,16 @@ static ls_status build_writing(ls_variable *variable, const ls_array *array,
 
 static ls_status write_in_session(ls_session *session, const writing *w,
                                   const slice *s) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const ls_feed feeds[] = {{w->rows, ls_nest_as_array(s->rows)},
                            {w->numbers, s->numbers}};
-  const ls_status status =
-      ls_session_run(session, ls_nest_op(w->op), feeds, 2, &results);
-  ls_nest_release(results);
-  return status;
+  return ls_session_run(session, ls_nest_op(w->op), feeds, 2, &results);
 }
 
 static ls_status initialize(ls_session *session, const ls_variable *variable) {
-  ls_nest results = ls_none();
-  const ls_status status = ls_session_run(
-      session, ls_nest_op(variable->initializer), NULL, 0, &results);
-  ls_nest_release(results);
-  return status;
+  LS_OWN(ls_nest, results) = ls_none();
+  return ls_session_run(session, ls_nest_op(variable->initializer), NULL, 0,
+                        &results);
 }
 
 static ls_status fill(const filling *f, ls_variable *variable,
@@ -150,7 +146,7 @@ static ls_status read(const filling *f, ls_variable *variable,
 
 static ls_status add_variable(filling *f, ls_array *array) {
   const char *const none[] = {NULL};
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   ls_array *value = NULL;
   LS_RETURN_IF_ERROR(
       ls_variable_create(&(ls_variable_options){.name = "array_dataset",
@@ -165,7 +161,6 @@ static ls_status add_variable(filling *f, ls_array *array) {
   if (ls_status_is_ok(status)) status = read(f, variable, &value);
   if (ls_status_is_ok(status)) f->values[f->count] = ls_nest_array(value);
   ++f->count;
-  ls_variable_release(variable);
   return status;
 }
 
@@ -203,7 +198,7 @@ static ls_status make(filling *f, ls_strategy *strategy, ls_nest arrays,
                       ls_nest *out_variables, ls_dataset **out_dataset) {
   ls_allocator *allocator = strategy->allocator;
   const size_t count = ls_nest_num_leaves(arrays);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
   f->variables = ls_new_array(allocator, ls_nest, count + 1);
   f->values = ls_new_array(allocator, ls_nest, count + 1);
   ls_status status = ls_out_of_memory();
@@ -219,7 +214,6 @@ static ls_status make(filling *f, ls_strategy *strategy, ls_nest arrays,
         ls_nest_release(f->values[i]);
       }
   }
-  ls_release(allocator, leaves);
   ls_release(allocator, f->variables);
   ls_release(allocator, f->values);
   return status;

@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/input/input.h"
+#include "distribute/own.h"
 #include "graph/graph.h"
 
 // ---- Making -----------------------------------------------------------------
@@ -129,7 +130,7 @@ ls_distributed_iterator_create(ls_nest dataset,
   LS_RETURN_IF_ERROR(check_kind(options->kind));
   ls_distributed_dataset *data = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
-  ls_distributed_iterator *it =
+  LS_OWN(ls_distributed_iterator, it) =
       ls_new(data->allocator, ls_distributed_iterator);
   if (it == NULL) {
     ls_object_release(data);
@@ -139,13 +140,10 @@ ls_distributed_iterator_create(ls_nest dataset,
   it->allocator = data->allocator;
   it->data = data;
   it->number = next_number(data);
-  ls_status status = ls_mutex_init(&it->lock);
-  if (ls_status_is_ok(status)) status = init(it, options);
-  if (ls_status_is_ok(status))
-    *out_iterator = it;
-  else
-    ls_object_release(it);
-  return status;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&it->lock));
+  LS_RETURN_IF_ERROR(init(it, options));
+  *out_iterator = ls_give(&it);
+  return ls_ok();
 }
 
 ls_distributed_iterator *
@@ -172,12 +170,10 @@ static ls_nest join(const ls_distributed_iterator *it, ls_nest *values) {
 
 ls_status ls_input_pack(ls_distributed_iterator *it, ls_nest *element) {
   const ls_distributed_dataset *data = it->data;
-  ls_nest *leaves = ls_new_array(it->allocator, ls_nest, data->num_leaves + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(it->allocator, ls_nest, leaves, data->num_leaves + 1);
   for (size_t l = 0; l < data->num_leaves; ++l)
     leaves[l] = join(it, &it->parts[l * data->num_replicas]);
   const ls_nest made = ls_nest_pack(data->structure, leaves, data->num_leaves);
-  ls_release(it->allocator, leaves);
   return ls_nest_give(made, element);
 }
 

@@ -4,6 +4,7 @@
 // element.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "data/composite.h"
 #include "distribute/base/strategy.h"
@@ -121,22 +122,17 @@ static ls_status stand_in(ls_distributed_iterator *it, const ls_nest *leaves,
 static ls_status split(ls_distributed_iterator *it, ls_nest whole) {
   const ls_distributed_dataset *data = it->data;
   const bool part = data->is_part;
-  ls_nest *leaves = NULL;
+  LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
   int64_t rows = 0;
   LS_RETURN_IF_ERROR(
       ls_input_leaves(it, part ? ls_nest_item(whole, 0) : whole, &leaves));
-  int64_t *first = ls_new_array(it->allocator, int64_t, data->num_replicas + 1);
-  ls_status status =
-      first == NULL ? ls_out_of_memory() : ls_input_rows_in(it, leaves, &rows);
-  if (ls_status_is_ok(status)) {
-    if (part) rows = ls_array_i64(ls_nest_as_array(ls_nest_item(whole, 1)), 0);
-    find_places(data, rows, first);
-    status = cut(it, leaves, first, first[data->first_own]);
-  }
-  if (part && ls_status_is_ok(status)) status = stand_in(it, leaves, first);
-  ls_release(it->allocator, first);
-  ls_release(it->allocator, leaves);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(it->allocator, int64_t, first, data->num_replicas + 1);
+  LS_RETURN_IF_ERROR(ls_input_rows_in(it, leaves, &rows));
+  if (part) rows = ls_array_i64(ls_nest_as_array(ls_nest_item(whole, 1)), 0);
+  find_places(data, rows, first);
+  LS_RETURN_IF_ERROR(cut(it, leaves, first, first[data->first_own]));
+  if (part) LS_RETURN_IF_ERROR(stand_in(it, leaves, first));
+  return ls_ok();
 }
 
 // Batches are read in turns into two nests: who has the one before has views of

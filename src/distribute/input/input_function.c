@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Data sets from a function: a pipeline for each host, or for each replica.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
@@ -11,18 +12,16 @@
 static ls_status take_made(ls_input_making *m, size_t pipeline, ls_nest given) {
   char text[200];
   ls_pipeline *to = &m->data->pipelines[pipeline];
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_take_nest(given, &made));
   to->dataset = ls_dataset_retain(ls_nest_as_dataset(made));
   to->callable = ls_object_retain(ls_nest_as_input_callable(made));
-  ls_status status = ls_ok();
   if (to->dataset == NULL && to->callable == NULL)
-    status = ls_invalid_argument(
+    return ls_invalid_argument(
         "the function of %s gave %s for pipeline %zu: it is to give a data set "
         "(ls_nest_dataset) or a callable (ls_nest_input_callable)",
         m->request->what, ls_nest_print(made, text, sizeof(text)), pipeline);
-  ls_nest_release(made);
-  return status;
+  return ls_ok();
 }
 
 static ls_status call_function(ls_input_making *m, size_t pipeline,

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -222,12 +223,11 @@ static ls_status give_leaves(const value *self, ls_host_call *call) {
     }
     return ls_ok();
   }
-  ls_nest *leaves = NULL;
-  ls_status status = ls_input_leaves(of->iterator, at->element, &leaves);
-  for (size_t l = 0; l < call->num_outputs && ls_status_is_ok(status); ++l)
-    status = give_leaf(self, call, l, leaves[l]);
-  ls_release(of->iterator->allocator, leaves);
-  return status;
+  LS_OWN_MEMORY(of->iterator->allocator, ls_nest, leaves) = NULL;
+  LS_RETURN_IF_ERROR(ls_input_leaves(of->iterator, at->element, &leaves));
+  for (size_t l = 0; l < call->num_outputs; ++l)
+    LS_RETURN_IF_ERROR(give_leaf(self, call, l, leaves[l]));
+  return ls_ok();
 }
 
 static ls_status start_value(ls_host_call *call) {
@@ -285,8 +285,7 @@ static void warn_of_many(ls_distributed_iterator *it) {
 static ls_status add_value(reading *of, ls_tensor token, size_t replica) {
   ls_distributed_iterator *it = of->iterator;
   const ls_distributed_dataset *data = it->data;
-  value *state = ls_new(it->allocator, value);
-  if (state == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(it->allocator, value, state);
   ls_object_init(&state->object, &value_type);
   state->allocator = it->allocator;
   state->of = ls_object_retain(of);

@@ -3,6 +3,7 @@
 // Input on several ranks: what the others have is absent here, an array of the
 // right type that nobody looks at. Where a rank cannot know the type, or
 // whether there is any, all tell it.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/input/input.h"
@@ -133,8 +134,8 @@ static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
 ls_status ls_input_meet(ls_distributed_iterator *it, ls_status own) {
   ls_trunk *trunk = ls_runtime_trunk(it->data->runtime);
   size_t size = 0;
-  int64_t *words = NULL;
-  ls_trunk_piece *pieces = NULL;
+  LS_OWN_MEMORY(it->allocator, int64_t, words) = NULL;
+  LS_OWN_MEMORY(it->allocator, ls_trunk_piece, pieces) = NULL;
   if (ls_status_is_ok(own)) own = count_words(it, &size);
   if (ls_status_is_ok(own)) {
     words = ls_new_array(it->allocator, int64_t, it->data->num_replicas * size);
@@ -143,8 +144,6 @@ ls_status ls_input_meet(ls_distributed_iterator *it, ls_status own) {
               ? ls_out_of_memory()
               : exchange(it, trunk, size, words, pieces);
   }
-  ls_release(it->allocator, words);
-  ls_release(it->allocator, pieces);
   // The others would wait for this one.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);
   return own;

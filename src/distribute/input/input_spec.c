@@ -3,6 +3,7 @@
 // What elements are, and what becomes of that on the way to replicas.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
@@ -65,14 +66,11 @@ ls_status ls_input_check_dense(ls_nest specs, const char *label) {
   LS_RETURN_IF_ERROR(ls_nest_status(specs));
   const size_t count = ls_nest_num_leaves(specs);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
   ls_nest_flatten(specs, leaves, count);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = check_leaf(specs, i, leaves[i], label);
-  ls_release(allocator, leaves);
-  return status;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(check_leaf(specs, i, leaves[i], label));
+  return ls_ok();
 }
 
 ls_status ls_input_check_rows(const ls_element_spec *spec) {
@@ -156,14 +154,11 @@ static ls_nest spell_leaf(ls_nest number, void *user) {
   ls_leaf_spec spec = data->leaves[s->leaf];
   spec.type = ls_input_value_type(data, s->leaf++);
   if (!data->wraps) return ls_nest_spec_of(&spec);
-  ls_nest *items = ls_new_array(data->allocator, ls_nest, data->num_replicas);
+  LS_OWN_ARRAY(data->allocator, ls_nest, items, data->num_replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t r = 0; r < data->num_replicas; ++r)
     items[r] = ls_nest_spec_of(&spec);
-  const ls_nest made =
-      ls_nest_distributed(LS_PER_REPLICA, items, data->num_replicas);
-  ls_release(data->allocator, items);
-  return made;
+  return ls_nest_distributed(LS_PER_REPLICA, items, data->num_replicas);
 }
 
 ls_status ls_distributed_dataset_spec(ls_nest dataset, ls_nest *out_spec) {

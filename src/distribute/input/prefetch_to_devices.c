@@ -3,8 +3,10 @@
 // Data sets whose elements go to devices ahead of use: of one device as they
 // are, of a list of devices a list of elements, one for each. Nothing is made
 // of them.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "data/dataset.h"
 #include "data/stage.h"
 #include "data/streams.h"
@@ -38,14 +40,13 @@ static void drop(ls_nest *elements, size_t count) {
 static ls_status get_group(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t index, ls_nest *list) {
   const size_t count = ((const device_dataset *)dataset)->count;
-  ls_nest *elements = ls_new_array(dataset->allocator, ls_nest, count);
+  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
   ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = ls_dataset_get(dataset->inputs[0], fetch,
                             index * (int64_t)count + (int64_t)i, &elements[i]);
   if (ls_status_is_ok(status)) status = give_list(elements, count, list);
   if (elements != NULL) drop(elements, count);
-  ls_release(dataset->allocator, elements);
   return status;
 }
 
@@ -156,12 +157,10 @@ static ls_status set_devices(device_dataset *self, const char *const *devices,
 // A list of as many elements as there are devices.
 static ls_status set_list(device_dataset *self, size_t count) {
   ls_dataset *base = &self->base;
-  ls_nest *items = ls_new_array(base->allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < count; ++i)
-    items[i] = ls_dataset_spec_nest(base->inputs[0]);
-  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, items, count);
-  ls_release(base->allocator, items);
+    ls_nest_builder_append(&items, ls_dataset_spec_nest(base->inputs[0]));
+  const ls_nest list = ls_nest_builder_finish(&items, LS_KIND_LIST);
   self->count = count;
   if (base->size >= 0) base->size /= (int64_t)count;
   base->most /= (int64_t)count;

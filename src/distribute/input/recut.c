@@ -3,6 +3,7 @@
 // Rows of a host's batches, cut into other batches.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
@@ -11,7 +12,7 @@
 // over: it has no rows.
 ls_status ls_input_read_batch(ls_distributed_iterator *it, size_t host) {
   ls_input_rows *from = &it->rows[host];
-  ls_nest *leaves = NULL;
+  LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
   if (from->ended) return ls_out_of_range("no more rows");
   ls_status status = ls_iterator_next(it->sources[host], &from->batch);
   from->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
@@ -22,7 +23,6 @@ ls_status ls_input_read_batch(ls_distributed_iterator *it, size_t host) {
   status = ls_input_leaves(it, from->batch, &leaves);
   if (ls_status_is_ok(status))
     status = ls_input_rows_in(it, leaves, &from->rows);
-  ls_release(it->allocator, leaves);
   return status;
 }
 
@@ -44,14 +44,12 @@ static ls_status append_rows(ls_nest *to, ls_nest more) {
                                  LS_SHAPE_TEXT(dtype, one));
   const size_t size = ls_array_size(a) + ls_array_size(b);
   ls_allocator *allocator = ls_current_allocator();
-  char *bytes = ls_allocate(allocator, size + 1);
-  if (bytes == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(allocator, char, bytes) = ls_allocate(allocator, size + 1);
+  LS_RETURN_IF_NO_MEMORY(bytes);
   memcpy(bytes, ls_array_data(a), ls_array_size(a));
   memcpy(bytes + ls_array_size(a), ls_array_data(b), ls_array_size(b));
   ls_array *made = NULL;
-  const ls_status status = ls_array_create_copy(dtype, shape, bytes, &made);
-  ls_release(allocator, bytes);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_array_create_copy(dtype, shape, bytes, &made));
   ls_nest_release(*to);
   *to = ls_nest_array(made);
   return ls_ok();
@@ -71,7 +69,7 @@ static ls_status append(ls_distributed_iterator *it, size_t host, int64_t count,
                         size_t replica) {
   const ls_distributed_dataset *data = it->data;
   ls_input_rows *from = &it->rows[host];
-  ls_nest *leaves = NULL;
+  LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
   ls_status status = ls_input_leaves(it, from->batch, &leaves);
   for (size_t l = 0; l < data->num_leaves && ls_status_is_ok(status); ++l) {
     ls_nest rows = ls_none();
@@ -79,7 +77,6 @@ static ls_status append(ls_distributed_iterator *it, size_t host, int64_t count,
     if (ls_status_is_ok(status))
       status = append_leaf(&it->parts[l * data->num_replicas + replica], rows);
   }
-  ls_release(it->allocator, leaves);
   from->next += count;
   return status;
 }

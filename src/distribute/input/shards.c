@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "data/dataset.h"
 #include "data/streams.h"
 #include "distribute/input/input.h"
@@ -69,8 +70,7 @@ static ls_dataset *rebuild(ls_dataset *dataset, const sharding *s);
 // The same with rebuilt inputs.
 static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   bool changed = false, failed = false;
-  ls_dataset **inputs =
-      ls_new_array(dataset->allocator, ls_dataset *, dataset->num_inputs);
+  LS_OWN_ARRAY(dataset->allocator, ls_dataset *, inputs, dataset->num_inputs);
   if (inputs == NULL) return NULL;
   for (size_t i = 0; i < dataset->num_inputs; ++i) {
     inputs[i] = rebuild(dataset->inputs[i], s);
@@ -85,7 +85,6 @@ static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
     for (size_t i = 0; i < dataset->num_inputs; ++i)
       ls_dataset_release(inputs[i]);
   }
-  ls_release(dataset->allocator, inputs);
   return made;
 }
 

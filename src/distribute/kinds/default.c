@@ -2,6 +2,7 @@
 //
 // The default strategy: in force where no other one is. One replica without a
 // device, for which values and variables are what they are.
+#include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
@@ -30,23 +31,20 @@ static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
 static ls_status update(const ls_update_call *call, ls_variable *variable,
                         ls_nest *out_value) {
   const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = variable};
-  const ls_nest args = ls_update_args(call, leaf, variable != NULL, 0);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, args) = ls_update_args(call, leaf, variable != NULL, 0);
+  LS_OWN(ls_nest, result) = ls_none();
   ls_scope scope = {0};
   ls_status status = ls_nest_status(args);
   ls_update_begin(&scope, call->strategy, 0, "");
   if (ls_status_is_ok(status))
     status = ls_take_nest(call->fn(args, call->user), &result);
   ls_scope_end(&scope);
-  ls_nest_release(args);
   LS_RETURN_IF_ERROR(status);
   if (call->group) {
-    *out_value = result;
+    *out_value = ls_give(&result);
     return ls_ok();
   }
-  status = ls_update_ungroup(call->strategy, result, out_value);
-  ls_nest_release(result);
-  return status;
+  return ls_update_ungroup(call->strategy, result, out_value);
 }
 
 static ls_status update_non_slot(const ls_update_call *call,

@@ -9,6 +9,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/input/input.h"
+#include "distribute/own.h"
 
 // ---- Where its replicas are -------------------------------------------------
 // Where a strategy's replicas are to be: names, or a type and a number.
@@ -67,20 +68,16 @@ static int compare_text(const void *a, const void *b) {
 
 static ls_status check_unique(const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
-  const char **sorted = ls_new_array(strategy->allocator, const char *, count);
-  if (sorted == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, const char *, sorted, count);
   memcpy(sorted, ls_strategy_devices(strategy), count * sizeof(*sorted));
   qsort(sorted, count, sizeof(*sorted), compare_text);
-  ls_status status = ls_ok();
-  for (size_t i = 1; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 1; i < count; ++i) {
     if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
     char all[600];
     list_devices(strategy, all, sizeof(all));
-    status =
-        ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
+    return ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
   }
-  ls_release(strategy->allocator, sorted);
-  return status;
+  return ls_ok();
 }
 
 static size_t worker_length(const char *device) {
@@ -158,23 +155,17 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(choose(runtime, options, &place));
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
                                       (int32_t)place.count, &strategy));
-  ls_status status = set_devices(strategy, &place);
-  if (ls_status_is_ok(status))
-    status =
-        ls_strategy_set_label(strategy, options != NULL ? options->name : NULL);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_set_cross_device(
-        strategy, options != NULL ? options->cross_device : NULL);
-  if (options != NULL && ls_status_is_ok(status))
-    status = set_options(strategy, options);
-  if (ls_status_is_ok(status))
-    *out_strategy = strategy;
-  else
-    ls_strategy_release(strategy);
-  return status;
+  LS_RETURN_IF_ERROR(set_devices(strategy, &place));
+  LS_RETURN_IF_ERROR(
+      ls_strategy_set_label(strategy, options != NULL ? options->name : NULL));
+  LS_RETURN_IF_ERROR(ls_strategy_set_cross_device(
+      strategy, options != NULL ? options->cross_device : NULL));
+  if (options != NULL) LS_RETURN_IF_ERROR(set_options(strategy, options));
+  *out_strategy = ls_give(&strategy);
+  return ls_ok();
 }
 
 ls_status ls_one_device_strategy_create(const char *device,

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -104,19 +105,16 @@ static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
 }
 
 static ls_status regroup_merge_args(const ls_rounds *call, ls_nest *out_args) {
-  ls_nest *values =
-      ls_new_array(call->strategy->allocator, ls_nest, call->count);
-  if (values == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(call->strategy->allocator, ls_nest, values,
+                         call->count);
   for (size_t r = 0; r < call->count; ++r)
     values[r] = call->tasks[r].merge_args;
-  const ls_status status = ls_regroup(values, call->count, NULL, out_args);
-  ls_release(call->strategy->allocator, values);
-  return status;
+  return ls_regroup(values, call->count, NULL, out_args);
 }
 
 static ls_status call_merge(const ls_rounds *call, ls_nest args,
                             ls_nest *out_result) {
-  ls_op *control = NULL;
+  LS_OWN_MEMORY(call->strategy->allocator, ls_op, control) = NULL;
   size_t num_control = 0;
   const ls_replica_task *first = &call->tasks[0];
   ls_status status = join_control(call, &control, &num_control);
@@ -131,7 +129,6 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
     ls_scope_end(&controls);
     ls_scope_end(&names);
   }
-  ls_release(call->strategy->allocator, control);
   return status;
 }
 
@@ -178,14 +175,11 @@ static ls_status merge(ls_rounds *call) {
 
 // ---- All of them -----------------------------------------------------------
 static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
-  ls_nest *values =
-      ls_new_array(call->strategy->allocator, ls_nest, call->count);
-  if (values == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(call->strategy->allocator, ls_nest, values,
+                         call->count);
   for (size_t r = 0; r < call->count; ++r)
     values[r] = call->tasks[r].result;
-  const ls_status status = ls_regroup(values, call->count, NULL, out_results);
-  ls_release(call->strategy->allocator, values);
-  return status;
+  return ls_regroup(values, call->count, NULL, out_results);
 }
 
 // Every replica's arguments, before any of them begins.
@@ -303,7 +297,7 @@ static ls_tensor hook_all_gather(ls_tensor x, int axis) {
 static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   (void)user;
   const size_t count = (size_t)strategy->num_replicas;
-  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
+  LS_OWN_ARRAY(strategy->allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   int64_t before = 0;
   for (size_t r = 0; r < count; ++r) {
@@ -314,19 +308,14 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
     items[r] = ls_nest_i64(before);
     before += (int64_t)ls_nest_number(own);
   }
-  const ls_nest made = ls_nest_distributed(LS_PER_REPLICA, items, count);
-  ls_release(strategy->allocator, items);
-  return made;
+  return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
 // A failure shows in what is merged next.
 static int64_t hook_rows_before(int64_t rows) {
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       meet(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
-  const int64_t before =
-      made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
-  ls_nest_release(made);
-  return before;
+  return made.kind == LS_KIND_SCALAR ? (int64_t)ls_nest_number(made) : 0;
 }
 
 static ls_tensor hook_replica_id(void) {

@@ -5,7 +5,9 @@
 // What a replica gets from a merge call stands behind an op `meeting` with what
 // it gave. For its gradient the replicas meet again: what was done for all is
 // walked back once, from what all have got to what all have given.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "distribute/replicas/call.h"
 #include "distribute/replicas/rounds.h"
 #include "grad/grad.h"
@@ -36,10 +38,8 @@ static ls_nest note_tensor(ls_nest leaf, void *user) {
 }
 
 static ls_status note_tensors(ls_nest nest, tensors *all) {
-  const ls_nest noted = ls_nest_map(nest, note_tensor, all);
-  const ls_status status = ls_nest_status(noted);
-  ls_nest_release(noted);
-  return status;
+  LS_OWN(ls_nest, noted) = ls_nest_map(nest, note_tensor, all);
+  return ls_nest_status(noted);
 }
 
 typedef struct meeting {
@@ -176,7 +176,7 @@ static bool was_given_before(const walk_back *w, size_t at) {
 // given is one value: who was the first of them has its gradient.
 static ls_nest answer_of(const walk_back *w, size_t arg) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, w->replicas);
+  LS_OWN_ARRAY(allocator, ls_nest, items, w->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   bool any = false;
   for (size_t r = 0; r < w->replicas; ++r)
@@ -188,10 +188,8 @@ static ls_nest answer_of(const walk_back *w, size_t arg) {
     items[r] =
         own ? w->answers[at] : ls_leaf(ls_gradient_zeros(w->xs[at].as.tensor));
   }
-  const ls_nest made =
-      any ? ls_nest_distributed(LS_PER_REPLICA, items, w->replicas) : ls_none();
-  ls_release(allocator, items);
-  return made;
+  return any ? ls_nest_distributed(LS_PER_REPLICA, items, w->replicas)
+             : ls_none();
 }
 
 static ls_status run_walk(const walk_back *w) {
@@ -212,7 +210,7 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
   const size_t num_given = ls_nest_count(given), num_got = ls_nest_count(got);
   const size_t xs = num_given * replicas, ys = num_got * replicas;
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *all = ls_new_array(allocator, ls_nest, 2 * xs + 2 * ys + num_given);
+  LS_OWN_ARRAY(allocator, ls_nest, all, 2 * xs + 2 * ys + num_given);
   if (all == NULL) return ls_fail(ls_out_of_memory());
   walk_back w = {.replicas = replicas,
                  .xs = all,
@@ -228,40 +226,34 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
   const ls_status status = run_walk(&w);
   for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i)
     items[i] = answer_of(&w, i);
-  const ls_nest made = ls_status_is_ok(status)
-                           ? ls_nest_sequence(LS_KIND_LIST, items, num_given)
-                           : ls_fail(status);
-  ls_release(allocator, all);
-  return made;
+  return ls_status_is_ok(status)
+             ? ls_nest_sequence(LS_KIND_LIST, items, num_given)
+             : ls_fail(status);
 }
 
 // ---- In a replica ----------------------------------------------------------
 static ls_nest list_of(const ls_tensor *values, size_t count) {
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < count; ++i)
-    items[i] = values[i].ref == 0 ? ls_none() : ls_leaf(values[i]);
-  const ls_nest made = ls_nest_sequence(LS_KIND_LIST, items, count);
-  ls_release(allocator, items);
-  return made;
+    ls_nest_builder_append(&items,
+                           values[i].ref == 0 ? ls_none() : ls_leaf(values[i]));
+  return ls_nest_builder_finish(&items, LS_KIND_LIST);
 }
 
 ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
                             const ls_tensor *got, const ls_tensor *gradients,
                             size_t num_got, ls_tensor *out_gradients) {
-  const ls_nest args = LS_LIST(list_of(given, num_given), list_of(got, num_got),
-                               list_of(gradients, num_got));
-  const ls_nest made = ls_nest_is_failed(args)
-                           ? ls_nest_retain(args)
-                           : ls_replica_merge_call(ls_replica_context(),
-                                                   walk_merged, args, NULL);
-  ls_nest_release(args);
-  const ls_status status = ls_nest_status(made);
-  for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i) {
+  LS_OWN(ls_nest, args) =
+      LS_LIST(list_of(given, num_given), list_of(got, num_got),
+              list_of(gradients, num_got));
+  LS_OWN(ls_nest, made) = ls_nest_is_failed(args)
+                              ? ls_nest_retain(args)
+                              : ls_replica_merge_call(ls_replica_context(),
+                                                      walk_merged, args, NULL);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  for (size_t i = 0; i < num_given; ++i) {
     const ls_nest own = ls_nest_item(made, i);
     if (own.kind == LS_KIND_TENSOR) out_gradients[i] = own.as.tensor;
   }
-  ls_nest_release(made);
-  return status;
+  return ls_ok();
 }

@@ -2,6 +2,7 @@
 //
 // all_reduce and all_gather of replicas that meet: the merged part, in
 // cross-replica context.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/call.h"
@@ -13,7 +14,7 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
   ls_allocator *allocator = strategy->allocator;
   const size_t count = (size_t)strategy->num_replicas;
   const ls_variable *variable = ls_nest_as_variable(leaf);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] =
@@ -21,10 +22,8 @@ static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
                            ? (ls_nest){.kind = LS_KIND_VARIABLE,
                                        .as.ref = ls_variable_seen(variable, i)}
                            : leaf);
-  const ls_nest made = ls_nest_distributed_on(
-      LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);
-  ls_release(allocator, items);
-  return made;
+  return ls_nest_distributed_on(LS_PER_REPLICA, items,
+                                ls_strategy_devices(strategy), count);
 }
 
 static ls_destinations all_devices(const ls_strategy *strategy) {
@@ -48,19 +47,16 @@ static ls_nest of_all_leaf(ls_nest leaf, void *user) {
 static ls_status reduce_leaves(const merged *m, ls_nest nest, ls_nest *leaves,
                                size_t count, ls_nest *out_value) {
   ls_allocator *allocator = m->strategy->allocator;
-  ls_destinations *where = ls_new_array(allocator, ls_destinations, count);
-  ls_nest list = ls_none();
+  LS_OWN_ARRAY(allocator, ls_destinations, where, count);
+  LS_OWN(ls_nest, list) = ls_none();
   if (where == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     where[i] = all_devices(m->strategy);
   ls_nest_flatten(nest, leaves, count);
-  ls_status status = ls_cross_device_batch_reduce(
-      m->strategy->cross_device, m->op, leaves, where, count, &list);
-  ls_release(allocator, where);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_cross_device_batch_reduce(
+      m->strategy->cross_device, m->op, leaves, where, count, &list));
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_nest_retain(ls_nest_item(list, i));
-  ls_nest_release(list);
   return ls_take_nest(ls_nest_pack(nest, leaves, count), out_value);
 }
 
@@ -111,13 +107,11 @@ ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
 
 // ---- Gathering -------------------------------------------------------------
 static ls_status check_equal(const ls_strategy *strategy, ls_nest all) {
-  ls_tensor *items = NULL;
+  LS_OWN_MEMORY(strategy->allocator, ls_tensor, items) = NULL;
   size_t count = 0;
-  ls_status status =
-      ls_component_tensors(all, strategy->allocator, &items, &count);
-  if (ls_status_is_ok(status)) status = ls_check_same_shapes(items, count);
-  ls_release(strategy->allocator, items);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_component_tensors(all, strategy->allocator, &items, &count));
+  return ls_check_same_shapes(items, count);
 }
 
 static ls_nest gather_leaf(ls_nest leaf, void *user) {

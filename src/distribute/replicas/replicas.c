@@ -8,6 +8,7 @@
 // another, one stack; with merge calls, R stacks and what they have recorded.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/replicas/trace_merge.h"
 #include "graph/compare/equal.h"
@@ -120,9 +121,7 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
   const size_t replicas = (size_t)all->strategy->num_replicas;
   const size_t num_split = all->num_split * replicas;
   const size_t num_inputs = num_split + all->first->num_captures;
-  ls_tensor *inputs =
-      ls_new_array(all->graph->allocator, ls_tensor, num_inputs);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(all->graph->allocator, ls_tensor, inputs, num_inputs);
   memcpy(inputs, all->split, num_split * sizeof(*inputs));
   ls_list_captures(&all->first, 1, inputs + num_split);
   const ls_attr attrs[] = {
@@ -142,7 +141,6 @@ static ls_status add_op(tracing *all, ls_op *out_op) {
                                     .regions = &all->first,
                                     .num_regions = 1});
   ls_scope_end(&scope);
-  ls_release(all->graph->allocator, inputs);
   if (ls_op_is_failed(*out_op)) return ls_graph_take_error(all->graph);
   all->first = NULL;  // The op has it.
   return ls_ok();
@@ -159,13 +157,11 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
   gathering *g = user;
   if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);  // It is in there.
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
-  ls_nest *items = ls_new_array(g->allocator, ls_nest, g->replicas);
+  LS_OWN_ARRAY(g->allocator, ls_nest, items, g->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t r = 0; r < g->replicas; ++r)
     items[r] = ls_leaf(ls_op_output(g->op, (unsigned)(g->next++)));
-  const ls_nest made = ls_nest_distributed(LS_PER_REPLICA, items, g->replicas);
-  ls_release(g->allocator, items);
-  return made;
+  return ls_nest_distributed(LS_PER_REPLICA, items, g->replicas);
 }
 
 static ls_status gather(const tracing *all, ls_op op, ls_nest first_result,
@@ -202,9 +198,8 @@ static ls_nest note_split(ls_nest leaf, void *user) {
 }
 
 static ls_status note_splits(tracing *all) {
-  const ls_nest counted = ls_nest_map(all->args, note_split, all);
+  LS_OWN(ls_nest, counted) = ls_nest_map(all->args, note_split, all);
   const ls_status incomplete = ls_nest_status(counted);
-  ls_nest_release(counted);
   LS_RETURN_IF_ERROR(incomplete);
   const size_t count = all->num_split;
   const size_t replicas = (size_t)all->strategy->num_replicas;
@@ -212,10 +207,8 @@ static ls_status note_splits(tracing *all) {
   all->split_types = ls_new_array(all->graph->allocator, ls_type, count);
   if (all->split == NULL || all->split_types == NULL) return ls_out_of_memory();
   all->num_split = 0;
-  const ls_nest noted = ls_nest_map(all->args, note_split, all);
-  const ls_status status = ls_nest_status(noted);
-  ls_nest_release(noted);
-  return status;
+  LS_OWN(ls_nest, noted) = ls_nest_map(all->args, note_split, all);
+  return ls_nest_status(noted);
 }
 
 // With one replica there is nothing to put together: its trace is the
@@ -277,7 +270,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                            .graph = all->graph,
                            .strategy = all->strategy,
                            .replica = replica};
-  const ls_nest args = ls_nest_map(all->args, first_component, NULL);
+  LS_OWN(ls_nest, args) = ls_nest_map(all->args, first_component, NULL);
   ls_status status = ls_nest_status(args);
   const int32_t around = context->replicas;
   replica->examples = ls_examples_rows(args);
@@ -291,7 +284,6 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
                                    all->function->user, out_result);
   ls_distribute_scoped_of(context)->distribution = entry.outer;
   context->replicas = around;
-  ls_nest_release(args);
   ls_replicas_give(all->strategy, replica);
   return status;
 }

@@ -8,6 +8,7 @@
 // others a stub that stands for it.
 #include "distribute/replicas/trace_merge.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/passes/inline.h"
 #include "graph/region.h"
@@ -114,8 +115,7 @@ static ls_nest replace_value(ls_nest leaf, void *user) {
 
 // The replicas' arguments, put together.
 static ls_status regroup(merging *m, ls_nest *out_args) {
-  ls_nest *values = ls_new_array(allocator_of(m), ls_nest, m->replicas);
-  if (values == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator_of(m), ls_nest, values, m->replicas);
   ls_status status = ls_ok();
   for (size_t r = 0; r < m->replicas && ls_status_is_ok(status); ++r) {
     replica_args a = {.m = m, .task = &m->rounds->tasks[r]};
@@ -126,7 +126,6 @@ static ls_status regroup(merging *m, ls_nest *out_args) {
     status = ls_regroup(values, m->replicas, NULL, out_args);
   for (size_t r = 0; r < m->replicas; ++r)
     ls_nest_release(values[r]);
-  ls_release(allocator_of(m), values);
   return status;
 }
 
@@ -211,14 +210,11 @@ static ls_status note_once(merging *m) {
 
 static ls_status set_results(const merging *m) {
   const size_t count = m->num_gathered + m->num_uniform;
-  uint64_t *refs = ls_new_array(allocator_of(m), uint64_t, count);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator_of(m), uint64_t, refs, count);
   for (size_t i = 0; i < count; ++i)
     refs[i] =
         i < m->num_gathered ? m->gathered[i] : m->uniform[i - m->num_gathered];
-  const ls_status status = ls_graph_set_results(m->body, refs, count);
-  ls_release(allocator_of(m), refs);
-  return status;
+  return ls_graph_set_results(m->body, refs, count);
 }
 
 static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
@@ -318,8 +314,8 @@ static ls_status join_control(merging *m) {
 static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
                         ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
-  ls_tensor *inputs = ls_new_array(allocator_of(m), ls_tensor, num_inputs);
-  ls_op *control = ls_new_array(allocator_of(m), ls_op, m->num_control + 1);
+  LS_OWN_ARRAY(allocator_of(m), ls_tensor, inputs, num_inputs);
+  LS_OWN_ARRAY(allocator_of(m), ls_op, control, m->num_control + 1);
   ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
   ls_status status = inputs == NULL || control == NULL
                          ? ls_out_of_memory()
@@ -352,8 +348,6 @@ static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
       if (replica > 0) ls_graph_free(body);
     }
   }
-  ls_release(allocator_of(m), inputs);
-  ls_release(allocator_of(m), control);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -53,8 +54,8 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
 
 ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   ls_allocator *allocator = ls_current_allocator();
-  device_op *items = ls_new_array(allocator, device_op, count);
-  ls_op *groups = ls_new_array(allocator, ls_op, count);
+  LS_OWN_ARRAY(allocator, device_op, items, count);
+  LS_OWN_ARRAY(allocator, ls_op, groups, count);
   ls_op made = {0};
   if (items != NULL && groups != NULL) {
     for (size_t i = 0; i < count; ++i)
@@ -64,8 +65,6 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   } else {
     made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
   }
-  ls_release(allocator, items);
-  ls_release(allocator, groups);
   return made;
 }
 
@@ -82,11 +81,11 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
                             const char *name, ls_op *out_op) {
   LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(strategy);
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
   const size_t count = ls_nest_num_leaves(results);
-  ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count);
-  ls_op *ops = ls_new_array(strategy->allocator, ls_op, count);
+  LS_OWN_ARRAY(strategy->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY(strategy->allocator, ls_op, ops, count);
   ls_status status =
       leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);
@@ -104,8 +103,5 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
     *out_op = count == 1 && name == NULL ? ops[0]
                                          : ls_group_by_device(ops, count, name);
   status = ls_trial_end(&trial, status);
-  ls_release(strategy->allocator, leaves);
-  ls_release(strategy->allocator, ops);
-  ls_nest_release(results);
   return status;
 }

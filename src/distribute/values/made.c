@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Values that are made with a part for each replica.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
@@ -16,13 +17,11 @@ ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
       ls_cross_replica_begin(&crossing, strategy, "worker_device_index"));
   LS_RETURN_IF_ERROR(ls_cross_replica_end(&crossing, ls_ok(), NULL));
   const size_t count = (size_t)strategy->num_replicas;
-  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_i64((int64_t)i);
   const ls_nest made = ls_nest_distributed_on(
       LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);
-  ls_release(strategy->allocator, items);
   return ls_take_nest(made, out_index);
 }
 
@@ -48,7 +47,7 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
                                             "distribute_values_from_function"));
   const int32_t count = strategy->num_replicas;
-  ls_nest *values = ls_new_array(strategy->allocator, ls_nest, (size_t)count);
+  LS_OWN_ARRAY(strategy->allocator, ls_nest, values, (size_t)count);
   ls_status status = values == NULL ? ls_out_of_memory() : ls_ok();
   for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r)
     status = ls_take_nest(function(r, count, user), &values[r]);
@@ -62,6 +61,5 @@ ls_status ls_strategy_values_from_function(ls_strategy *strategy,
   }
   for (int32_t r = 0; values != NULL && r < count; ++r)
     ls_nest_release(values[r]);
-  ls_release(strategy->allocator, values);
   return ls_cross_replica_end(&crossing, status, out_value);
 }

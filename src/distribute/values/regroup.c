@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -130,7 +131,7 @@ static ls_nest like_first(const regrouping *how, ls_nest first,
   const size_t count = ls_nest_count(first);
   if (!ls_nest_has_keys(first))
     return ls_nest_sequence(first.kind, items, count);
-  const char **keys = ls_new_array(how->allocator, const char *, count);
+  LS_OWN_ARRAY(how->allocator, const char *, keys, count);
   if (keys == NULL) {
     for (size_t i = 0; i < count; ++i)
       ls_nest_release(items[i]);
@@ -138,12 +139,9 @@ static ls_nest like_first(const regrouping *how, ls_nest first,
   }
   for (size_t i = 0; i < count; ++i)
     keys[i] = ls_nest_key(first, i);
-  const ls_nest made =
-      first.kind == LS_KIND_DICT
-          ? ls_nest_dict(ls_nest_tag(first), keys, items, count)
-          : ls_nest_named_tuple(ls_nest_tag(first), keys, items, count);
-  ls_release(how->allocator, keys);
-  return made;
+  return first.kind == LS_KIND_DICT
+             ? ls_nest_dict(ls_nest_tag(first), keys, items, count)
+             : ls_nest_named_tuple(ls_nest_tag(first), keys, items, count);
 }
 
 static ls_nest regroup_items(const regrouping *how, const ls_nest *values,
@@ -168,15 +166,10 @@ static ls_nest regroup(const regrouping *how, const ls_nest *values) {
   if (!ls_nest_is_node(values[0])) return regroup_leaf(how, values);
   const ls_nest refused = check_nodes(how, values);
   if (ls_nest_is_failed(refused)) return refused;
-  ls_nest *items =
-      ls_new_array(how->allocator, ls_nest, ls_nest_count(values[0]));
-  ls_nest *row = ls_new_array(how->allocator, ls_nest, how->count);
-  const ls_nest made = items == NULL || row == NULL
-                           ? ls_fail(ls_out_of_memory())
-                           : regroup_items(how, values, items, row);
-  ls_release(how->allocator, items);
-  ls_release(how->allocator, row);
-  return made;
+  LS_OWN_ARRAY(how->allocator, ls_nest, items, ls_nest_count(values[0]));
+  LS_OWN_ARRAY(how->allocator, ls_nest, row, how->count);
+  return items == NULL || row == NULL ? ls_fail(ls_out_of_memory())
+                                      : regroup_items(how, values, items, row);
 }
 
 ls_status ls_regroup(const ls_nest *values, size_t count,

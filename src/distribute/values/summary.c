@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "distribute/context/context.h"
 #include "graph/make/make.h"
@@ -25,8 +26,7 @@ ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
                                  ls_summary_function function, void *user,
                                  ls_summary_writer **out_writer) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_summary_writer *writer = ls_new(allocator, ls_summary_writer);
-  if (writer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_summary_writer, writer);
   const ls_status status = ls_mutex_init(&writer->lock);
   if (!ls_status_is_ok(status)) {
     ls_release(allocator, writer);
@@ -112,7 +112,7 @@ ls_status ls_summary_record_call(const ls_host_call *call,
                                  int64_t step) {
   if (writer->kind != NULL)
     LS_RETURN_IF_ERROR(writer->kind->ready(writer->user));
-  ls_array *view = NULL;
+  LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(
       call->input_types[0].dtype, call->input_types[0].shape,
       (void *)(uintptr_t)call->inputs[0], NULL, NULL, &view));
@@ -120,7 +120,6 @@ ls_status ls_summary_record_call(const ls_host_call *call,
   ls_mutex_lock(&writer->lock);
   writer->function(writer->user, &made);
   ls_mutex_unlock(&writer->lock);
-  ls_array_release(view);
   return ls_ok();
 }
 

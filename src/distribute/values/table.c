@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -65,8 +66,7 @@ void ls_table_release(ls_table *table) { ls_object_release(table); }
 static ls_status new_table(const ls_object_type *type, const char *name,
                            ls_table **out_table) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_table *table = ls_new(allocator, ls_table);
-  if (table == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_table, table);
   ls_object_init(&table->object, type);
   table->allocator = allocator;
   ls_map_init(&table->places, allocator);
@@ -129,14 +129,11 @@ static ls_status no_key(const char *name, ls_dtype dtype, ls_bytes key,
   if (dtype == LS_DTYPE_STRING)
     return LS_STATUS(code, "key '%.*s' %s in table '%s'",
                      (int)(key.size < 60 ? key.size : 60), key.data, why, name);
-  ls_array *view = NULL;
+  LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(
       dtype, LS_SCALAR, (void *)(uintptr_t)key.data, NULL, NULL, &view));
-  const ls_status status =
-      LS_STATUS(code, "key %lld %s in table '%s'",
-                (long long)ls_array_i64(view, 0), why, name);
-  ls_array_release(view);
-  return status;
+  return LS_STATUS(code, "key %lld %s in table '%s'",
+                   (long long)ls_array_i64(view, 0), why, name);
 }
 
 static ls_status copy_array(const ls_array *array, ls_array **out_array) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -245,21 +246,17 @@ typedef struct mapping {
 static ls_nest map_components(const mapping *m, ls_nest leaf) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_distributed_count(leaf);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  const char **devices = ls_new_array(allocator, const char *, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, const char *, devices, count);
   const bool room = items != NULL && devices != NULL;
   for (size_t i = 0; room && i < count; ++i) {
     items[i] = m->function(ls_distributed_component(leaf, i), m->user);
     const char *device = ls_distributed_device(leaf, i);
     devices[i] = device[0] == '\0' ? NULL : device;
   }
-  const ls_nest made =
-      room ? ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
-                                    devices, count)
-           : ls_fail(ls_out_of_memory());
-  ls_release(allocator, items);
-  ls_release(allocator, devices);
-  return made;
+  return room ? ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
+                                       devices, count)
+              : ls_fail(ls_out_of_memory());
 }
 
 static ls_nest map_leaf(ls_nest leaf, void *user) {
@@ -374,8 +371,8 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, &item, 1), out_list);
   }
-  placed *items = ls_new_array(strategy->allocator, placed, count);
-  ls_nest *ordered = ls_new_array(strategy->allocator, ls_nest, count);
+  LS_OWN_ARRAY(strategy->allocator, placed, items, count);
+  LS_OWN_ARRAY(strategy->allocator, ls_nest, ordered, count);
   ls_status status =
       items == NULL || ordered == NULL ? ls_out_of_memory() : ls_ok();
   bool known = true;
@@ -394,8 +391,6 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
     status =
         ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
   }
-  ls_release(strategy->allocator, items);
-  ls_release(strategy->allocator, ordered);
   return status;
 }
 
@@ -430,14 +425,10 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
     return ls_invalid_argument("a leaf has %zu components, the strategy %zu "
                                "replicas",
                                most_components(value), count);
-  ls_nest *items = ls_new_array(strategy->allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
   for (size_t r = 0; r < count; ++r)
     items[r] = ls_nest_map(value, local_leaf, &r);
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
-  ls_release(strategy->allocator, items);
-  return status;
+  return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
 }
 
 // ---- A replica's result ----------------------------------------------------

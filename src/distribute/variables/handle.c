@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -320,12 +321,8 @@ ls_status ls_packed_variable_create(const char *name, const ls_nest *leaves,
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_handle_check_target(leaves[i], i));
   ls_allocator *allocator = graph->allocator;
-  ls_variable **targets = ls_new_array(allocator, ls_variable *, count);
-  if (targets == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, targets, count);
   for (size_t i = 0; i < count; ++i)
     targets[i] = ls_nest_as_variable(leaves[i]);
-  const ls_status status =
-      ls_handle_make(name, targets, count, &packed_rules, out_variable);
-  ls_release(allocator, targets);
-  return status;
+  return ls_handle_make(name, targets, count, &packed_rules, out_variable);
 }

@@ -4,6 +4,7 @@
 // which works alike.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -29,7 +30,7 @@ ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id) {
   const size_t count = ls_nest_count(call->args) + (has_first ? 1 : 0);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   size_t at = 0;
   if (has_first) items[at++] = ls_nest_retain(first);
@@ -38,15 +39,13 @@ ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
         ls_select_replica((int64_t)id, ls_nest_item(call->args, i), &items[at]);
     if (!ls_status_is_ok(status)) items[at] = ls_fail(status);
   }
-  const ls_nest made = ls_nest_sequence(LS_KIND_TUPLE, items, count);
-  ls_release(allocator, items);
-  return made;
+  return ls_nest_sequence(LS_KIND_TUPLE, items, count);
 }
 
 ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
                               bool has_first, size_t position, int32_t id,
                               const char *device, ls_nest *out_result) {
-  const ls_nest args = ls_update_args(call, first, has_first, position);
+  LS_OWN(ls_nest, args) = ls_update_args(call, first, has_first, position);
   ls_status status = ls_nest_status(args);
   char name[32];
   snprintf(name, sizeof(name), "update_%d", id);
@@ -61,7 +60,6 @@ ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
       ls_scope_end(&update);
     }
   }
-  ls_nest_release(args);
   return status;
 }
 
@@ -131,13 +129,11 @@ static ls_nest as_mirrored(ls_nest leaf, void *user) {
     return ls_nest_retain(leaf);
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_distributed_count(leaf);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = ls_nest_retain(ls_distributed_component(leaf, i));
-  const ls_nest made = ls_nest_distributed(LS_MIRRORED, items, count);
-  ls_release(allocator, items);
-  return made;
+  return ls_nest_distributed(LS_MIRRORED, items, count);
 }
 
 // The arguments, mirrored where all have the same and where they may differ:
@@ -146,22 +142,20 @@ static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
                              ls_nest same) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_nest_num_leaves(same);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   ls_nest_flatten(same, leaves, count);
   regarding r = {.same = leaves,
                  .differs_freely =
                      variable->aggregation == LS_AGGREGATION_NONE ||
                      variable->synchronization == LS_SYNCHRONIZATION_ON_READ};
-  const ls_nest made = ls_nest_map(args, as_mirrored, &r);
-  ls_release(allocator, leaves);
-  return made;
+  return ls_nest_map(args, as_mirrored, &r);
 }
 
 static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
   const replica_update *u = user;
   ls_nest result = ls_none();
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       mirrored_args(u->variable, ls_nest_item(args, 0), ls_nest_item(args, 1));
   ls_status status = ls_nest_status(given);
   if (ls_status_is_ok(status))
@@ -173,7 +167,6 @@ static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
   if (ls_status_is_ok(status))
     status = ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
                                 u->group, &result);
-  ls_nest_release(given);
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
@@ -186,14 +179,12 @@ bool ls_update_is_in_replica(const ls_update_call *call) {
 ls_status ls_update_in_replica(const ls_update_call *call,
                                ls_variable *variable, ls_nest *out_value) {
   replica_update u = {variable, call->fn, call->user, call->group};
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       LS_TUPLE(ls_nest_retain(call->args),
                ls_nest_map(call->args, is_same, ls_replica_context()));
-  const ls_status status = ls_take_nest(
+  return ls_take_nest(
       ls_replica_merge_call(ls_replica_context(), merge_update, given, &u),
       out_value);
-  ls_nest_release(given);
-  return status;
 }
 
 ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
@@ -280,15 +271,12 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
 // ---- Mapping ---------------------------------------------------------------
 static ls_status map_item(const ls_update_call *call, ls_nest item,
                           int32_t device, ls_nest *out_result) {
-  const ls_nest args = ls_update_args(call, item, true, (size_t)device);
-  ls_status status = ls_nest_status(args);
+  LS_OWN(ls_nest, args) = ls_update_args(call, item, true, (size_t)device);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
   {
     LS_DEVICE_SCOPE(ls_strategy_device(call->strategy, device));
-    if (ls_status_is_ok(status))
-      status = ls_take_nest(call->fn(args, call->user), out_result);
+    return ls_take_nest(call->fn(args, call->user), out_result);
   }
-  ls_nest_release(args);
-  return status;
 }
 
 // The results of device d: every n-th.
@@ -306,9 +294,9 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
   const size_t used = num_items < replicas ? num_items : replicas;
-  ls_nest *results = ls_new_array(allocator, ls_nest, num_items);
-  ls_nest *room = ls_new_array(allocator, ls_nest, num_items);
-  ls_nest *outputs = ls_new_array(allocator, ls_nest, used);
+  LS_OWN_ARRAY(allocator, ls_nest, results, num_items);
+  LS_OWN_ARRAY(allocator, ls_nest, room, num_items);
+  LS_OWN_ARRAY(allocator, ls_nest, outputs, used);
   ls_status status = results == NULL || room == NULL || outputs == NULL
                          ? ls_out_of_memory()
                          : ls_ok();
@@ -324,9 +312,6 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
   }
   for (size_t k = 0; results != NULL && k < num_items; ++k)
     ls_nest_release(results[k]);
-  ls_release(allocator, results);
-  ls_release(allocator, room);
-  ls_release(allocator, outputs);
   return status;
 }
 

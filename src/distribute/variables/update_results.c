@@ -2,6 +2,7 @@
 //
 // What the results of updates become: mirrored values that bring each other,
 // or tuples.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -54,8 +55,8 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
     return ls_nest_distributed(LS_MIRRORED, components, count);
   }
   if (eager) return ls_none();  // Everything has run.
-  ls_op *ops = ls_new_array(allocator, ls_op, count);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
+  LS_OWN_ARRAY(allocator, ls_op, ops, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
   ls_nest made =
       ops == NULL || items == NULL ? ls_fail(ls_out_of_memory()) : ls_none();
   for (size_t i = 0; i < count && !ls_nest_is_failed(made); ++i) {
@@ -79,8 +80,6 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
       made = ls_nest_distributed(LS_MIRRORED, items, count);
     }
   }
-  ls_release(allocator, ops);
-  ls_release(allocator, items);
   return made;
 }
 
@@ -109,10 +108,8 @@ ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
                    out_value),
         out_value);
   }
-  ls_nest regrouped = ls_none();
+  LS_OWN(ls_nest, regrouped) = ls_none();
   LS_RETURN_IF_ERROR(ls_regroup(
       updates, count, &(ls_regroup_options){.kind = LS_MIRRORED}, &regrouped));
-  const ls_status status = ls_update_ungroup(strategy, regrouped, out_value);
-  ls_nest_release(regrouped);
-  return status;
+  return ls_update_ungroup(strategy, regrouped, out_value);
 }

@@ -3,6 +3,7 @@
 // Copies of eager variables: the same values, in a store of their own.
 #include "lockstep/export.h"
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -15,20 +16,17 @@ static ls_status copy_plain(ls_variable *variable,
                             const ls_variable_options *asked,
                             ls_variable *joins, ls_variable **out_copy) {
   ls_variable_options options = *asked;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   options.name = variable->name;
   options.initial_of = joins;
   if (joins == NULL) LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
   options.initial_array = value;
-  ls_status status = ls_ok();
   {
     LS_BESIDE_SCOPE(NULL);
     LS_NAME_SCOPE(NULL);
     LS_DEVICE_SCOPE(variable->device);
-    status = ls_variable_create(&options, out_copy);
+    return ls_variable_create(&options, out_copy);
   }
-  ls_array_release(value);
-  return status;
 }
 
 static ls_variable_options options_of(const ls_variable *variable) {
@@ -132,12 +130,10 @@ static ls_status check_copy(const ls_variable *variable,
 }
 
 static ls_status copy_value(ls_variable *variable, ls_variable **copy) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_value(variable, &value));
-  const ls_status status = *copy == NULL ? make_on_cpu(variable, value, copy)
-                                         : ls_variable_set_value(*copy, value);
-  ls_array_release(value);
-  return status;
+  return *copy == NULL ? make_on_cpu(variable, value, copy)
+                       : ls_variable_set_value(*copy, value);
 }
 
 ls_status ls_variable_copy_to_cpu(ls_variable *variable, ls_variable **copy) {

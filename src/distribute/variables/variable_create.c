@@ -10,6 +10,7 @@
 #include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable_create.h"
+#include "graph/own.h"
 #include "graph/region.h"
 #include "runtime/eager.h"
 
@@ -158,7 +159,7 @@ static ls_status create_components(ls_strategy *strategy,
   options.devices = NULL;
   options.num_devices = 0;
   const size_t count = num_components_of(strategy, asked);
-  ls_array *share = NULL;
+  LS_OWN(ls_array, share) = NULL;
   LS_RETURN_IF_ERROR(share_of_saved(strategy, asked, count, &share));
   if (share != NULL) options.initial_array = share;
   ls_status status = ls_ok();
@@ -173,7 +174,6 @@ static ls_status create_components(ls_strategy *strategy,
     if (i == 0) component->joining = true;
     status = ls_component_list_add(components, component);
   }
-  ls_array_release(share);
   return status;
 }
 
@@ -267,13 +267,11 @@ static ls_status join_collections(const ls_variable_options *options,
 // In a build graph: one op over all initializers; the graph holds it.
 static ls_status join_graph(ls_variable *container) {
   ls_graph *graph = container->graph;
-  ls_op *ops = ls_new_array(graph->allocator, ls_op, container->num_components);
+  LS_OWN_ARRAY(graph->allocator, ls_op, ops, container->num_components);
   if (ops == NULL ||
       !ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
-               graph->num_variables + 1, sizeof(*graph->variables))) {
-    ls_release(graph->allocator, ops);
+               graph->num_variables + 1, sizeof(*graph->variables)))
     return ls_out_of_memory();
-  }
   for (size_t i = 0; i < container->num_components; ++i)
     ops[i] = container->components[i]->initializer;
   {
@@ -281,7 +279,6 @@ static ls_status join_graph(ls_variable *container) {
     container->initializer =
         ls_group_by_device(ops, container->num_components, NULL);
   }
-  ls_release(graph->allocator, ops);
   if (ls_op_is_failed(container->initializer))
     return ls_graph_take_error(graph);
   graph->variables[graph->num_variables++] =
@@ -298,8 +295,7 @@ static ls_status set_nature(const ls_variable_recipe *recipe,
   container->class_name = kind.class_name;
   container->strategy = ls_object_retain(&recipe->strategy->object);
   if (!recipe->strategy->uses_policies) return ls_ok();
-  ls_variable_policy *policy = ls_new(container->allocator, ls_variable_policy);
-  if (policy == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(container->allocator, ls_variable_policy, policy);
   *policy = (ls_variable_policy){kind.rules, options->aggregation};
   container->policy = policy;
   return ls_ok();
@@ -328,7 +324,7 @@ static ls_status note_own(ls_variable *container) {
   const size_t count = container->num_components;
   bool in_order = true, is_whole = count == (size_t)strategy->num_replicas;
   size_t *own = ls_new_array(container->allocator, size_t, count);
-  bool *taken = ls_new_array(container->allocator, bool, count);
+  LS_OWN_ARRAY(container->allocator, bool, taken, count);
   const bool has_room = own != NULL && taken != NULL;
   for (size_t r = 0; has_room && is_whole && r < count; ++r) {
     const ls_status status =
@@ -338,7 +334,6 @@ static ls_status note_own(ls_variable *container) {
     if (is_whole) taken[own[r]] = true;
     in_order = in_order && own[r] == r;
   }
-  ls_release(container->allocator, taken);
   if (has_room && is_whole && !in_order)
     container->own = own;
   else
@@ -352,40 +347,31 @@ static ls_status make_container(const ls_variable_recipe *recipe,
                                 ls_variable **out_container) {
   const ls_variable *first = components->items[0];
   const bool joins = first->joining;
-  ls_variable *container = NULL;
+  LS_OWN(ls_variable, container) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_make(first->runtime, first->name, first->type,
                                       first->trainable, &container));
   container->graph = first->graph;
   container->restored_from = first->restored_from;
   container->constraint = first->constraint;
   container->constraint_user = first->constraint_user;
-  ls_status status = set_nature(recipe, options, kind, container);
-  if (ls_status_is_ok(status)) {
-    take_components(components, container);
-    status = note_own(container);
+  LS_RETURN_IF_ERROR(set_nature(recipe, options, kind, container));
+  take_components(components, container);
+  LS_RETURN_IF_ERROR(note_own(container));
+  {
+    LS_INIT_SCOPE;
+    // Components of which each was stored by itself stay so.
+    LS_RETURN_IF_ERROR(container->graph != NULL ? join_graph(container)
+                       : joins                  ? ls_eager_join(container)
+                                                : ls_ok());
+    LS_RETURN_IF_ERROR(join_collections(options, container));
+    if (recipe->strategy->packs_variables && container->graph == NULL)
+      LS_RETURN_IF_ERROR(ls_variable_pack(container));
+    if (recipe->strategy->kind->adopt != NULL)
+      LS_RETURN_IF_ERROR(
+          recipe->strategy->kind->adopt(recipe->strategy, options, container));
   }
-  if (ls_status_is_ok(status)) {
-    {
-      LS_INIT_SCOPE;
-      // Components of which each was stored by itself stay so.
-      status = container->graph != NULL ? join_graph(container)
-               : joins                  ? ls_eager_join(container)
-                                        : ls_ok();
-      if (ls_status_is_ok(status))
-        status = join_collections(options, container);
-      if (ls_status_is_ok(status) && recipe->strategy->packs_variables &&
-          container->graph == NULL)
-        status = ls_variable_pack(container);
-      if (ls_status_is_ok(status) && recipe->strategy->kind->adopt != NULL)
-        status =
-            recipe->strategy->kind->adopt(recipe->strategy, options, container);
-    }
-  }
-  if (ls_status_is_ok(status))
-    *out_container = container;
-  else
-    ls_variable_release(container);
-  return status;
+  *out_container = ls_give(&container);
+  return ls_ok();
 }
 
 // ---- Creating --------------------------------------------------------------

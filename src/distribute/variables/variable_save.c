@@ -2,6 +2,7 @@
 //
 // What files hold of variables that are synchronized on read. It is computed in
 // eager whatever is being built: a save is no op of a graph.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -50,17 +51,12 @@ static ls_status tensor_of(ls_array *array, ls_tensor *out_tensor) {
 static ls_status aggregate(const work *w, ls_tensor *out_tensor) {
   const size_t count = w->container->num_components;
   ls_allocator *allocator = w->container->allocator;
-  ls_tensor *items = ls_new_array(allocator, ls_tensor, count);
-  if (items == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = tensor_of(w->arrays[i], &items[i]);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, items, count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(tensor_of(w->arrays[i], &items[i]));
   const bool sum = w->container->aggregation == LS_AGGREGATION_SUM;
-  if (ls_status_is_ok(status))
-    status = ls_reduce_tensors(sum ? LS_REDUCE_SUM : LS_REDUCE_MEAN, items,
-                               count, out_tensor);
-  ls_release(allocator, items);
-  return status;
+  return ls_reduce_tensors(sum ? LS_REDUCE_SUM : LS_REDUCE_MEAN, items, count,
+                           out_tensor);
 }
 
 ls_status ls_make_saved_on_read(ls_variable *container,

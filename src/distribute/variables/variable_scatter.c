@@ -4,6 +4,7 @@
 // replicas' rows make.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/update.h"
@@ -25,9 +26,8 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
                               ls_tensor updates, ls_nest *out_value) {
   const size_t count = s->variable->num_components;
   ls_allocator *allocator = s->variable->allocator;
-  ls_nest *results = ls_new_array(allocator, ls_nest, count);
-  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
+  for (size_t i = 0; i < count; ++i) {
     ls_variable *component = s->variable->components[i];
     char name[32];
     snprintf(name, sizeof(name), "update_%zu", i);
@@ -39,13 +39,10 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
             ls_leaf(ls_variable_scatter_op(component, s->op, indices, updates));
       }
     }
-    status = ls_made_status(results[i].as.tensor);
+    LS_RETURN_IF_ERROR(ls_made_status(results[i].as.tensor));
   }
-  if (ls_status_is_ok(status))
-    status = ls_update_regroup(ls_strategy_of(s->variable), results, count,
-                               true, out_value);
-  ls_release(allocator, results);
-  return status;
+  return ls_update_regroup(ls_strategy_of(s->variable), results, count, true,
+                           out_value);
 }
 
 // What the first replica's stands for is to be like it: rows of one kind.
@@ -176,30 +173,26 @@ static ls_status scatter_any(const scattering *s, ls_tensor indices,
   }
   if (place.kind == LS_PLACE_TRACE)
     return scatter_in_trace(s, &place, indices, updates, out_value);
-  const ls_nest args = LS_TUPLE(ls_leaf(indices), ls_leaf(updates));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(indices), ls_leaf(updates));
   scattering merged = *s;
   const ls_nest made =
       ls_replica_merge_call(place.replica, merge_scatter, args, &merged);
-  ls_nest_release(args);
   return ls_take_nest(made, out_value);
 }
 
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
                               ls_tensor indices, ls_tensor updates) {
   const scattering s = {container, op};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_trial trial;
   ls_trial_begin(&trial);
   const ls_status status = ls_trial_end_with(
       &trial, scatter_any(&s, indices, updates, &made), &made);
   if (!ls_status_is_ok(status)) return fail_scatter(status);
-  const ls_tensor tensor =
-      ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
-                         ? ls_value_part(made, ls_component_here(container))
-                         : made,
-                     0);
-  ls_nest_release(made);
-  return tensor;
+  return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                            ? ls_value_part(made, ls_component_here(container))
+                            : made,
+                        0);
 }
 
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,

@@ -8,6 +8,7 @@
 // collective.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -64,19 +65,15 @@ static const char *device_of(const ls_variable *target) {
 static ls_status write_one(const ls_writing *w, ls_variable *target,
                            ls_nest value, ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
-  ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(device_of(target));
-    status = ls_value_as_tensor(w->variable, value, &tensor);
-    if (ls_status_is_ok(status)) {
-      if (ls_variable_is_replicated(target) &&
-          ls_tensor_dtype(tensor) != target->type.dtype)
-        tensor = ls_convert(tensor, target->type.dtype);
-      made = write_op(w, target, tensor);
-      status = finish_one(w, made, out_value);
-    }
+    LS_RETURN_IF_ERROR(ls_value_as_tensor(w->variable, value, &tensor));
+    if (ls_variable_is_replicated(target) &&
+        ls_tensor_dtype(tensor) != target->type.dtype)
+      tensor = ls_convert(tensor, target->type.dtype);
+    made = write_op(w, target, tensor);
+    return finish_one(w, made, out_value);
   }
-  return status;
 }
 
 // To a handle that is all of its targets, whose rules say how. The name is that
@@ -118,15 +115,11 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
   const size_t count = w->variable->num_components;
   ls_allocator *allocator = w->variable->allocator;
   LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
-  ls_nest *results = ls_new_array(allocator, ls_nest, count);
-  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = write_component(w, i, value, &results[i]);
-  if (ls_status_is_ok(status))
-    status = ls_update_regroup(ls_strategy_of(w->variable), results, count,
-                               true, out_value);
-  ls_release(allocator, results);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(write_component(w, i, value, &results[i]));
+  return ls_update_regroup(ls_strategy_of(w->variable), results, count, true,
+                           out_value);
 }
 
 // Whether one write of the container does what one of each component would.
@@ -148,8 +141,8 @@ static ls_status write_once(const ls_writing *w, ls_nest value,
     return ls_ok();
   }
   ls_allocator *allocator = w->variable->allocator;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  const char **devices = ls_new_array(allocator, const char *, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, const char *, devices, count);
   const bool room = items != NULL && devices != NULL;
   for (size_t i = 0; room && i < count; ++i) {
     items[i] = one;
@@ -158,8 +151,6 @@ static ls_status write_once(const ls_writing *w, ls_nest value,
   const ls_nest made =
       room ? ls_nest_distributed_on(LS_MIRRORED, items, devices, count)
            : ls_fail(ls_out_of_memory());
-  ls_release(allocator, items);
-  ls_release(allocator, devices);
   return ls_take_nest(made, out_value);
 }
 
@@ -418,7 +409,7 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
   const ls_writing w = {.variable = container, .op = op};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_tensor tensor = ls_failed_tensor();
   ls_status status = write_any(&w, ls_leaf(value), &made);
   if (ls_status_is_ok(status))
@@ -427,7 +418,6 @@ ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                            ? ls_value_part(made, ls_component_here(container))
                            : made,
                        0);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? tensor
                                  : ls_make_failed(ls_op_table[op].name, status);
 }

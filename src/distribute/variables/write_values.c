@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"
@@ -132,7 +133,7 @@ static ls_status unite(const ls_writing *w, ls_nest *value) {
 static ls_status combine_parts(const ls_variable *variable, ls_nest value,
                                ls_nest *out_value) {
   const size_t count = variable->num_components;
-  ls_tensor *items = ls_new_array(variable->allocator, ls_tensor, count);
+  LS_OWN_ARRAY(variable->allocator, ls_tensor, items, count);
   ls_tensor made = ls_failed_tensor();
   ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
@@ -143,7 +144,6 @@ static ls_status combine_parts(const ls_variable *variable, ls_nest value,
                                      ? LS_REDUCE_SUM
                                      : LS_REDUCE_MEAN,
                                  items, count, &made);
-  ls_release(variable->allocator, items);
   *out_value = ls_leaf(made);
   return status;
 }
