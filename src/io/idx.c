@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/idx.h"
 
+#include "base/memory/own.h"
 #include "io/gzip.h"
 
 static const struct {
@@ -144,17 +145,14 @@ static ls_status decode_plain(const char *name, const void *bytes, size_t size,
 static ls_status inflate_file(ls_allocator *allocator, const char *name,
                               const void *bytes, size_t size, size_t wanted,
                               ls_array **out_array) {
-  char *inflated = ls_allocate(allocator, wanted + 1);
+  LS_OWN_MEMORY(allocator, char, inflated) = ls_allocate(allocator, wanted + 1);
   if (inflated == NULL)
     return LS_STATUS(LS_RESOURCE_EXHAUSTED,
                      "no memory for %zu bytes of '%s', inflated", wanted, name);
   size_t got = 0;
-  ls_status status =
-      ls_gzip_inflate(allocator, name, bytes, size, inflated, wanted + 1, &got);
-  if (ls_status_is_ok(status))
-    status = decode_plain(name, inflated, got, out_array);
-  ls_release(allocator, inflated);
-  return status;
+  LS_RETURN_IF_ERROR(ls_gzip_inflate(allocator, name, bytes, size, inflated,
+                                     wanted + 1, &got));
+  return decode_plain(name, inflated, got, out_array);
 }
 
 // Reads the header first: it says how much there may be.
@@ -189,11 +187,9 @@ ls_status ls_idx_read(ls_runtime *runtime, const char *path,
   *out_array = NULL;
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  char *bytes = NULL;
+  LS_OWN_MEMORY(allocator, char, bytes) = NULL;
   size_t size = 0;
   LS_RETURN_IF_ERROR(
       files->read(files->user, path, SIZE_MAX, allocator, &bytes, &size));
-  ls_status status = ls_idx_decode(allocator, path, bytes, size, out_array);
-  ls_release(allocator, bytes);
-  return status;
+  return ls_idx_decode(allocator, path, bytes, size, out_array);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/npy.h"
 
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 
 // ---- Elements --------------------------------------------------------------
@@ -60,14 +61,10 @@ static void transpose_elements(ls_shape shape, size_t width, const char *from,
 static ls_status make_strings(const ls_npy_header *header, const char *data,
                               ls_allocator *allocator, ls_array **out_array) {
   const size_t count = (size_t)ls_shape_num_elements(header->shape);
-  ls_bytes *texts = ls_new_array(allocator, ls_bytes, count);
-  if (texts == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_bytes, texts, count);
   for (size_t i = 0; i < count; ++i)
     texts[i] = ls_npy_bytes(header, data + i * header->width);
-  const ls_status status =
-      ls_array_create_copy(LS_DTYPE_STRING, header->shape, texts, out_array);
-  ls_release(allocator, texts);
-  return status;
+  return ls_array_create_copy(LS_DTYPE_STRING, header->shape, texts, out_array);
 }
 
 // Reads all elements, in row order and the file's width.
@@ -77,28 +74,25 @@ static ls_status read_elements(const ls_file *file, const ls_npy_header *header,
       (size_t)ls_shape_num_elements(header->shape) * header->width;
   if (!header->fortran)
     return ls_file_read(file, header->data_offset, out, size);
-  char *data = ls_allocate(file->allocator, size);
+  LS_OWN_MEMORY(file->allocator, char, data) =
+      ls_allocate(file->allocator, size);
   if (data == NULL)
     return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
                      size, file->path);
-  const ls_status status = ls_file_read(file, header->data_offset, data, size);
-  if (ls_status_is_ok(status))
-    transpose_elements(header->shape, header->width, data, out);
-  ls_release(file->allocator, data);
-  return status;
+  LS_RETURN_IF_ERROR(ls_file_read(file, header->data_offset, data, size));
+  transpose_elements(header->shape, header->width, data, out);
+  return ls_ok();
 }
 
 static ls_status read_strings(const ls_file *file, const ls_npy_header *header,
                               ls_array **out_array) {
   const size_t size =
       (size_t)ls_shape_num_elements(header->shape) * header->width;
-  char *data = ls_allocate(file->allocator, size);
-  if (data == NULL) return ls_out_of_memory();
-  ls_status status = read_elements(file, header, data);
-  if (ls_status_is_ok(status))
-    status = make_strings(header, data, file->allocator, out_array);
-  ls_release(file->allocator, data);
-  return status;
+  LS_OWN_MEMORY(file->allocator, char, data) =
+      ls_allocate(file->allocator, size);
+  LS_RETURN_IF_NO_MEMORY(data);
+  LS_RETURN_IF_ERROR(read_elements(file, header, data));
+  return make_strings(header, data, file->allocator, out_array);
 }
 
 ls_status ls_npy_read_elements(const ls_file *file, const ls_npy_header *header,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The header is a dict of Python's in one line:
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+#include "base/memory/own.h"
 #include "io/bytes.h"
 #include "io/npy.h"
 
@@ -244,19 +245,17 @@ ls_status ls_npy_open(const ls_file *file, const char *name, int64_t from,
   int64_t begin = 0;
   size_t dict = 0;
   LS_RETURN_IF_ERROR(read_prefix(file, name, from, size, &begin, &dict));
-  char *text = ls_allocate(file->allocator, dict);
-  if (text == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(file->allocator, char, text) =
+      ls_allocate(file->allocator, dict);
+  LS_RETURN_IF_NO_MEMORY(text);
   ls_npy_header header = {.data_offset = from + begin + (int64_t)dict};
-  ls_status status = ls_file_read(file, from + begin, text, dict);
-  if (ls_status_is_ok(status)) {
-    words in = {name, text, text, text + dict, from + begin};
-    status = read_dict(&in, &header);
-  }
-  ls_release(file->allocator, text);
-  if (ls_status_is_ok(status))
-    status = check_npy_size(name, &header, size - begin - (int64_t)dict);
-  if (ls_status_is_ok(status)) *out_header = header;
-  return status;
+  LS_RETURN_IF_ERROR(ls_file_read(file, from + begin, text, dict));
+  words in = {name, text, text, text + dict, from + begin};
+  LS_RETURN_IF_ERROR(read_dict(&in, &header));
+  LS_RETURN_IF_ERROR(
+      check_npy_size(name, &header, size - begin - (int64_t)dict));
+  *out_header = header;
+  return ls_ok();
 }
 
 // ---- Writing ---------------------------------------------------------------
@@ -278,7 +277,7 @@ ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
                             "npy",
                             ls_dtype_name(dtype));
   char dict[320];
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, out->allocator);
   ls_text_append_format(&text,
                         "{'descr': '%s', 'fortran_order': False, "
@@ -291,20 +290,17 @@ ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape, ls_text *out) {
   }
   ls_text_append(&text, "), }");
   // Elements begin at a multiple of 64, after the end of a line.
-  const ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status)) {
-    const size_t padded_size = (PREFIX + text.size + 1 + 63) / 64 * 64;
-    memset(dict, ' ', sizeof(dict));
-    memcpy(dict, text.data, text.size);
-    dict[padded_size - PREFIX - 1] = '\n';
-    unsigned char prefix[PREFIX];
-    memcpy(prefix, magic, 6);
-    prefix[6] = 1;
-    prefix[7] = 0;
-    ls_store_le16(prefix + 8, (uint16_t)(padded_size - PREFIX));
-    ls_text_append_bytes(out, prefix, PREFIX);
-    ls_text_append_bytes(out, dict, padded_size - PREFIX);
-  }
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  const size_t padded_size = (PREFIX + text.size + 1 + 63) / 64 * 64;
+  memset(dict, ' ', sizeof(dict));
+  memcpy(dict, text.data, text.size);
+  dict[padded_size - PREFIX - 1] = '\n';
+  unsigned char prefix[PREFIX];
+  memcpy(prefix, magic, 6);
+  prefix[6] = 1;
+  prefix[7] = 0;
+  ls_store_le16(prefix + 8, (uint16_t)(padded_size - PREFIX));
+  ls_text_append_bytes(out, prefix, PREFIX);
+  ls_text_append_bytes(out, dict, padded_size - PREFIX);
+  return ls_ok();
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/memory/own.h"
 #include "io/crc32c.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -14,28 +15,26 @@ enum { ALIGNMENT = 64 };
 static ls_status check_entries(ls_allocator *allocator,
                                const ls_safetensors_entry *entries,
                                size_t count) {
-  ls_map names;
+  LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const ls_safetensors_entry *entry = &entries[i];
     if (strcmp(entry->name, reserved_name) == 0) {
-      status = ls_invalid_argument(
+      return ls_invalid_argument(
           "an array cannot be called '%s' in a safetensors file",
           reserved_name);
     } else if (ls_map_find_text(&names, entry->name) != NULL) {
-      status = ls_invalid_argument(
+      return ls_invalid_argument(
           "two arrays for a safetensors file are called '%s'", entry->name);
     } else if (ls_safetensors_dtype_name(entry->dtype) == NULL) {
-      status = ls_invalid_argument(
+      return ls_invalid_argument(
           "array '%s' is %s, which safetensors files cannot hold", entry->name,
           ls_dtype_name(entry->dtype));
     } else if (!ls_map_insert_text(&names, entry->name, &names)) {
-      status = ls_out_of_memory();
+      return ls_out_of_memory();
     }
   }
-  ls_map_deinit(&names);
-  return status;
+  return ls_ok();
 }
 
 // A map from the order of the file, widest elements first, to the caller's
@@ -171,8 +170,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
     return ls_unimplemented("writing '%s': the file system has no writing in "
                             "parts",
                             path);
-  ls_safetensors_writer *self = ls_new(allocator, ls_safetensors_writer);
-  if (self == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_safetensors_writer, self);
   *self = (ls_safetensors_writer){.allocator = allocator,
                                   .files = files,
                                   .entries = entries,
@@ -254,7 +252,7 @@ static ls_status encode_tensors(ls_allocator *allocator,
                                 const ls_safetensors_note *notes,
                                 size_t num_notes, char **out_bytes,
                                 size_t *out_size) {
-  ls_text header;
+  LS_OWN(ls_text, header) = {0};
   ls_text_init(&header, allocator);
   ls_status status = ls_safetensors_lay_out(&header, entries, count, notes,
                                             num_notes, false, out_size);
@@ -267,7 +265,6 @@ static ls_status encode_tensors(ls_allocator *allocator,
       memcpy(bytes + entries[i].offset, ls_array_data(tensors[i].array),
              entries[i].size);
   }
-  ls_text_deinit(&header);
   *out_bytes = bytes;
   return status;
 }
@@ -278,13 +275,11 @@ ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
                       size_t num_notes, char **out_bytes, size_t *out_size) {
   *out_bytes = NULL;
   *out_size = 0;
-  ls_safetensors_entry *entries = entries_of(allocator, tensors, num_tensors);
-  if (entries == NULL) return ls_out_of_memory();
-  const ls_status status =
-      encode_tensors(allocator, tensors, entries, num_tensors, notes, num_notes,
-                     out_bytes, out_size);
-  ls_release(allocator, entries);
-  return status;
+  LS_OWN_MEMORY(allocator, ls_safetensors_entry, entries) =
+      entries_of(allocator, tensors, num_tensors);
+  LS_RETURN_IF_NO_MEMORY(entries);
+  return encode_tensors(allocator, tensors, entries, num_tensors, notes,
+                        num_notes, out_bytes, out_size);
 }
 
 ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,
@@ -292,8 +287,9 @@ ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,
                                const ls_safetensors_note *notes,
                                size_t num_notes) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_safetensors_entry *entries = entries_of(allocator, tensors, num_tensors);
-  if (entries == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(allocator, ls_safetensors_entry, entries) =
+      entries_of(allocator, tensors, num_tensors);
+  LS_RETURN_IF_NO_MEMORY(entries);
   ls_safetensors_writer *writer = NULL;
   ls_status status = ls_safetensors_create(runtime, path, entries, num_tensors,
                                            notes, num_notes, &writer);
@@ -302,6 +298,5 @@ ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,
                                 ls_array_data(tensors[i].array), NULL);
   const bool keep = ls_status_is_ok(status);
   status = ls_status_join(status, ls_safetensors_finish(writer, keep));
-  ls_release(allocator, entries);
   return ls_status_annotate(status, "while saving '%s'", path);
 }

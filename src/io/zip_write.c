@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "io/bytes.h"
 #include "io/inflate.h"
@@ -29,8 +30,7 @@ ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
                             path);
   }
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_zip_writer *writer = ls_new(allocator, ls_zip_writer);
-  if (writer == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(allocator, ls_zip_writer, writer);
   writer->allocator = allocator;
   writer->files = *files;
   ls_text_init(&writer->directory, allocator);
@@ -160,29 +160,25 @@ static void add_end(ls_text *text, uint64_t count, uint64_t size,
 static ls_status pack_pieces(ls_zip_writer *writer, const void *head,
                              size_t head_size, const void *data, size_t size,
                              char **out_packed, size_t *out_size) {
-  ls_text both_pieces;
+  LS_OWN(ls_text, both_pieces) = {0};
   ls_text_init(&both_pieces, writer->allocator);
   ls_text_append_bytes(&both_pieces, head, head_size);
   ls_text_append_bytes(&both_pieces, data, size);
-  ls_status status = ls_text_status(&both_pieces);
-  if (ls_status_is_ok(status))
-    status = ls_deflate(writer->allocator, LS_PACKING_DEFLATE, both_pieces.data,
-                        both_pieces.size, out_packed, out_size);
-  ls_text_deinit(&both_pieces);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&both_pieces));
+  return ls_deflate(writer->allocator, LS_PACKING_DEFLATE, both_pieces.data,
+                    both_pieces.size, out_packed, out_size);
 }
 
 // Writes the header and the bytes, and then the entry.
 static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
                               const void *head, size_t head_size,
                               const void *data, size_t size) {
-  ls_text header;
+  LS_OWN(ls_text, header) = {0};
   ls_text_init(&header, writer->allocator);
   add_header(&header, member);
   ls_status status = ls_text_status(&header);
   if (ls_status_is_ok(status))
     status = write_bytes(writer, header.data, header.size);
-  ls_text_deinit(&header);
   if (ls_status_is_ok(status)) status = write_bytes(writer, head, head_size);
   if (ls_status_is_ok(status)) status = write_bytes(writer, data, size);
   if (ls_status_is_ok(status)) {
@@ -214,15 +210,12 @@ ls_status ls_zip_add(ls_zip_writer *writer, const char *name, bool deflated,
   }
   if (!deflated)
     return write_member(writer, &member, head, head_size, data, size);
-  char *packed = NULL;
+  LS_OWN_MEMORY(writer->allocator, char, packed) = NULL;
   size_t packed_size = 0;
   LS_RETURN_IF_ERROR(
       pack_pieces(writer, head, head_size, data, size, &packed, &packed_size));
   member.packed_size = packed_size;
-  const ls_status status =
-      write_member(writer, &member, NULL, 0, packed, packed_size);
-  ls_release(writer->allocator, packed);
-  return status;
+  return write_member(writer, &member, NULL, 0, packed, packed_size);
 }
 
 ls_status ls_zip_writer_close(ls_zip_writer *writer, bool keep) {
