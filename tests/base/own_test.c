@@ -112,8 +112,23 @@ static ls_status own_memory(ls_allocator *allocator, int64_t **out_items) {
   return ls_ok();
 }
 
+static ls_status own_fields(ls_allocator *allocator) {
+  struct {
+    int64_t *items;
+    char *text;
+  } both = {0};
+  LS_OWN_FIELD(allocator, both.items);
+  LS_OWN_FIELD(allocator, both.text);
+  both.items = ls_new_array(allocator, int64_t, 4);
+  LS_RETURN_IF_NO_MEMORY(both.items);
+  both.text = ls_copy_text(allocator, "name", 4);
+  LS_RETURN_IF_NO_MEMORY(both.text);
+  return ls_ok();
+}
+
 MEMORY_TEST(own_and_give) {
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
+  LS_RETURN_IF_ERROR(own_fields(allocator));
   LS_NEW_OR_RETURN(allocator, ls_pair, pair);
   int64_t *items = NULL;
   const ls_status status = own_memory(allocator, &items);

@@ -96,6 +96,13 @@ static inline void ls_owned_memory_end(const ls_owned_memory *owned) {
       __attribute__((cleanup(ls_owned_memory_end), unused)) = {                \
           .allocator = (allocator_), .place = (const void *)&name};            \
   name
+// Owns the block that the variable or field `place` points to, from here on.
+#define LS_OWN_FIELD(allocator, place)                                         \
+  LS_OWN_FIELD_AS_(LS_CONCAT(ls_owned_, __COUNTER__), allocator, place)
+#define LS_OWN_FIELD_AS_(name, allocator_, place_)                             \
+  const ls_owned_memory name                                                   \
+      __attribute__((cleanup(ls_owned_memory_end), unused)) = {                \
+          .allocator = (allocator_), .place = (const void *)&(place_)}
 // Declares `Type *name`, `count` zeroed items, or NULL.
 #define LS_OWN_ARRAY(allocator, Type, name, count)                             \
   LS_OWN_MEMORY(allocator, Type, name) = ls_new_array(allocator, Type, count)

@@ -190,6 +190,7 @@ static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
              .allocator = how->allocator,
              .devices = &parts[0].devices,
              .count = count};
+  LS_OWN_FIELD(b.allocator, b.dtypes);
   ls_log_limited(
       ls_runtime_current(), "all_reduce batch", 10, LS_LOG_INFO, "distribute",
       "batch all-reduce of %zu values: algorithm %s, num_packs %lld, "
@@ -209,7 +210,6 @@ static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
     status = wrap(&b, v, &to[v], &results[v]);
   ls_tensor_rows_release(b.allocator, b.rows);
   ls_tensor_rows_release(b.allocator, b.results);
-  ls_release(b.allocator, b.dtypes);
   return status;
 }
 

@@ -261,20 +261,20 @@ ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
   ls_allocator *allocator = ls_current_allocator();
   *out_tensor = ls_failed_tensor();
   ls_components parts = {.items = ls_new_array(allocator, ls_nest, count)};
+  LS_OWN_FIELD(allocator, parts.items);
   if (parts.items == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     parts.items[i] = ls_leaf(items[i]);
   parts.devices.count = count;
   terms t = {.allocator = allocator};
-  ls_status status = fill_terms(&t, op, &parts, false);
-  if (ls_status_is_ok(status)) status = reduce_terms(op, &t, out_tensor);
-  if (ls_status_is_ok(status) && count == 1) {
+  LS_OWN_FIELD(allocator, t.items);
+  LS_RETURN_IF_ERROR(fill_terms(&t, op, &parts, false));
+  LS_RETURN_IF_ERROR(reduce_terms(op, &t, out_tensor));
+  if (count == 1) {
     *out_tensor = ls_identity(*out_tensor);
-    status = ls_made_status(*out_tensor);
+    LS_RETURN_IF_ERROR(ls_made_status(*out_tensor));
   }
-  ls_release(allocator, t.items);
-  ls_release(allocator, parts.items);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,

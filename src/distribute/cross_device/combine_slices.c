@@ -103,10 +103,8 @@ bool ls_has_sparse_parts(const ls_components *parts) {
 ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
                         ls_nest *out_value) {
   leaf_list list = {.allocator = ls_current_allocator()};
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < parts->devices.count && ls_status_is_ok(status); ++i)
-    status = push_leaf(&list, parts->items[i]);
-  if (ls_status_is_ok(status)) status = reduce_slices(op, &list, out_value);
-  ls_release(list.allocator, list.items);
-  return status;
+  LS_OWN_FIELD(list.allocator, list.items);
+  for (size_t i = 0; i < parts->devices.count; ++i)
+    LS_RETURN_IF_ERROR(push_leaf(&list, parts->items[i]));
+  return reduce_slices(op, &list, out_value);
 }

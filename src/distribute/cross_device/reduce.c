@@ -211,8 +211,9 @@ static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
                                 const ls_tensor *items, size_t count,
                                 ls_tensor *out_tensor) {
   ls_allocator *allocator = strategy->allocator;
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  ls_nest value = ls_none(), made = ls_none();
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, count);
+  LS_OWN(ls_nest, value) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   if (leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_leaf(items[i]);
@@ -226,9 +227,6 @@ static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
   if (ls_status_is_ok(status)) status = ls_reduce_by_ops(&r, op, value, &made);
   if (ls_status_is_ok(status))
     status = ls_distributed_as_tensor(made, out_tensor);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_release(allocator, leaves);
   return status;
 }
 

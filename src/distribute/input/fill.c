@@ -153,16 +153,15 @@ static ls_status next_of(ls_distributed_iterator *it, size_t pipeline,
 }
 
 static ls_status fill_one(ls_distributed_iterator *it, size_t replica) {
-  ls_nest element = ls_none(), *leaves = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
   const size_t pipeline = ls_input_pipeline_of(it->data, replica);
   // An element that fails may have taken memory.
-  ls_status status = next_of(it, pipeline, &element);
-  if (ls_status_is_ok(status)) status = ls_input_leaves(it, element, &leaves);
-  for (size_t l = 0; ls_status_is_ok(status) && l < it->data->num_leaves; ++l)
+  LS_RETURN_IF_ERROR(next_of(it, pipeline, &element));
+  LS_RETURN_IF_ERROR(ls_input_leaves(it, element, &leaves));
+  for (size_t l = 0; l < it->data->num_leaves; ++l)
     *part_of(it, l, replica) = ls_nest_retain(leaves[l]);
-  ls_release(it->allocator, leaves);
-  ls_nest_release(element);
-  return status;
+  return ls_ok();
 }
 
 // The end of data is no failure here: the replica has nothing. A failure is

@@ -160,15 +160,14 @@ static ls_status give_results(ls_rounds *call, ls_nest result) {
 }
 
 static ls_status merge(ls_rounds *call) {
-  ls_nest args = ls_none(), result = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   const ls_graph *graph = call->tasks[0].graph;
   call->merge_first = graph->next_id;
   ls_status status = regroup_merge_args(call, &args);
   if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
-  ls_nest_release(args);
   call->merge_end = graph->next_id;
   if (ls_status_is_ok(status)) status = give_results(call, result);
-  ls_nest_release(result);
   return ls_status_annotate(status, "in the merge call of %zu replicas",
                             call->count);
 }
@@ -200,6 +199,7 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                        .args = args,
                        .rows = ls_examples_argument(strategy, args),
                        .graph = ls_graph_current()};
+  LS_OWN_FIELD(strategy->allocator, call.each);
   if (call.graph == NULL) return ls_out_of_memory();
   call.losses = call.graph->losses;
   ls_rounds rounds = {.strategy = strategy,
@@ -215,7 +215,6 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   ls_rounds_deinit(&rounds);
   for (int32_t r = 0; call.each != NULL && r < strategy->num_replicas; ++r)
     ls_nest_release(call.each[r]);
-  ls_release(strategy->allocator, call.each);
   return status;
 }
 

@@ -220,6 +220,8 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                             ls_nest *out_result) {
   tracing all = {
       .strategy = strategy, .graph = graph, .function = function, .args = args};
+  LS_OWN_FIELD(graph->allocator, all.split_types);
+  LS_OWN_FIELD(graph->allocator, all.split);
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
   ls_rounds rounds = {.strategy = strategy,
                       .around = graph,
@@ -236,8 +238,6 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
     status = gather(&all, op, rounds.tasks[0].result, out_result);
   ls_rounds_deinit(&rounds);
   ls_graph_free(all.first);
-  ls_release(graph->allocator, all.split);
-  ls_release(graph->allocator, all.split_types);
   return status;
 }
 

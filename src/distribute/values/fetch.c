@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fetching: a value of one device on another one.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
@@ -27,7 +28,8 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
 ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
                             const char *destination, ls_callback fn, void *user,
                             ls_nest *out_value) {
-  ls_nest source = ls_none(), made = ls_none();
+  LS_OWN(ls_nest, source) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_device_name device;
   const ls_variable *variable = ls_nest_as_variable(value);
   ls_status status = ls_ok();
@@ -63,8 +65,6 @@ ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
     }
     status = ls_made_status(out_value->as.tensor);
   }
-  ls_nest_release(made);
-  ls_nest_release(source);
   return status;
 }
 

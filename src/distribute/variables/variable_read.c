@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads of distributed variables: which component's value, or what all make.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
@@ -53,7 +54,8 @@ static ls_tensor read_aggregated(ls_variable *container) {
         ls_note_unsaveable(container, "a read", "across replicas");
     if (!ls_status_is_ok(noted)) return fail_read(noted);
   }
-  ls_tensor *items = NULL, made = ls_failed_tensor();
+  LS_OWN_MEMORY(container->allocator, ls_tensor, items) = NULL;
+  ls_tensor made = ls_failed_tensor();
   size_t count = 0;
   const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = container};
   ls_status status =
@@ -63,7 +65,6 @@ static ls_tensor read_aggregated(ls_variable *container) {
         ls_strategy_of(container),
         aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM : LS_REDUCE_MEAN,
         items, count, &made);
-  ls_release(container->allocator, items);
   return ls_status_is_ok(status) ? made : fail_read(status);
 }
 

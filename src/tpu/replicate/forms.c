@@ -156,21 +156,18 @@ static ls_status join_outputs(const sharding *s, ls_nest outputs,
 static ls_status shard_here(sharding *s, ls_callback fn, void *user,
                             ls_nest inputs, ls_tensor *compile_status,
                             ls_nest *outputs) {
-  ls_nest cut = ls_none(), each = ls_none();
+  LS_OWN(ls_nest, cut) = ls_none();
+  LS_OWN(ls_nest, each) = ls_none();
   LS_RETURN_IF_ERROR(check_shards(s));
   LS_RETURN_IF_ERROR(check_inputs(s, inputs));
-  ls_status status = cut_inputs(s, inputs, &cut);
+  LS_RETURN_IF_ERROR(cut_inputs(s, inputs, &cut));
   const ls_replicate_options *o = s->options->replicate;
-  if (ls_status_is_ok(status))
-    status = compile_status == NULL
-                 ? ls_replicate(fn, user, cut, o, &each)
-                 : ls_split_compile_and_replicate(fn, user, cut, o,
-                                                  compile_status, &each);
-  if (ls_status_is_ok(status)) status = join_outputs(s, each, outputs);
-  if (ls_status_is_ok(status)) status = ls_graph_error(ls_graph_current());
-  ls_nest_release(cut);
-  ls_nest_release(each);
-  return status;
+  LS_RETURN_IF_ERROR(compile_status == NULL
+                         ? ls_replicate(fn, user, cut, o, &each)
+                         : ls_split_compile_and_replicate(
+                               fn, user, cut, o, compile_status, &each));
+  LS_RETURN_IF_ERROR(join_outputs(s, each, outputs));
+  return ls_graph_error(ls_graph_current());
 }
 
 static ls_status shard(ls_callback fn, void *user, ls_nest inputs,

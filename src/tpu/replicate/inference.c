@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
@@ -98,10 +99,10 @@ ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
   LS_REQUIRE(fn);
   ls_allocator *allocator = ls_current_allocator();
   inference self = {.flow = {&serving}, .fn = fn, .user = user};
+  LS_OWN_FIELD(allocator, self.reads);
   ls_map_init(&self.made, allocator);
   const ls_status status = ls_rewrite(call, &self, inputs, options, outputs);
   ls_map_deinit(&self.made);
-  ls_release(allocator, self.reads);
   return status;
 }
 

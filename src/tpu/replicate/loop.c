@@ -79,17 +79,13 @@ static ls_nest arguments(const building *b, ls_nest values, ls_nest elements) {
 static ls_status call(const building *b, ls_callback fn,
                       const ls_parameters *parameters, const char *what,
                       ls_nest values, ls_nest elements, ls_nest *out_made) {
-  ls_nest given = arguments(b, values, elements), bound = ls_none();
-  ls_status status = ls_nest_status(given);
-  if (ls_status_is_ok(status))
-    status = ls_parameters_bind(parameters, what, given, ls_none(), &bound);
-  if (ls_status_is_ok(status)) {
-    *out_made = fn(bound, b->loop->user);
-    status = ls_nest_status(*out_made);
-  }
-  ls_nest_release(bound);
-  ls_nest_release(given);
-  return status;
+  LS_OWN(ls_nest, given) = arguments(b, values, elements);
+  LS_OWN(ls_nest, bound) = ls_none();
+  LS_RETURN_IF_ERROR(ls_nest_status(given));
+  LS_RETURN_IF_ERROR(
+      ls_parameters_bind(parameters, what, given, ls_none(), &bound));
+  *out_made = fn(bound, b->loop->user);
+  return ls_nest_status(*out_made);
 }
 
 // ---- The condition ---------------------------------------------------------
@@ -219,8 +215,12 @@ static ls_status dequeue(const building *b, ls_nest *out_elements) {
 
 static ls_nest body_of(ls_nest values, void *user) {
   const building *b = user;
-  ls_nest elements = ls_none(), made = ls_none(), next = ls_none();
+  LS_OWN(ls_nest, elements) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  ls_nest next = ls_none();
   returned r = {0};
+  LS_OWN_FIELD(b->allocator, r.ops);
+  LS_OWN_FIELD(b->allocator, r.tensors);
   ls_status status = dequeue(b, &elements);
   if (ls_status_is_ok(status))
     status = call(b, b->loop->body, b->loop->body_parameters,
@@ -230,10 +230,6 @@ static ls_nest body_of(ls_nest values, void *user) {
   if (ls_status_is_ok(status) && ls_nest_count(elements) > 0)
     r.ops[r.num_ops++] = b->queue->dequeue;
   if (ls_status_is_ok(status)) next = next_values(b, values, &r);
-  ls_release(b->allocator, r.tensors);
-  ls_release(b->allocator, r.ops);
-  ls_nest_release(made);
-  ls_nest_release(elements);
   return ls_status_is_ok(status) ? next : ls_fail(status);
 }
 

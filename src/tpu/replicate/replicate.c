@@ -7,13 +7,13 @@
 #include <stdio.h>
 
 #include "base/device_parts.h"
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/examples.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"
+#include "tpu/own.h"
 #include "tpu/pod/assignment.h"
 #include "tpu/pod/launch.h"
 #include "tpu/pod/log.h"
@@ -299,26 +299,22 @@ static ls_status create_whole(const ls_creator *next,
 
 static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
                               ls_outputs *outputs) {
-  ls_nest args = ls_none(), made = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(add_metadata(r));
   LS_RETURN_IF_ERROR(note_hosts(r));
   LS_CONTROL_SCOPE(&r->metadata, 1);
   LS_CREATOR_SCOPE(create_whole, r);
   LS_SCOPE_(ls_shard_scope_begin, (int32_t)r->replicas);
-  ls_status status = ls_scope_status();
-  if (ls_status_is_ok(status)) status = enter_inputs(r, &args);
-  if (ls_status_is_ok(status)) {
-    ls_examples_entry examples;
-    ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
-    made = fn(args, user);
-    ls_examples_leave(&examples);
-    // An op maker's failure inside is the first cause.
-    status = ls_graph_error(r->graph);
-  }
-  if (ls_status_is_ok(status)) status = ls_outputs_take(r, made, outputs);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  return status;
+  LS_RETURN_IF_ERROR(ls_scope_status());
+  LS_RETURN_IF_ERROR(enter_inputs(r, &args));
+  ls_examples_entry examples;
+  ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
+  made = fn(args, user);
+  ls_examples_leave(&examples);
+  // An op maker's failure inside is the first cause.
+  LS_RETURN_IF_ERROR(ls_graph_error(r->graph));
+  return ls_outputs_take(r, made, outputs);
 }
 
 ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
@@ -388,20 +384,18 @@ static ls_status check_options(const ls_replicate_options *options) {
 static ls_status find_by_topology(ls_runtime *runtime,
                                   const ls_topology *topology,
                                   ls_system_id **out_id) {
-  ls_pod *pod = NULL, *other = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
+  LS_OWN(ls_pod, other) = NULL;
   ls_pod_of_topology(runtime, topology, &pod, &other);
-  ls_status status = ls_ok();
   if (other != NULL)
-    status = ls_failed_precondition(
+    return ls_failed_precondition(
         "the device assignment may be of TPU system '%s' of job %s or of '%s' "
         "of job %s, which have one topology: make it of the topology that "
         "ls_tpu_initialize has given",
         pod->name, ls_job_text(pod->job), other->name, ls_job_text(other->job));
   else if (pod != NULL)
     *out_id = ls_object_retain(pod->id);
-  ls_object_release(pod);
-  ls_object_release(other);
-  return status;
+  return ls_ok();
 }
 
 // From the first computation on programs ask how they are launched.

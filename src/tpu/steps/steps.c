@@ -164,9 +164,10 @@ static ls_device_assignment *assignment_of(const ls_tpu_strategy *self) {
 static ls_nest build_step(ls_nest values, void *user) {
   const steps *s = user;
   (void)values;  // The outputs of the step before: nobody sees them.
-  const ls_nest element =
+  LS_OWN(ls_nest, element) =
       ls_distributed_iterator_get_next(s->options->iterator);
-  ls_nest inputs = ls_none(), outputs = ls_none();
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = ls_nest_status(element);
   if (ls_status_is_ok(status)) status = list_inputs(s, element, &inputs);
   if (ls_status_is_ok(status))
@@ -177,12 +178,7 @@ static ls_nest build_step(ls_nest values, void *user) {
                                 .xla.spmd = s->strategy->spmd ? LS_FLAG_ON
                                                               : LS_FLAG_OFF},
         &outputs);
-  const ls_nest made =
-      ls_status_is_ok(status) ? flatten(s, outputs) : ls_fail(status);
-  ls_nest_release(outputs);
-  ls_nest_release(inputs);
-  ls_nest_release(element);
-  return made;
+  return ls_status_is_ok(status) ? flatten(s, outputs) : ls_fail(status);
 }
 
 // The initial values, as often as there are replicas.
@@ -214,22 +210,17 @@ static ls_status build_loop(const steps *s, ls_nest *out_made) {
 // ---- What comes of it ------------------------------------------------------
 static ls_status group(const steps *s, ls_nest made) {
   const size_t count = ls_nest_num_leaves(made);
-  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
-  LS_OWN_ARRAY(s->allocator, ls_op, ops, count);
-  ls_status status = ls_out_of_memory();
-  if (leaves != NULL && ops != NULL) {
-    size_t tensors = 0;
-    ls_nest_flatten(made, leaves, count);
-    for (size_t i = 0; i < count; ++i) {
-      const bool is_op = leaves[i].kind == LS_KIND_OP;
-      ops[i] = is_op ? leaves[i].as.op : ls_tensor_op(leaves[i].as.tensor);
-      if (!is_op) leaves[tensors++] = leaves[i];
-    }
-    s->context->run_op = ls_group(ops, count, "group_deps");
-    ls_status_free(status);
-    status = ls_step_context_give(s->context, leaves, tensors, s->replicas);
+  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_op, ops, count);
+  size_t tensors = 0;
+  ls_nest_flatten(made, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_op = leaves[i].kind == LS_KIND_OP;
+    ops[i] = is_op ? leaves[i].as.op : ls_tensor_op(leaves[i].as.tensor);
+    if (!is_op) leaves[tensors++] = leaves[i];
   }
-  return status;
+  s->context->run_op = ls_group(ops, count, "group_deps");
+  return ls_step_context_give(s->context, leaves, tensors, s->replicas);
 }
 
 static ls_status build(const steps *s) {

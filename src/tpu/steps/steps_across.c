@@ -59,21 +59,19 @@ static ls_status list_values(across *a, const ls_op *ops, size_t num_ops,
 static ls_nest build_step(ls_nest values, void *user) {
   across *a = user;
   (void)values;  // The outputs of the step before: nobody sees them.
-  const ls_nest element =
+  LS_OWN(ls_nest, element) =
       ls_distributed_iterator_get_next(a->options->iterator);
-  ls_nest made = ls_none(), list = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  ls_nest list = ls_none();
   ls_status status = ls_nest_status(element);
   if (ls_status_is_ok(status))
     status = ls_take_nest(a->options->fn(a->context, element, a->options->user),
                           &made);
-  ls_op *ops = ls_new_array(a->allocator, ls_op, count_ops(made) + 1);
+  LS_OWN_ARRAY(a->allocator, ls_op, ops, count_ops(made) + 1);
   if (ls_status_is_ok(status) && ops == NULL) status = ls_out_of_memory();
   if (ls_status_is_ok(status)) status = list_ops(a, made, ops);
   if (ls_status_is_ok(status))
     status = list_values(a, ops, count_ops(made), &list);
-  ls_release(a->allocator, ops);
-  ls_nest_release(made);
-  ls_nest_release(element);
   return ls_status_is_ok(status) ? list : ls_fail(status);
 }
 

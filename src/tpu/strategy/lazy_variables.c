@@ -3,6 +3,7 @@
 // Variables that are initialized together: made without a value, which waits in
 // a queue of their strategy. The first use of one, or the end of a scope,
 // stores those of all, in the order in which they were made.
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/state.h"
 #include "tpu/pod/log.h"
@@ -50,11 +51,9 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(ls_runtime_state_get(strategy->runtime, &state));
   if (ls_store_is_shared(state->store, container))
     return push(self, state->store, container);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < container->num_components && ls_status_is_ok(status);
-       ++i)
-    status = push(self, state->store, container->components[i]);
-  return status;
+  for (size_t i = 0; i < container->num_components; ++i)
+    LS_RETURN_IF_ERROR(push(self, state->store, container->components[i]));
+  return ls_ok();
 }
 
 // What has got a value meanwhile, from a file, keeps it.

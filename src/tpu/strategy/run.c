@@ -4,6 +4,7 @@
 // graph, and its results put together.
 #include "tpu/strategy/run.h"
 
+#include "base/memory/own.h"
 #include "lockstep/slices.h"
 #include "tpu/pod/assignment.h"
 #include "tpu/pod/pod_fault.h"
@@ -49,12 +50,14 @@ static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
   ls_strategy *strategy = way->strategy;
   run r = {
       .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
+  LS_OWN_FIELD(strategy->allocator, r.parts);
   ls_replicate_options options = {
       .assignment = assignment_of(strategy),
       .soft_placement = way->soft_placement ? LS_FLAG_ON : LS_FLAG_OFF,
       .xla = way->xla,
       .padding = way->bucketize ? LS_PADDING_POWER_OF_TWO : LS_PADDING_AUTO};
-  ls_nest inputs = ls_none(), outputs = ls_none();
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = ls_tpu_run_inputs(&r, &inputs);
   if (ls_status_is_ok(status))
     status = way->dynamic_batch
@@ -67,10 +70,7 @@ static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
   if (ls_status_is_ok(status))
     status = ls_tpu_run_join(&r, outputs, out_result);
   ls_nest_release(options.maximum_shapes);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
   ls_nest_release(r.like);
-  ls_release(strategy->allocator, r.parts);
   return status;
 }
 

@@ -123,16 +123,10 @@ ls_status ls_tpu_run_join(const run *r, ls_nest outputs, ls_nest *out_result) {
   ls_allocator *allocator = r->strategy->allocator;
   const size_t replicas = (size_t)r->strategy->num_replicas;
   if (r->like.kind == LS_KIND_NONE) return ls_ok();  // Nothing, or an op.
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, r->num_leaves + 1);
-  LS_OWN_ARRAY(allocator, ls_nest, room, replicas);
-  ls_status status = ls_out_of_memory();
-  if (leaves != NULL && room != NULL) {
-    size_t at = 0;
-    for (size_t i = 0; i < r->num_leaves; at += r->parts[i++])
-      leaves[i] = join_leaf(r, outputs, i, at, room);
-    ls_status_free(status);
-    status =
-        ls_take_nest(ls_nest_pack(r->like, leaves, r->num_leaves), out_result);
-  }
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, r->num_leaves + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, replicas);
+  size_t at = 0;
+  for (size_t i = 0; i < r->num_leaves; at += r->parts[i++])
+    leaves[i] = join_leaf(r, outputs, i, at, room);
+  return ls_take_nest(ls_nest_pack(r->like, leaves, r->num_leaves), out_result);
 }

@@ -94,14 +94,10 @@ static ls_status assign_all(ls_tpu_strategy *self) {
   LS_RETURN_IF_ERROR(ls_tpu_open_pod(self->resolver, &pod));
   const size_t count = (size_t)ls_pod_num_cores(pod);
   ls_coordinate *places = ls_new_array(pod->allocator, ls_coordinate, count);
-  ls_status status = ls_out_of_memory();
-  if (places != NULL) {
-    memcpy(places, pod->topology->places, count * sizeof(*places));
-    ls_status_free(status);
-    status = ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
-                                       &self->cores.all_cores);
-  }
-  return status;
+  LS_RETURN_IF_NO_MEMORY(places);
+  memcpy(places, pod->topology->places, count * sizeof(*places));
+  return ls_device_assignment_make(pod->topology, (int32_t)count, 1, places,
+                                   &self->cores.all_cores);
 }
 
 // Cores of a pod compute, unlike other devices that are no CPUs.
