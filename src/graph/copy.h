@@ -9,6 +9,7 @@
 #ifndef LS_GRAPH_COPY_H_
 #define LS_GRAPH_COPY_H_
 
+#include "base/memory/own.h"
 #include "graph/graph.h"
 
 typedef struct ls_copying ls_copying;
@@ -43,6 +44,7 @@ struct ls_copying {
 void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
                      ls_graph *to, ls_arena *memory);
 void ls_copying_deinit(ls_copying *c);
+LS_OWNED_STRUCT(ls_copying, ls_copying_deinit)
 
 // What a value of `from` is in the copy; a body captures what it needs from
 // around. `user` is who asks, for messages; NULL: a result.

@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/memory/graveyard.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
@@ -25,8 +26,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                             name ? name : "", depth, LS_MAX_GRAPH_DEPTH);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   // Handles may outlive the runtime, too.
-  ls_graph *graph = ls_new(ls_allocator_system(), ls_graph);
-  if (graph == NULL) return ls_out_of_memory();
+  LS_NEW_OR_RETURN(ls_allocator_system(), ls_graph, graph);
   graph->head.tensors = &ls_graph_tensors;
   graph->kind = kind;
   graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
@@ -456,8 +456,7 @@ bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
 
 ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
                                size_t count) {
-  uint64_t *results = ls_new_array(graph->allocator, uint64_t, count);
-  if (results == NULL) return ls_out_of_memory();
+  LS_NEW_ARRAY_OR_RETURN(graph->allocator, uint64_t, results, count);
   if (count != 0) memcpy(results, refs, count * sizeof(*refs));
   ls_release(graph->allocator, graph->results);
   graph->results = results;
@@ -470,8 +469,7 @@ static uint64_t renumbered(const uint64_t *ids, uint64_t ref) {
 }
 
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {
-  uint64_t *ids = ls_new_array(graph->allocator, uint64_t, graph->next_id);
-  if (ids == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, uint64_t, ids, graph->next_id);
   size_t count = 0;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
@@ -501,7 +499,6 @@ ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep) {
   for (size_t i = 0; i < graph->num_results; ++i)
     graph->results[i] = renumbered(ids, graph->results[i]);
   ls_map_clear(&graph->capture_index);
-  ls_release(graph->allocator, ids);
   return ls_ok();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/cut.h"
 
+#include "base/memory/own.h"
 #include "graph/copy.h"
 #include "lower/cut_graph.h"
 
@@ -99,12 +100,10 @@ static ls_status cut(ls_cut_graph *g) {
 }
 
 ls_status ls_cut_replicas(const ls_cut_request *request) {
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, request->to->allocator);
   ls_cut_graph g;
-  ls_status status =
-      ls_cut_graph_init(&g, request, &memory, request->body, request->to);
-  if (ls_status_is_ok(status)) status = cut(&g);
-  ls_arena_deinit(&memory);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_cut_graph_init(&g, request, &memory, request->body, request->to));
+  return cut(&g);
 }

@@ -2,6 +2,7 @@
 //
 // What becomes of each node of a graph that is cut, and which values leave the
 // segment that makes them.
+#include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lower/cut_graph.h"
 
@@ -208,7 +209,7 @@ static ls_status can_cut(const ls_cut_request *request, ls_arena *memory,
 
 ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
                      bool *out_can) {
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, body->allocator);
   const ls_cut_request request = {.values = values};
   bool found = false;
@@ -216,6 +217,5 @@ ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
   const ls_status status =
       can_cut(&request, &memory, (ls_graph *)(uintptr_t)body, &found, out_can);
   *out_can &= found;
-  ls_arena_deinit(&memory);
   return status;
 }

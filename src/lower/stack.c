@@ -6,6 +6,7 @@
 // than it was filled in. So what is known of a stack is kept beside the graph,
 // for all values that come of one stack_new, and is written into that op as
 // soon as it is known.
+#include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lower/ops.h"
 
@@ -279,14 +280,11 @@ static ls_status check_results(const ls_graph *graph, ls_map *used) {
 
 static ls_status check_graph(ls_graph *graph, void *user) {
   (void)user;
-  ls_map used;
+  LS_OWN(ls_map, used) = {0};
   ls_map_init(&used, graph->allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
-    status = check_uses(graph, graph->nodes[i], &used);
-  if (ls_status_is_ok(status)) status = check_results(graph, &used);
-  ls_map_deinit(&used);
-  return status;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    LS_RETURN_IF_ERROR(check_uses(graph, graph->nodes[i], &used));
+  return check_results(graph, &used);
 }
 
 ls_status ls_check_stacks(ls_graph *graph) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compiled.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "engine/launch.h"
@@ -176,21 +177,17 @@ static ls_status check_launches(const ls_compiled *compiled) {
 static ls_status compile(ls_backend *backend, ls_program *program,
                          ls_compiled **out_compiled) {
   ls_allocator *allocator = ls_runtime_allocator(backend->runtime);
-  ls_compiled *compiled = ls_new(allocator, ls_compiled);
-  if (compiled == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_compiled, compiled);
   ls_object_init(&compiled->object, &compiled_type);
   compiled->allocator = allocator;
   compiled->backend = backend;
   compiled->program = ls_object_retain(program);
   compiled->draws = ls_graph_any(program->body, draws_by_step);
-  ls_status status = list_touches(compiled);
-  if (ls_status_is_ok(status)) status = make_executable(compiled);
-  if (ls_status_is_ok(status)) status = check_launches(compiled);
-  if (ls_status_is_ok(status))
-    *out_compiled = compiled;
-  else
-    ls_compiled_release(compiled);
-  return status;
+  LS_RETURN_IF_ERROR(list_touches(compiled));
+  LS_RETURN_IF_ERROR(make_executable(compiled));
+  LS_RETURN_IF_ERROR(check_launches(compiled));
+  *out_compiled = ls_give(&compiled);
+  return ls_ok();
 }
 
 // A program in the cache may be on its way out: its last reference has gone,
@@ -278,12 +275,10 @@ ls_type ls_compiled_output(const ls_compiled *compiled, size_t i) {
 bool ls_compiled_draws(const ls_compiled *compiled) { return compiled->draws; }
 
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   *out_text = NULL;
   ls_print_begin(&text, compiled->allocator);
-  ls_status status =
-      compiled->backend->vtable->print_plan(compiled->executable, &text);
-  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(
+      compiled->backend->vtable->print_plan(compiled->executable, &text));
+  return ls_print_end(&text, out_text);
 }

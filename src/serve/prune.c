@@ -130,14 +130,12 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
   memset(needed, 0, graph->num_nodes * sizeof(*needed));
   LS_RETURN_IF_ERROR(find_all(graph, all, memory, needed));
   static const ls_copy_policy policy = {.copy_ops = copy_inside};
-  ls_copying c;
+  LS_OWN(ls_copying, c) = {0};
   ls_copying_init(&c, NULL, graph, copy, memory);
   c.policy = &policy;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < graph->num_nodes && ls_status_is_ok(status); ++i)
-    if (needed[i]) status = copy_one(&c, graph->nodes[i], all);
-  ls_copying_deinit(&c);
-  return status;
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    if (needed[i]) LS_RETURN_IF_ERROR(copy_one(&c, graph->nodes[i], all));
+  return ls_ok();
 }
 
 // An export is for any system: it is of none.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/gather/copy.h"
 
+#include "base/memory/own.h"
+
 // A value that is nowhere: of one replica of several, or of all of them.
 static ls_status say_undeclared(const ls_copying *c, ls_node *user,
                                 uint64_t ref) {
@@ -24,12 +26,10 @@ static ls_status say_undeclared(const ls_copying *c, ls_node *user,
 // What a replicate op holds is gathered already.
 static ls_status copy_gathered(ls_copying *outer, ls_node *holder,
                                ls_graph *from, ls_graph *to) {
-  ls_copying c;
+  LS_OWN(ls_copying, c) = {0};
   ls_copying_init(&c, outer, from, to, outer->memory);
   c.policy = NULL;
-  const ls_status status = ls_copy_region(&c, holder);
-  ls_copying_deinit(&c);
-  return status;
+  return ls_copy_region(&c, holder);
 }
 
 static ls_status copy_into(ls_copying *outer, ls_node *holder, ls_graph *from,
@@ -103,7 +103,7 @@ static ls_status set_replica(ls_copying *c, ls_node *copy) {
 // The id of that replica.
 static ls_status add_replica_id(ls_copying *c, const ls_node *node,
                                 ls_node **out_copy) {
-  ls_array *id = NULL;
+  LS_OWN(ls_array, id) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_I32, LS_SCALAR, &id));
   ls_array_set_i64(id, 0, c->level->replica);
   const ls_attr value = LS_OWN_A(VALUE, id);
@@ -111,7 +111,6 @@ static ls_status add_replica_id(ls_copying *c, const ls_node *node,
       c->to,
       &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = &value, .num_attrs = 1},
       NULL, node->num_outputs);
-  ls_array_release(id);
   return *out_copy != NULL ? ls_ok() : ls_out_of_memory();
 }
 

@@ -5,7 +5,6 @@
 #define LS_GRAPH_GATHER_COPY_H_
 
 #include "graph/copy.h"
-#include "base/memory/own.h"
 #include "graph/gather/gather.h"
 
 // One replicated computation, at one level of graphs.
@@ -49,7 +48,6 @@ ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
 void ls_gather_end(ls_copying *c);
 // ls_copy_node, but for what one replica does by itself.
 ls_status ls_gather_node(ls_copying *c, ls_node *node);
-LS_OWNED_STRUCT(ls_copying, ls_copying_deinit)
 // Copies what a request needs (NULL: all of it), clusters as their ops.
 ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request);
 // Makes the replicate op of a cluster whose outer values are there.

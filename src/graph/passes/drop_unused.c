@@ -7,6 +7,7 @@
 // wanted, or when a value was only asked for its shape, nothing takes from the
 // stack. Then nobody uses the loop's last stack, the value that goes round
 // goes, and with it what pushed.
+#include "base/memory/own.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/walk.h"
@@ -174,8 +175,7 @@ static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   const size_t left = count_set(used, count);
   if (left == count) return ls_ok();
   ls_allocator *allocator = d->r.graph->allocator;
-  bool *operands = ls_new_array(allocator, bool, node->num_inputs);
-  if (operands == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, bool, operands, node->num_inputs);
   for (uint32_t k = 0; k < node->num_inputs; ++k)
     operands[k] = k >= count || used[k];
   ls_graph *body = node->regions[1];
@@ -183,7 +183,6 @@ static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   keep_declared(body, used);
   keep_declared(node->regions[0], used);
   ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
-  ls_release(allocator, operands);
   if (ls_status_is_ok(status)) status = keep_outputs(d, node, used);
   set_int(node, LS_ATTR_ID_NUM_CARRIED, left);
   return status;
@@ -252,8 +251,7 @@ static ls_status keep_arguments(dropper *d, const replicate *r) {
   const bool *used = r->used_arguments;
   if (count_set(used, r->arguments) == r->arguments) return ls_ok();
   ls_allocator *allocator = d->r.graph->allocator;
-  bool *operands = ls_new_array(allocator, bool, node->num_inputs);
-  if (operands == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, bool, operands, node->num_inputs);
   const size_t wide = r->split * r->replicas;
   for (size_t i = 0; i < node->num_inputs; ++i)
     operands[i] = i < wide                   ? used[i / r->replicas]
@@ -265,9 +263,7 @@ static ls_status keep_arguments(dropper *d, const replicate *r) {
   set_int(node, LS_ATTR_ID_NUM_WIDE_SPLIT,
           count_set(used + r->split, r->wide_split));
   d->shrunk = true;
-  const ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
-  ls_release(allocator, operands);
-  return status;
+  return ls_rewrite_keep_inputs(&d->r, node, operands);
 }
 
 // `outputs` has those that are used; of a result's that is, all stay.
@@ -290,13 +286,12 @@ static ls_status keep_results(dropper *d, const replicate *r, bool *outputs) {
 
 static ls_status shrink_replicate(dropper *d, ls_node *node, bool *used) {
   replicate r = {0};
-  ls_status status = init_replicate(node, used, &r);
-  if (ls_status_is_ok(status)) status = find_arguments(d, &r);
-  if (ls_status_is_ok(status)) status = keep_arguments(d, &r);
-  if (ls_status_is_ok(status)) status = keep_results(d, &r, used);
-  ls_release(d->r.graph->allocator, r.used_arguments);
-  ls_release(d->r.graph->allocator, r.used_results);
-  return status;
+  LS_OWN_FIELD(d->r.graph->allocator, r.used_results);
+  LS_OWN_FIELD(d->r.graph->allocator, r.used_arguments);
+  LS_RETURN_IF_ERROR(init_replicate(node, used, &r));
+  LS_RETURN_IF_ERROR(find_arguments(d, &r));
+  LS_RETURN_IF_ERROR(keep_arguments(d, &r));
+  return keep_results(d, &r, used);
 }
 
 // ---- Nodes with regions ----------------------------------------------------
@@ -304,14 +299,11 @@ static ls_status shrink(dropper *d, ls_node *node) {
   if (node->type != LS_OP_WHILE && node->type != LS_OP_COND &&
       node->type != LS_OP_REPLICATE)
     return ls_ok();
-  bool *used = used_outputs(d, node);
-  if (used == NULL) return ls_out_of_memory();
-  const ls_status status =
-      node->type == LS_OP_WHILE       ? shrink_loop(d, node, used)
-      : node->type == LS_OP_REPLICATE ? shrink_replicate(d, node, used)
-                                      : shrink_branches(d, node, used);
-  ls_release(d->r.graph->allocator, used);
-  return status;
+  LS_OWN_MEMORY(d->r.graph->allocator, bool, used) = used_outputs(d, node);
+  LS_RETURN_IF_NO_MEMORY(used);
+  return node->type == LS_OP_WHILE       ? shrink_loop(d, node, used)
+         : node->type == LS_OP_REPLICATE ? shrink_replicate(d, node, used)
+                                         : shrink_branches(d, node, used);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -322,8 +314,7 @@ static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
 static ls_status drop_in_regions(dropper *d, ls_node *node) {
   if (node->num_regions == 0) return ls_ok();
   ls_allocator *allocator = d->r.graph->allocator;
-  bool *kept = ls_new_array(allocator, bool, node->num_inputs);
-  if (kept == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, bool, kept, node->num_inputs);
   size_t input = ls_node_captures(node, 0);
   memset(kept, true, input * sizeof(*kept));
   const bool keeps_merges = d->keeps_merges || (node->type == LS_OP_REPLICATE &&
@@ -339,7 +330,6 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
     d->shrunk = true;
     status = ls_rewrite_keep_inputs(&d->r, node, kept);
   }
-  ls_release(allocator, kept);
   return status;
 }
 
@@ -392,11 +382,10 @@ static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
 
 // What an inner loop no longer takes may leave a value of an outer one unused.
 ls_status ls_drop_unused(ls_graph *graph) {
-  ls_status status = ls_ok();
   bool shrunk = true;
-  while (ls_status_is_ok(status) && shrunk) {
+  while (shrunk) {
     shrunk = false;
-    status = drop(graph, false, NULL, &shrunk);
+    LS_RETURN_IF_ERROR(drop(graph, false, NULL, &shrunk));
   }
-  return status;
+  return ls_ok();
 }

@@ -5,6 +5,7 @@
 // together on the host of the strategy and go from there.
 #include "tpu/strategy/values.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/half.h"
 #include "base/values/tensors.h"
@@ -89,9 +90,8 @@ static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
   ls_within within;
   LS_RETURN_IF_ERROR(own_value(leaf, &x));
   const ls_nest item = ls_leaf(x);
-  const ls_nest wrapped = ls_nest_distributed(LS_PER_REPLICA, &item, 1);
+  LS_OWN(ls_nest, wrapped) = ls_nest_distributed(LS_PER_REPLICA, &item, 1);
   ls_status status = ls_sum_within(wrapped, options, &within);
-  ls_nest_release(wrapped);
   LS_RETURN_IF_ERROR(status);
   const ls_tensor own =
       ls_nest_tensor(ls_distributed_component(within.value, 0), 0);
