@@ -23,7 +23,7 @@
 
 #include "base/memory/allocator.h"
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MIB = 1 << 20, MOST_ROUNDS = 100, TENSORS = 64, PIECE = 8 * MIB };
 

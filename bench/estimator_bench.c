@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { BATCH = 256, CLASSES = 10, MOST_ROUNDS = 100, WARM = 200 };
 

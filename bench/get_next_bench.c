@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { ROWS = 4096, PIXELS = 784, BATCH = 128, MOST_ROUNDS = 10000 };
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MOST_ROUNDS = 1000, HOOKS = 5 };
 enum { SAVER = 1, COUNTER = 2, SUMMARIES = 4, LOGGER = 8, GUARD = 16 };

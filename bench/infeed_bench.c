@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "tpu/pod/core_queues.h"
 
 enum { MOST_CORES = 4096, MOST_ROUNDS = 100, PER_HOST = 8, ARRAYS = 1024 };

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MAX_ROUNDS = 4096, LEAST_ROUNDS = 5, MAX_INPUTS = 3 };
 enum { MAX_TURNS = 256, LEAST_TURNS = 5 };

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MOST_ROUNDS = 100, MOST_VARIABLES = 1000 };
 

@@ -22,7 +22,7 @@
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "io/protobuf/example.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { EXAMPLES = 60000, PIXELS = 784, BATCH = 128, HELD = 10000 };
 static const char path[] = "/tmp/records_bench.tfrecord";

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MOST_ROUNDS = 1000, MOST_REPLICAS = 4096, LEAVES = 2 };
 

@@ -19,7 +19,7 @@ if(CMAKE_INSTALL_DO_STRIP AND strip)  # Which leaves archives alone.
             "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${archive}"
     COMMAND_ERROR_IS_FATAL ANY)
 endif()]])
-install(FILES ${LS_PUBLIC_HEADERS} "${LS_PLACES_HEADER}"
+install(FILES ${LS_PUBLIC_HEADERS} ${LS_PLACES_HEADERS}
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
 
 if(TARGET lockstep_cli)

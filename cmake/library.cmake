@@ -5,22 +5,24 @@
 
 set(LS_GENERATED_INCLUDE "${PROJECT_BINARY_DIR}/include")
 
-# lockstep/places.h: a macro per placed function that records the caller's
-# source line. Made from the public headers by cmake/places.cmake.
+# lockstep/places.h and places_full.h: a macro per placed function that records
+# the caller's source line. Made from the public headers by cmake/places.cmake.
 file(GLOB LS_PUBLIC_HEADERS CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/include/lockstep/*.h"
      "${PROJECT_SOURCE_DIR}/include/lockstep/*.def")
-set(LS_PLACES_HEADER "${LS_GENERATED_INCLUDE}/lockstep/places.h")
+set(LS_PLACES_HEADERS "${LS_GENERATED_INCLUDE}/lockstep/places.h"
+                      "${LS_GENERATED_INCLUDE}/lockstep/places_full.h")
 add_custom_command(
-  OUTPUT "${LS_PLACES_HEADER}"
+  OUTPUT ${LS_PLACES_HEADERS}
   COMMAND "${CMAKE_COMMAND}"
           "-DHEADER_DIR=${PROJECT_SOURCE_DIR}/include/lockstep"
-          "-DOUT=${LS_PLACES_HEADER}"
+          "-DOUT=${LS_GENERATED_INCLUDE}/lockstep/places.h"
+          "-DOUT_FULL=${LS_GENERATED_INCLUDE}/lockstep/places_full.h"
           -P "${PROJECT_SOURCE_DIR}/cmake/places.cmake"
   DEPENDS ${LS_PUBLIC_HEADERS} cmake/places.cmake
   COMMENT "Generating lockstep/places.h"
   VERBATIM)
-add_custom_target(ls_places DEPENDS "${LS_PLACES_HEADER}")
+add_custom_target(ls_places DEPENDS ${LS_PLACES_HEADERS})
 
 # What every target of ours needs, inside and outside the library.
 add_library(ls_includes INTERFACE)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes lockstep/places.h, run as a script:
+# Writes lockstep/places.h and lockstep/places_full.h, run as a script:
 #
-#   cmake -DHEADER_DIR=include/lockstep -DOUT=places.h -P places.cmake
+#   cmake -DHEADER_DIR=include/lockstep -DOUT=places.h
+#         -DOUT_FULL=places_full.h -P places.cmake
+#
+# The first has the functions of lockstep.h and of all that it includes, the
+# second those of the other headers.
 #
 # A declaration marked LS_PLACED, such as
 #
@@ -20,7 +24,26 @@ cmake_minimum_required(VERSION 3.21)
 
 set(types "ls_tensor|ls_nest|ls_op|ls_status")
 set(macros "")
+set(macros_full "")
 set(seen "")
+
+# The headers that lockstep.h includes, itself and what these include.
+set(circle "")
+set(todo "lockstep.h")
+while(todo)
+  list(POP_FRONT todo file)
+  if(file IN_LIST circle OR NOT EXISTS "${HEADER_DIR}/${file}")
+    continue()
+  endif()
+  list(APPEND circle "${file}")
+  file(STRINGS "${HEADER_DIR}/${file}" includes
+       REGEX "^#include \"lockstep/[a-z_0-9]+\\.h\"")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE ".*lockstep/([a-z_0-9]+\\.h).*" "\\1" include
+           "${include}")
+    list(APPEND todo "${include}")
+  endforeach()
+endwhile()
 
 file(GLOB headers "${HEADER_DIR}/*.h")
 list(SORT headers)
@@ -51,12 +74,15 @@ foreach(header IN LISTS headers)
     string(APPEND lines "#define ${name}(...) \\\n"
            "  ${at}(${name}(__VA_ARGS__), __FILE__, __LINE__)\n")
   endforeach()
-  if(lines)
+  if(lines AND file IN_LIST circle)
     string(APPEND macros "\n// lockstep/${file}\n${lines}")
+  elseif(lines)
+    string(APPEND macros_full "\n// lockstep/${file}\n${lines}")
   endif()
 endforeach()
 
-file(WRITE "${OUT}"
+function(write_macros out guard macros)
+  file(WRITE "${out}"
 "// SPDX-License-Identifier: Apache-2.0
 //
 // Gives each op the source line that made it. Generated from the marks
@@ -65,12 +91,16 @@ file(WRITE "${OUT}"
 // Define LS_NO_PLACES to call the functions directly. A name in parentheses,
 // `(ls_relu)(x)`, does the same for one call.
 
-#ifndef LOCKSTEP_PLACES_H_
-#define LOCKSTEP_PLACES_H_
+#ifndef ${guard}
+#define ${guard}
 
 #ifndef LS_NO_PLACES
 ${macros}
 #endif  // LS_NO_PLACES
 
-#endif  // LOCKSTEP_PLACES_H_
+#endif  // ${guard}
 ")
+endfunction()
+
+write_macros("${OUT}" LOCKSTEP_PLACES_H_ "${macros}")
+write_macros("${OUT_FULL}" LOCKSTEP_PLACES_FULL_H_ "${macros_full}")

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { PIXELS = 64, HIDDEN = 24, CLASSES = 5, BATCH = 64 };
 enum { EXAMPLES = 512, STEPS = 60 };

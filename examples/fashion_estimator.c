@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { BATCH = 256, STEPS_AN_EPOCH = 60000 / BATCH, SERVED = 4 };
 

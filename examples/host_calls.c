@@ -3,7 +3,7 @@
 // down what each step says, while the next ones go on.
 #include <stdio.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { PIXELS = 196, HIDDEN = 32, CLASSES = 10, BATCH = 256, STEPS = 96 };
 static const char folder[] = "host_calls.model";

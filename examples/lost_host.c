@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { PIXELS = 49, CLASSES = 4, BATCH = 64, SAVE_STEPS = 8, STEPS = 40 };
 static const char name[] = "virtual:2x2,hosts=2";

@@ -2,7 +2,7 @@
 // A pod of 32 cores on 4 hosts trains a net, and its hosts hear of each loss.
 #include <stdio.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 typedef struct job {
   ls_model net;

@@ -7,6 +7,8 @@
 #include "data/streams/cache_file.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/shape_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,6 +13,7 @@
 
 #include "graph/graph.h"
 #include "graph/make/make.h"
+#include "lockstep/graph_ops.h"
 
 enum { DRAWN_OPS = 64, DRAWN_VALUES = 64, DRAWN_OPERANDS = 40 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

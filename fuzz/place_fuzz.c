@@ -8,6 +8,7 @@
 
 #include "bytes_files.h"
 #include "lockstep/distribute_input.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 #include "lockstep/iterator.h"
 #include "lockstep/record.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lockstep/shape.h"
+#include "lockstep/shape_rules.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/feed.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "common/machine.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { MAX_VARIABLES = 1024, MAX_STEPS = 1000000 };
 

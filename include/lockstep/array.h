@@ -12,7 +12,6 @@
 #ifndef LOCKSTEP_ARRAY_H_
 #define LOCKSTEP_ARRAY_H_
 
-#include "lockstep/allocator.h"
 #include "lockstep/shape.h"
 
 #ifdef __cplusplus
@@ -68,12 +67,6 @@ LS_API int64_t ls_array_i64(const ls_array *array, int64_t index);
 // zero), into element `index`.
 LS_API void ls_array_set_f64(ls_array *array, int64_t index, double value);
 LS_API void ls_array_set_i64(ls_array *array, int64_t index, int64_t value);
-
-// f16 and bf16 as bits, rounded to nearest even.
-LS_API uint16_t ls_f16_from_f32(float value);
-LS_API float ls_f16_to_f32(uint16_t bits);
-LS_API uint16_t ls_bf16_from_f32(float value);
-LS_API float ls_bf16_to_f32(uint16_t bits);
 
 #ifdef __cplusplus
 }

@@ -25,13 +25,10 @@
 
 #include "lockstep/data.h"
 #include "lockstep/function.h"
-#include "lockstep/infeed.h"
 #include "lockstep/iterator.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/strategy.h"
-#include "lockstep/summary.h"
-#include "lockstep/tpu_strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -94,38 +91,17 @@ LS_BAG_MAKER_(ls_recurrent_layer, ls_recurrent_layer, ls_recurrent_options,
 LS_BAG_MAKER_(ls_sgd, ls_optimizer, ls_sgd_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adam, ls_optimizer, ls_adam_options, ls_optimizer_release)
 LS_BAG_MAKER_(ls_adamw, ls_optimizer, ls_adam_options, ls_optimizer_release)
-LS_BAG_MAKER_(ls_cross_shard, ls_optimizer, ls_cross_shard_options,
-              ls_optimizer_release)
 LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
               ls_function_release)
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
               ls_strategy_release)
-LS_BAG_MAKER_(ls_tpu_resolver, ls_tpu_resolver, ls_tpu_resolver_options,
-              ls_tpu_resolver_release)
-LS_BAG_MAKER_(ls_tpu_strategy, ls_strategy, ls_tpu_options, ls_strategy_release)
-LS_BAG_MAKER_(ls_infeed_queue, ls_infeed_queue, ls_infeed_options,
-              ls_infeed_queue_release)
-#undef LS_BAG_MAKER_
-#undef LS_BAG_CXX_MAKER_
 
-// A writer of summaries; a data set, taken over, and an iterator on one, which
-// it retains.
+// A data set, taken over, and an iterator on one, which it retains.
 static inline void ls_dataset_drop_(void *thing) {
   ls_dataset_release((ls_dataset *)thing);
 }
 static inline void ls_iterator_drop_(void *thing) {
   ls_iterator_release((ls_iterator *)thing);
-}
-static inline void ls_summary_writer_drop_(void *thing) {
-  ls_summary_writer_release((ls_summary_writer *)thing);
-}
-static inline ls_summary_writer *
-ls_summary_writer_in(ls_bag *bag, ls_summary_function function, void *user) {
-  ls_summary_writer *made = NULL;
-  if (bag->error != NULL) return NULL;
-  const ls_status status = ls_summary_writer_create(function, user, &made);
-  return (ls_summary_writer *)ls_bag_keep(bag, status, made,
-                                          ls_summary_writer_drop_);
 }
 static inline ls_dataset *ls_dataset_in(ls_bag *bag, ls_dataset *dataset) {
   const ls_status status = ls_dataset_status(dataset);
@@ -164,18 +140,10 @@ ls_iterator_in(ls_bag *bag, ls_dataset *dataset,
 #define ls_adam_in(bag, ...) ls_adam_in_((bag), &(ls_adam_options){__VA_ARGS__})
 #define ls_adamw_in(bag, ...)                                                  \
   ls_adamw_in_((bag), &(ls_adam_options){__VA_ARGS__})
-#define ls_cross_shard_in(bag, ...)                                            \
-  ls_cross_shard_in_((bag), &(ls_cross_shard_options){__VA_ARGS__})
 #define ls_function_in(bag, ...)                                               \
   ls_function_in_((bag), &(ls_function_options){__VA_ARGS__})
 #define ls_mirrored_strategy_in(bag, ...)                                      \
   ls_mirrored_strategy_in_((bag), &(ls_mirrored_options){__VA_ARGS__})
-#define ls_tpu_resolver_in(bag, ...)                                           \
-  ls_tpu_resolver_in_((bag), &(ls_tpu_resolver_options){__VA_ARGS__})
-#define ls_tpu_strategy_in(bag, ...)                                           \
-  ls_tpu_strategy_in_((bag), &(ls_tpu_options){__VA_ARGS__})
-#define ls_infeed_queue_in(bag, ...)                                           \
-  ls_infeed_queue_in_((bag), &(ls_infeed_options){__VA_ARGS__})
 #define ls_iterator_in(bag, dataset, ...)                                      \
   ls_iterator_in_((bag), (dataset), &(ls_iterator_options){__VA_ARGS__})
 #endif  // __cplusplus

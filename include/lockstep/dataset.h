@@ -43,7 +43,6 @@ LS_API void ls_dataset_release(ls_dataset *dataset);  // NULL is fine.
 LS_API LS_MUST_USE ls_status ls_dataset_status(const ls_dataset *dataset);
 // As an object leaf, taken over; and back, lent, NULL if it is none.
 LS_API ls_nest ls_nest_dataset(ls_dataset *dataset);
-LS_API ls_dataset *ls_nest_as_dataset(ls_nest leaf);
 
 // ---- What elements are -----------------------------------------------------
 typedef enum ls_leaf_kind {
@@ -65,25 +64,9 @@ typedef struct ls_element_spec {
   size_t count;
 } ls_element_spec;
 
-// A leaf of a nest that says what elements are: its type.
-LS_API ls_nest ls_nest_spec(ls_dtype dtype, ls_shape shape);
-LS_API ls_nest ls_nest_spec_of(const ls_leaf_spec *spec);
-
-// Lent: valid as long as the data set.
-//   the data set's own status, if its making failed
-LS_API LS_MUST_USE ls_status ls_dataset_spec(const ls_dataset *dataset,
-                                             ls_element_spec *out_spec);
-// Prints a spec: "(f32[128,784], i32[128])". Returns `buffer`.
-LS_API const char *ls_element_spec_print(const ls_element_spec *spec,
-                                         char *buffer, size_t size);
-
 enum { LS_INFINITE = -1, LS_UNKNOWN_SIZE = -2 };
 // The number of elements, LS_INFINITE, or LS_UNKNOWN_SIZE; of a failed one 0.
 LS_API int64_t ls_dataset_cardinality(const ls_dataset *dataset);
-// The least and the largest number of leaf `leaf`, integers, where they are
-// known without reading elements; else false.
-LS_API bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
-                              int64_t *out_least, int64_t *out_most);
 // Whether element i is a function of i; if not, it is a stream.
 LS_API bool ls_dataset_is_indexed(const ls_dataset *dataset);
 // What it is made of, source first: "range(0, 10).shuffle(seed=1).batch(2)".

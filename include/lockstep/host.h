@@ -17,6 +17,8 @@
 extern "C" {
 #endif
 
+typedef struct ls_host_kernel ls_host_kernel;
+
 // One call of a host kernel, lent until it has ended and its results are taken.
 typedef struct ls_host_call {
   ls_runtime *runtime;

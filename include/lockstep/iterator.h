@@ -13,11 +13,12 @@
 #define LOCKSTEP_ITERATOR_H_
 
 #include "lockstep/dataset.h"
-#include "lockstep/record.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef struct ls_record ls_record;  // lockstep/record.h
 
 typedef struct ls_iterator ls_iterator;
 

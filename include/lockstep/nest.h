@@ -17,7 +17,6 @@
 #define LOCKSTEP_NEST_H_
 
 #include "lockstep/array.h"
-#include "lockstep/object.h"
 
 #ifdef __cplusplus
 #include <initializer_list>
@@ -26,6 +25,7 @@ extern "C" {
 #endif
 
 typedef struct ls_graph ls_graph;
+typedef struct ls_object ls_object;  // lockstep/object.h
 
 // Handles into a graph: 16 bytes, by value, own nothing. Ids are never reused:
 // a stale handle is an error, not a crash. A ref is the op's id and, in its

@@ -13,13 +13,16 @@
 #ifndef LOCKSTEP_RUNTIME_H_
 #define LOCKSTEP_RUNTIME_H_
 
-#include "lockstep/allocator.h"
+#include <stdint.h>
+
+#include "lockstep/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct ls_runtime ls_runtime;
+typedef struct ls_allocator ls_allocator;  // lockstep/allocator.h
 
 typedef enum ls_log_level {
   LS_LOG_ERROR = 0,
@@ -195,36 +198,12 @@ LS_API ls_runtime *ls_runtime_current(void);
 // From now on this thread works under `runtime` (NULL: the default one).
 // Returns what it worked under before, NULL for the default.
 LS_API ls_runtime *ls_runtime_make_current(ls_runtime *runtime);
-
-// Host calls that runs did not wait for to the end (see stall_ms) and that have
-// not ended since. Each holds a thread, if it is in its kernel, and keeps its
-// program alive.
-LS_API size_t ls_runtime_abandoned_calls(ls_runtime *runtime);
-
-// A variable of the runtime's environment, NULL if unset.
-LS_API const char *ls_runtime_environment(const ls_runtime *runtime,
-                                          const char *name);
-LS_API int ls_runtime_threads(const ls_runtime *runtime);
-LS_API int ls_runtime_input_threads(const ls_runtime *runtime);
-LS_API int ls_runtime_cpus(const ls_runtime *runtime);
-LS_API int ls_runtime_gpus(const ls_runtime *runtime);
-LS_API ls_math ls_runtime_math(const ls_runtime *runtime);
-// "fast", "direct" or "bf16"; NULL: there is no such math. Static text.
-LS_API const char *ls_math_name(ls_math math);
 LS_API ls_allocator *ls_runtime_allocator(ls_runtime *runtime);
 
 // Writes one line to the sink, or to standard error; see ls_runtime_options.
 LS_API void ls_runtime_log(ls_runtime *runtime, ls_log_level level,
                            const char *source, const char *format, ...)
     LS_PRINTF(4, 5);
-
-// Returns true if the environment's LS_LOG lets lines of this level through;
-// for a sink that shows them to people.
-LS_API bool ls_log_is_shown(ls_log_level level);
-
-// One line per debug switch, with its meaning, from the one table there is;
-// printed by `lockstep help env`. Static text.
-LS_API const char *ls_debug_switches_help(void);
 
 #ifdef __cplusplus
 }

@@ -45,15 +45,8 @@ typedef enum ls_dtype {
 LS_API size_t ls_dtype_size(ls_dtype dtype);
 // "f32", "bool", "none", ...: static text.
 LS_API const char *ls_dtype_name(ls_dtype dtype);
-//   LS_INVALID_ARGUMENT  no such name; the message lists what there is.
-LS_API LS_MUST_USE ls_status ls_dtype_parse(const char *text,
-                                            ls_dtype *out_dtype);
-LS_API bool ls_dtype_is_float(ls_dtype dtype);     // f64 f32 f16 bf16
-LS_API bool ls_dtype_is_integer(ls_dtype dtype);   // i8..i64, u8..u64
-LS_API bool ls_dtype_is_unsigned(ls_dtype dtype);  // u8..u64
-LS_API bool ls_dtype_is_complex(ls_dtype dtype);
-// Whether gradients flow through it: floats, complex, resource, variant.
-LS_API bool ls_dtype_is_trainable(ls_dtype dtype);
+LS_API bool ls_dtype_is_float(ls_dtype dtype);    // f64 f32 f16 bf16
+LS_API bool ls_dtype_is_integer(ls_dtype dtype);  // i8..i64, u8..u64
 
 #define LS_MAX_RANK 8
 #define LS_UNKNOWN_RANK (-1)
@@ -88,30 +81,17 @@ template <typename... Sizes> inline ls_shape ls_shape_of(Sizes... sizes) {
 
 LS_API bool ls_shape_is_known(ls_shape shape);  // Rank and every dimension.
 LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
-// Whether one actual shape could fit both.
-LS_API bool ls_shape_compatible(ls_shape a, ls_shape b);
-// What is known from both. LS_INVALID_ARGUMENT naming both when incompatible.
-LS_API LS_MUST_USE ls_status ls_shape_merge(ls_shape a, ls_shape b,
-                                            ls_shape *out_shape);
 // The shape of an elementwise op of both, by NumPy's rules; unknown where it
 // depends on an unknown. LS_INVALID_ARGUMENT naming both when they don't fit.
 LS_API LS_MUST_USE ls_status ls_shape_broadcast(ls_shape a, ls_shape b,
                                                 ls_shape *out_shape);
 // Number of elements, -1 while not known. Saturates at INT64_MAX.
 LS_API int64_t ls_shape_num_elements(ls_shape shape);
-// LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or
-// dimensions, without those of 0, that make more than 2^46 elements.
-LS_API LS_MUST_USE ls_status ls_shape_check(ls_shape shape);
 
 // "f32[2,?]", "i32[]", "f32[...]" for an unknown rank: printed into `buffer`,
 // cut to `size`; returns `buffer`. 200 bytes hold any.
 LS_API const char *ls_shape_print(ls_dtype dtype, ls_shape shape, char *buffer,
                                   size_t size);
-// Reads what ls_shape_print prints, from the whole of `text`.
-//   LS_INVALID_ARGUMENT  names the text and the first place that is wrong.
-LS_API LS_MUST_USE ls_status ls_shape_parse(const char *text,
-                                            ls_dtype *out_dtype,
-                                            ls_shape *out_shape);
 // A short-lived buffer for messages: LS_SHAPE_TEXT(dtype, shape).
 #ifdef __cplusplus
 struct ls_shape_room {

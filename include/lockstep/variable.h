@@ -118,36 +118,6 @@ typedef struct ls_variable_options {
 LS_API LS_MUST_USE ls_status ls_variable_create(
     const ls_variable_options *options, ls_variable **out_variable);
 
-// Creates a variable and gives its value where the thread is: a cast of it,
-// where a scope of bfloat16 stores it otherwise.
-LS_API LS_MUST_USE ls_status ls_get_variable(const ls_variable_options *options,
-                                             ls_variable **out_variable,
-                                             ls_tensor *out_value);
-// Inside, what ls_get_variable makes of bf16 is stored as f32, so that small
-// changes add up, and its value is bf16; initial values are converted. Names
-// get the prefix of the name scope `name`, NULL or "": none. The pair of
-// ls_scope_end.
-LS_API void ls_bfloat16_scope_begin(ls_scope *scope, const char *name);
-#define LS_BFLOAT16_SCOPE(name) LS_SCOPE_(ls_bfloat16_scope_begin, name)
-
-// ---- Creators --------------------------------------------------------------
-// What makes variables inside of a scope: the innermost creator first, each
-// asking the next one out; the last makes a plain variable.
-typedef struct ls_creator ls_creator;
-// The caller owns a reference to `*out_variable`.
-typedef ls_status (*ls_variable_creator)(const ls_creator *next,
-                                         const ls_variable_options *options,
-                                         void *user,
-                                         ls_variable **out_variable);
-LS_API LS_MUST_USE ls_status
-ls_creator_create(const ls_creator *creator, const ls_variable_options *options,
-                  ls_variable **out_variable);
-// Inside, variables are made by `create`; the pair of ls_scope_end.
-LS_API void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator create,
-                                   void *user);
-#define LS_CREATOR_SCOPE(create, user)                                         \
-  LS_SCOPE_(ls_creator_scope_begin, create, user)
-
 // ---- Variables -------------------------------------------------------------
 LS_API ls_variable *ls_variable_retain(ls_variable *variable);
 LS_API void ls_variable_release(ls_variable *variable);
@@ -156,32 +126,6 @@ LS_API const char *ls_variable_name(const ls_variable *variable);
 LS_API ls_dtype ls_variable_dtype(const ls_variable *variable);
 LS_API ls_shape ls_variable_shape(const ls_variable *variable);
 LS_API bool ls_variable_is_trainable(const ls_variable *variable);
-// What it was made with; AUTO and NONE of a plain variable.
-LS_API ls_variable_synchronization
-ls_variable_synchronization_of(const ls_variable *variable);
-LS_API ls_variable_aggregation
-ls_variable_aggregation_of(const ls_variable *variable);
-// The canonical name of its device, lent; "" when it has none. Of a distributed
-// variable: in a replica or update the device of that component, else of the
-// one on the current device, else of the first; in a computation of a TPU
-// strategy it is on none.
-LS_API const char *ls_variable_device(const ls_variable *variable);
-// Of a distributed variable, the container: how many components it has, and the
-// i-th, lent (NULL when there is none). 0 of any other.
-LS_API size_t ls_variable_num_components(const ls_variable *variable);
-LS_API ls_variable *ls_variable_component(const ls_variable *variable,
-                                          size_t index);
-// The build graph it was made in; NULL: eager.
-LS_API ls_graph *ls_variable_graph(const ls_variable *variable);
-// A number that no other variable ever has; of a distributed one that of its
-// first component.
-LS_API uint64_t ls_variable_id(const ls_variable *variable);
-// The op that initializes it in its build graph; failed in eager. Another one
-// can be set; that of a distributed variable runs those of all components.
-LS_API ls_op ls_variable_initializer(const ls_variable *variable);
-//   LS_INVALID_ARGUMENT  no op of its build graph.
-LS_API LS_MUST_USE ls_status ls_variable_set_initializer(ls_variable *variable,
-                                                         ls_op op);
 // Whether it has a value at this point, a bool scalar; of a distributed
 // variable whether all components have one. The last op gets the name (NULL:
 // its type).
@@ -190,22 +134,8 @@ LS_PLACED ls_tensor ls_variable_is_initialized(ls_variable *variable,
 // What it starts with in its build graph; of a distributed variable chosen as
 // its device is. Failed in eager.
 LS_PLACED ls_tensor ls_variable_initial_value(const ls_variable *variable);
-// A value as the variable's constraint wants it; without one as it is.
-// Optimizers ask for it.
-LS_API bool ls_variable_has_constraint(const ls_variable *variable);
 LS_PLACED ls_tensor ls_variable_constrain(const ls_variable *variable,
                                           ls_tensor value);
-// That a variable is a slice of a larger one, kept for who asks: a saver writes
-// it by its own name and shape. Of a distributed variable set on every
-// component.
-typedef struct ls_slice_info {
-  char full_name[256];  // Of the whole.
-  ls_shape full_shape;
-  ls_shape offset;  // Where this one begins, in each dimension.
-} ls_slice_info;
-LS_API LS_MUST_USE ls_status ls_variable_set_slice(ls_variable *variable,
-                                                   const ls_slice_info *slice);
-LS_API const ls_slice_info *ls_variable_slice(const ls_variable *variable);
 
 // The value at this point of the current graph. Of a distributed variable: in a
 // replica that of the replica's component, else that of the component on the

@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "lockstep/runtime_settings.h"
 
 typedef enum debug_switch {
 #define LS_SWITCH(id, variable, form, help) SWITCH_##id,

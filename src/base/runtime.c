@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runtime: creation, the current one, slots.
 #include "lockstep/runtime.h"
+#include "lockstep/runtime_settings.h"
 
 #include <stdlib.h>
 

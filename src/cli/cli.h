@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "lockstep/lockstep.h"
+#include "lockstep/trace.h"
 
 // What the program ends with. A run that a signal stopped ends with 128 and the
 // signal's number, as a shell says it: 130 for Ctrl-C.

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/models.h"
+#include "lockstep/training_parts.h"
 
 typedef struct eval_flags {
   const char *run_folder, *model, *data, *features, *math;

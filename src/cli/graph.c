@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "lockstep/function_plan.h"
+#include "lockstep/graph_ops.h"
 
 typedef struct graph_flags {
   const char *model, *precision, *math;

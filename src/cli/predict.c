@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/models.h"
+#include "lockstep/training_parts.h"
 
 typedef struct predict_flags {
   const char *run_folder, *model, *data, *features, *math;

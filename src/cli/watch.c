@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "lockstep/runs.h"
 
 static struct {
   ls_runtime *runtime;

@@ -7,6 +7,8 @@
 #include "data/dataset.h"
 #include "data/streams.h"
 #include "data/work.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/shape_rules.h"
 
 typedef ls_batch_dataset batch_dataset;
 

@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "data/dataset.h"
 #include "data/streams.h"
+#include "lockstep/element_spec.h"
 
 // ---- Concatenate -----------------------------------------------------------
 static int64_t sum(int64_t a, int64_t b) {

@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/values/array_internal.h"
 #include "data/composite.h"
+#include "lockstep/element_spec.h"
 
 static const int64_t *splits_of(const ls_composite *self, size_t level) {
   return ls_array_data(self->parts[level + 1]);

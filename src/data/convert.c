@@ -6,6 +6,7 @@
 #include "base/values/numbers.h"
 #include "data/dataset.h"
 #include "data/streams.h"
+#include "lockstep/element_spec.h"
 
 typedef ls_convert_dataset convert_dataset;
 

@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
+#include "lockstep/element_spec.h"
 
 static void destroy_dataset(ls_object *object) {
   ls_dataset *dataset = (ls_dataset *)object;

@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "data/making.h"
 #include "data/own.h"
+#include "lockstep/runtime_settings.h"
 
 enum {
   DEFAULT_PREFETCH = 2,

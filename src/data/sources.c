@@ -6,6 +6,7 @@
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "data/hash.h"
+#include "lockstep/element_spec.h"
 
 static ls_dataset *new_source(const ls_dataset_class *kind, size_t bytes) {
   ls_dataset *self = ls_dataset_new(kind, bytes, NULL, 0, ls_ok());

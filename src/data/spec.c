@@ -6,6 +6,8 @@
 #include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/composite.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Leaves that are types -------------------------------------------------
 typedef struct spec_leaf {

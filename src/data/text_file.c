@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/data.h"
+#include "lockstep/element_spec.h"
 
 static const int64_t default_length = 128;
 

@@ -12,6 +12,7 @@
 #define LS_ENGINE_BACKEND_H_
 
 #include "graph/graph.h"
+#include "lockstep/cancel.h"
 #include "lockstep/host.h"
 #include "lockstep/object.h"
 

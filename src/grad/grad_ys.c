@@ -7,6 +7,7 @@
 #include "grad/walk.h"
 #include "graph/context.h"
 #include "graph/make/make.h"
+#include "lockstep/shape_rules.h"
 
 ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
                                  size_t index) {

@@ -3,6 +3,7 @@
 
 #include "graph/variable.h"
 #include "graph/walk.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Numbering -------------------------------------------------------------
 size_t ls_gradient_index(const ls_gradient_walk *walk, ls_op op) {

@@ -6,6 +6,7 @@
 #include "grad/walk.h"
 #include "graph/custom_gradient.h"
 #include "graph/region.h"
+#include "lockstep/shape_rules.h"
 
 // Fills a structure with values, one for each number in it.
 typedef struct filling {

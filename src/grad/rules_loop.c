@@ -14,6 +14,7 @@
 #include "base/values/half.h"
 #include "grad/rules_flow.h"
 #include "graph/passes/inline.h"
+#include "lockstep/shape_rules.h"
 
 // A sum that goes round: of a capture's gradients, or of a variable's.
 typedef struct loop_sum {

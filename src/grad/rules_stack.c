@@ -3,6 +3,7 @@
 // Rules of stacks. The gradient of a stack is a stack of its values' gradients,
 // so pushing and taking are each other's.
 #include "grad/rules.h"
+#include "lockstep/shape_rules.h"
 
 // What is on top of the gradient belongs to the value.
 ls_status gradient_stack_push(ls_gradient *g) {

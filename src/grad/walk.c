@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "grad/reach.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Variables -------------------------------------------------------------
 bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node) {

@@ -9,6 +9,7 @@
 #include "graph/op_table.h"
 #include "graph/variable.h"
 #include "lockstep/host.h"
+#include "lockstep/shape_rules.h"
 
 const ls_attr_info ls_attr_table[LS_ATTR_ID_COUNT] = {
 #define LS_ATTR(id, name_, kind_, ...)                                         \

@@ -11,6 +11,8 @@
 
 #include "base/memory/arena.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/object.h"
 
 typedef enum ls_attr_id {
   LS_ATTR_ID_NONE,

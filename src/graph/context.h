@@ -12,6 +12,7 @@
 
 #include "graph/graph.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 
 struct ls_scope_state;
 

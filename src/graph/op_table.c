@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 #include "graph/attr_groups.def"
 

@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/distributed.h"
+#include "lockstep/object.h"
 
 typedef struct slices {
   ls_object object;

@@ -11,6 +11,7 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/device_name.h"
+#include "lockstep/shape_rules.h"
 
 static void destroy_variable(ls_object *object) {
   ls_variable *variable = (ls_variable *)object;

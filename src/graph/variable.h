@@ -6,6 +6,7 @@
 
 #include "graph/graph.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 
 extern const ls_object_type ls_variable_object_type;
 

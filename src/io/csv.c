@@ -6,6 +6,8 @@
 
 #include "base/plain.h"
 #include "io/lines.h"
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Rows ------------------------------------------------------------------
 typedef enum csv_state {

@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "io/gzip.h"
+#include "lockstep/shape_rules.h"
 
 static const struct {
   unsigned char code;

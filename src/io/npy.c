@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Elements --------------------------------------------------------------
 // Reverses the bytes of each of `count` numbers of `width` bytes.

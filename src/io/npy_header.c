@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "io/bytes.h"
 #include "io/npy.h"
+#include "lockstep/shape_rules.h"
 
 enum { PREFIX = 10, MOST_HEADER = 1 << 20 };
 static const char magic[] = "\x93NUMPY";

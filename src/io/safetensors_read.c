@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
+#include "lockstep/shape_rules.h"
 
 // The format's limit: longer headers are damaged.
 static const uint64_t header_limit = 100 * 1000 * 1000;

@@ -10,6 +10,7 @@
 #include "graph/gather/gather.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "lockstep/shape_rules.h"
 #include "lower/ops.h"
 
 // ---- Uses -----------------------------------------------------------------

@@ -8,6 +8,7 @@
 // soon as it is known.
 #include "base/memory/own.h"
 #include "graph/walk.h"
+#include "lockstep/shape_rules.h"
 #include "lower/ops.h"
 
 // A stack_new that waits for its element type.

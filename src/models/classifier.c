@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/classifier.h"
+#include "lockstep/allocator.h"
 
 #include <string.h>
 

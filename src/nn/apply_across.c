@@ -10,6 +10,8 @@
 #include "distribute/base/strategy.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
+#include "lockstep/optimizer_state.h"
+#include "lockstep/strategy_extended.h"
 #include "nn/optimizer.h"
 #include "nn/update_ops.h"
 

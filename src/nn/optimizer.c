@@ -12,6 +12,7 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "graph/variable.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/weights.h"
 
 // ---- Lifetime --------------------------------------------------------------

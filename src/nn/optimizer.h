@@ -5,6 +5,7 @@
 #define LS_NN_OPTIMIZER_H_
 
 #include "base/memory/map.h"
+#include "lockstep/object.h"
 #include "lockstep/optimizers.h"
 #include "nn/shares.h"
 

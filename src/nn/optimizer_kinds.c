@@ -5,6 +5,7 @@
 #include "nn/optimizer.h"
 
 #include "base/require.h"
+#include "lockstep/optimizer_state.h"
 
 static const double usual_momentum = 0.9;
 

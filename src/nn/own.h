@@ -4,6 +4,7 @@
 #define LS_NN_OWN_H_
 
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "tpu/own.h"
 

@@ -5,6 +5,7 @@
 
 #include "graph/context.h"
 #include "graph/variable.h"
+#include "lockstep/shape_rules.h"
 
 // A node still to be looked at.
 typedef struct place {

@@ -3,6 +3,7 @@
 // a gather looked up. The bits are those of the step over all rows.
 #include "base/values/half.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"
 
 // Whether a gradient is that of few rows, so few that looking after them costs

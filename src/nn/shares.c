@@ -8,6 +8,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/examples.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 
 ls_shares ls_shares_find(bool mean) {
   ls_shares shares = {.replicas = ls_num_replicas()};

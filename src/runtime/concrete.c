@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/passes/inline.h"
 #include "graph/region.h"
+#include "lockstep/function_plan.h"
 #include "runtime/function.h"
 #include "runtime/trace_values.h"
 

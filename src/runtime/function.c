@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/examples.h"
 #include "graph/region.h"
+#include "lockstep/function_plan.h"
 #include "runtime/eager.h"
 #include "runtime/results.h"
 #include "runtime/scoped.h"

@@ -2,6 +2,7 @@
 //
 // What a function's newest trace is, as text, and what it takes.
 #include "base/require.h"
+#include "lockstep/function_plan.h"
 #include "runtime/function.h"
 
 static ls_status print_lowered(ls_compiled *compiled, ls_store *store,

@@ -20,6 +20,7 @@
 #define LS_RUNTIME_GATE_H_
 
 #include "base/runtime_internal.h"
+#include "lockstep/cancel.h"
 
 // A variable that is used. A distributed one and its components are one family:
 // where their values are may change with each write.

@@ -10,6 +10,8 @@
 #include "graph/variable.h"
 #include "graph/walk.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
+#include "lockstep/shape_rules.h"
 
 typedef struct loaded {
   ls_allocator *allocator;

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/saver.h"
+#include "lockstep/shape_rules.h"
 #include "serve/prune.h"
 
 // ---- Loading ---------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "graph/examples.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
 #include "lockstep/training_loop.h"
 

@@ -3,6 +3,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "train/evaluator.h"

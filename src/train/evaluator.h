@@ -4,6 +4,7 @@
 #define LS_TRAIN_EVALUATOR_H_
 
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 
 // The function that it runs; lent.
 ls_function *ls_evaluator_function(const ls_evaluator *evaluator);

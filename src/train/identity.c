@@ -6,6 +6,7 @@
 #include "base/memory/own.h"
 #include "data/dataset.h"
 #include "graph/compare/identity.h"
+#include "lockstep/function_plan.h"
 #include "runtime/function.h"
 
 // ---- Data ------------------------------------------------------------------

@@ -4,7 +4,9 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/iterator.h"
+#include "lockstep/training_parts.h"
 
 // Of a stream, which has no order of its own that could be computed.
 enum { SHUFFLE_BUFFER = 10000 };

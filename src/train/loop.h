@@ -4,6 +4,7 @@
 #ifndef LS_TRAIN_LOOP_H_
 #define LS_TRAIN_LOOP_H_
 
+#include "lockstep/training_parts.h"
 #include "train/device_loop.h"
 #include "train/own_hooks.h"
 

@@ -5,6 +5,7 @@
 #ifndef LS_TRAIN_OWN_HOOKS_H_
 #define LS_TRAIN_OWN_HOOKS_H_
 
+#include "lockstep/training_parts.h"
 #include "train/events/run_events.h"
 #include "train/folder/run_folder.h"
 #include "train/folder/saves.h"

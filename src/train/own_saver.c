@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "runtime/function.h"
 #include "train/own_hooks.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/function_plan.h"
 #include "runtime/function.h"
 #include "train/evaluator.h"
 #include "train/own_hooks.h"

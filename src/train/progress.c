@@ -5,6 +5,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "lockstep/training_parts.h"
 #include "train/budget.h"
 
 static const int64_t second = 1000000000;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "distribute/base/strategy.h"
+#include "lockstep/runtime_settings.h"
+#include "lockstep/training_parts.h"
 
 enum { DEFAULT_KEEP = 5 };
 

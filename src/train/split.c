@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 
 static ls_nest split_leaf(ls_nest leaf, void *user) {
   ls_nest parts = {0};

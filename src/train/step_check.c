@@ -4,6 +4,7 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "graph/variable.h"
+#include "lockstep/function_plan.h"
 #include "lower/lower.h"
 
 static ls_status check_results(const ls_model *model, ls_nest results) {

@@ -3,6 +3,7 @@
 // Many steps in one run. What is done between steps is done at its ends.
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/trunk.h"
 #include "tpu/own.h"
 #include "tpu/strategy/strategy.h"

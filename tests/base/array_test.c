@@ -6,7 +6,9 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "lockstep/half.h"
 #include "lockstep/object.h"
+#include "lockstep/shape_rules.h"
 #include "support/counted.h"
 #include "support/fault.h"
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "lockstep/allocator.h"
 #include "lockstep/array.h"
 #include "lockstep/device_name.h"
 #include "lockstep/nest.h"
 #include "lockstep/runtime.h"
 #include "lockstep/shape.h"
+#include "lockstep/shape_rules.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.

@@ -10,6 +10,7 @@
 #include "lockstep/parameters.h"
 #include "lockstep/runtime.h"
 #include "lockstep/shape.h"
+#include "lockstep/shape_rules.h"
 #include "support/refused.h"
 
 TEST(refused_calls_of_allocator_leave_nothing) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/runtime.h"
+#include "lockstep/runtime_settings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/shape.h"
+#include "lockstep/shape_rules.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/memory_files.h"

@@ -7,6 +7,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "support/expect.h"
 #include "support/op_case.h"
 #include "support/sanitizer.h"

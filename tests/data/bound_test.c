@@ -8,6 +8,7 @@
 
 #include "base/runtime_internal.h"
 #include "data/own.h"
+#include "lockstep/element_spec.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/pipelines.h"

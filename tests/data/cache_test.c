@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data/own.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/fault.h"
 #include "support/stream_runs.h"

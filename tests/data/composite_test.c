@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/own.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "lockstep/sparse.h"
 #include "support/fault.h"

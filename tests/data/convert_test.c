@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 
 static const ls_dtype numbers[] = {
     LS_DTYPE_F64, LS_DTYPE_F32, LS_DTYPE_F16, LS_DTYPE_BF16, LS_DTYPE_I8,

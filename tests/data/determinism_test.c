@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lockstep/element_spec.h"
+#include "lockstep/record.h"
 #include "support/pipelines.h"
 #include "support/sanitizer.h"
 

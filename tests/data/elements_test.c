@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/record.h"
 
 // ---- Nests -----------------------------------------------------------------
 static ls_nest i64_rows(int64_t rows, int64_t width, int64_t first) {

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "lockstep/cancel.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/flow.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/pipelines.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "lockstep/data.h"
+#include "lockstep/element_spec.h"
 #include "support/stream_runs.h"
 
 static ls_runtime *begin_runtime(int threads, ls_runtime **out_before) {

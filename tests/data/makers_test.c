@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/array.h"
+#include "lockstep/element_spec.h"
 
 static ls_nest i64_rows(int64_t rows) {
   return ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(rows));

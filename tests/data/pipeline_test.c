@@ -7,7 +7,9 @@
 #include <time.h>
 
 #include "lockstep/dataset.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/iterator.h"
+#include "lockstep/record.h"
 
 static ls_iterator *iterate(ls_dataset *dataset, ls_opt prefetch) {
   ls_iterator *iterator = NULL;

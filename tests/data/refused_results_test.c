@@ -2,6 +2,7 @@
 //
 // Refused calls leave their results empty: none, NULL or zero.
 #include "lockstep/dataset.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 #include "lockstep/image.h"
 #include "lockstep/iterator.h"

@@ -3,6 +3,7 @@
 // Windows, rows of batches, buckets.
 #include <string.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
 

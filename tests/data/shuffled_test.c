@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
 

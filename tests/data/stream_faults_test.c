@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/own.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/fault.h"
 #include "support/stream_runs.h"

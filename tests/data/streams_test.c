@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/counted.h"
 #include "support/stream_runs.h"

@@ -9,6 +9,7 @@
 #include "io/inflate.h"
 #include "io/protobuf/example.h"
 #include "lockstep/files.h"
+#include "lockstep/record.h"
 #include "support/fault.h"
 #include "support/read_all.h"
 #include "support/scratch.h"

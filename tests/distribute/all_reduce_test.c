@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/placed.h"
 #include "support/values.h"
 

@@ -2,6 +2,7 @@
 // A new kind of strategy is a table: nothing else knows of it.
 #include "distribute/base/strategy.h"
 #include "lockstep/eager.h"
+#include "lockstep/strategy_extended.h"
 #include "support/expect.h"
 #include "support/spec.h"
 

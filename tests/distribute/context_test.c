@@ -6,6 +6,8 @@
 #include <pthread.h>
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 #include "support/contexts.h"
 #include "support/replicas.h"
 

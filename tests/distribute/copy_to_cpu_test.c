@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of variables on the CPU, for checkpoints beside a run.
 #include "lockstep/export.h"
+#include "lockstep/variable_parts.h"
 
 #include "support/values.h"
 #include "support/variables.h"

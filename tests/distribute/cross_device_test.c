@@ -2,6 +2,8 @@
 //
 // Sets of cross-device ops: tables, what they take, and reducing to one device.
 #include "lockstep/cross_device.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/strategy_extended.h"
 
 #include <stdlib.h>
 #include <string.h>

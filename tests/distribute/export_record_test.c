@@ -6,6 +6,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/own.h"
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/handles.h"
 #include "support/fault.h"
 #include "support/function.h"

@@ -5,6 +5,7 @@
 
 #include "distribute/base/strategy.h"
 #include "lockstep/device_name.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/handles.h"
 #include "lockstep/session.h"
 #include "support/function.h"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gathering across replicas.
+#include "lockstep/object.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 
 #include "support/replicas.h"
 #include "support/values.h"

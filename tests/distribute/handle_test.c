@@ -7,7 +7,9 @@
 
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/variables.h"
 
 // ---- Caching scopes --------------------------------------------------------

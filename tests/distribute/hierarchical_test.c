@@ -3,6 +3,7 @@
 // Hierarchical copy: who adds, and who copies from whom.
 #include <stdio.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/placed.h"
 
 static ls_cross_device *hierarchical(long long num_packs) {

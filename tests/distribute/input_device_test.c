@@ -6,6 +6,8 @@
 #include "graph/graph.h"
 #include "graph/variable.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/streams.h"
 #include "support/inputs.h"
 #include "support/replicas.h"

@@ -10,6 +10,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/values/array_internal.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"

@@ -6,6 +6,8 @@
 #include "data/dataset.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/record.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"

@@ -6,8 +6,11 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/flow.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 

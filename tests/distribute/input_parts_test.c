@@ -4,6 +4,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/eager.h"
+#include "lockstep/strategy_extended.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 

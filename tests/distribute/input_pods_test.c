@@ -10,6 +10,7 @@
 #include "distribute/input/input.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 #include "support/inputs.h"
 #include "support/replicas.h"

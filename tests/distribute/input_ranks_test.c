@@ -6,6 +6,8 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"
 #include "support/replicas.h"

@@ -6,6 +6,7 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 #include "lockstep/trunk.h"
 #include "support/inputs.h"

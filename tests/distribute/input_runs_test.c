@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse and ragged leaves of data sets on replicas.
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/sparse.h"
 #include "support/inputs.h"
 #include "support/replicas.h"

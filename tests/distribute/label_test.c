@@ -2,6 +2,7 @@
 //
 // What messages call strategies, and the scopes of replicas.
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "support/replicas.h"
 
 static ls_status make(ls_mirrored_options options, ls_strategy **out) {

@@ -2,7 +2,9 @@
 //
 // How losses are reduced over replicas.
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/losses.h"
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 static ls_tensor losses_of(void) {

@@ -3,6 +3,8 @@
 // Branches and loops in merge calls, over variables of which each replica has a
 // value of its own.
 #include "lockstep/flow.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"

@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "graph/region.h"
+#include "lockstep/strategy_extended.h"
 #include "support/merges.h"
 #include "support/replicas.h"
 #include "support/values.h"

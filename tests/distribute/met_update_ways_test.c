@@ -4,6 +4,8 @@
 // others: that is the same on all, in every way to run. What else differs is
 // refused.
 #include "base/memory/allocator.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/strategy_extended.h"
 #include "support/merges.h"
 #include "support/values.h"
 #include "support/ways.h"

@@ -3,7 +3,9 @@
 // How strategies are made, and what they say of themselves.
 #include "lockstep/strategy.h"
 
+#include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"

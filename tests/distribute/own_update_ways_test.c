@@ -4,6 +4,7 @@
 // of each replica by itself, with replicas that have as many rows and with some
 // that have fewer; and before a loop.
 #include "base/memory/allocator.h"
+#include "lockstep/strategy_extended.h"
 #include "support/values.h"
 #include "support/ways.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables with a value for each replica, in compiled steps.
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"

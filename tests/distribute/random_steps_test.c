@@ -14,6 +14,8 @@
 #include "base/values/random.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/replica.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/draw.h"
 #include "support/merges.h"
 #include "support/sanitizer.h"

@@ -8,6 +8,7 @@
 #include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "lockstep/strategy_extended.h"
 #include "support/placed.h"
 #include "support/values.h"
 

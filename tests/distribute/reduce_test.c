@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reducing and broadcasting: across replicas and in them.
+#include "lockstep/cross_device.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 
 #include <math.h>
 #include <string.h>

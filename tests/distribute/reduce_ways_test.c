@@ -5,6 +5,8 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/strategy_extended.h"
 #include "support/merges.h"
 #include "support/values.h"
 

@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/cross_device.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/strategy_extended.h"
 #include "support/describe.h"
 #include "support/replicas.h"
 

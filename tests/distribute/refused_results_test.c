@@ -8,6 +8,7 @@
 #include "lockstep/regroup.h"
 #include "lockstep/replica.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/summary.h"
 #include "lockstep/table.h"
 #include "lockstep/variable_recipe.h"

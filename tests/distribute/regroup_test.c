@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/regroup.h"
+#include "lockstep/variable_parts.h"
 
 #include <string.h>
 

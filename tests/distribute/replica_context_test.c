@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
+#include "lockstep/strategy_extended.h"
 #include "support/contexts.h"
 #include "support/replicas.h"
 

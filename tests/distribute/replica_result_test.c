@@ -2,6 +2,8 @@
 //
 // Reading what one replica gave, whatever its results have become.
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 #include "support/variables.h"
 
 // (own, same number, same tensor, one of the strategy, nothing)

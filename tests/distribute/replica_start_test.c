@@ -3,6 +3,7 @@
 // What a replica starts with, and that what it changes is its own.
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/handles.h"
 #include "lockstep/summary.h"
 #include "support/callbacks.h"

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "lockstep/function.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/placed.h"
 #include "support/values.h"
 

@@ -2,6 +2,7 @@
 //
 // Scatters into distributed variables, in eager.
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 
 #include "support/variables.h"
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
+#include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"
 

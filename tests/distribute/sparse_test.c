@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sparse slices through cross-device ops.
+#include "lockstep/graph_ops.h"
 #include "lockstep/slices.h"
 
 #include <string.h>

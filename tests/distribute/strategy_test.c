@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/function_plan.h"
 #include "lockstep/strategy.h"
 
 #include <string.h>

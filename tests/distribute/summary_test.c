@@ -8,7 +8,9 @@
 
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 // What was recorded, as text.

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
+#include "lockstep/strategy_extended.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/values.h"

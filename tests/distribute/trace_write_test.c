@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/ways.h"
 
 enum { ROWS = 4 };

@@ -11,6 +11,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/session.h"
 #include "lockstep/trunk.h"
+#include "lockstep/variable_parts.h"
 #include "support/parties.h"
 #include "support/place.h"
 #include "support/sanitizer.h"

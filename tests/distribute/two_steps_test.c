@@ -12,6 +12,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/flow.h"
 #include "lockstep/trunk.h"
+#include "lockstep/variable_parts.h"
 #include "support/cut_steps.h"
 #include "support/draw.h"
 #include "support/place.h"

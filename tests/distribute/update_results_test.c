@@ -4,7 +4,10 @@
 #include "lockstep/strategy.h"
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/replicas.h"
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"

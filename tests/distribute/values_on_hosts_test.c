@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/cross_device.h"
 #include "lockstep/device_name.h"
 #include "lockstep/function.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 #include "support/tpu_strategies.h"

@@ -5,6 +5,8 @@
 
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "lockstep/object.h"
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 TEST(a_value_holds_components_in_replica_order) {

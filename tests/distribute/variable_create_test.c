@@ -4,6 +4,8 @@
 #include "lockstep/variable.h"
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 #include "support/variables.h"
 
 // ---- Options ---------------------------------------------------------------

@@ -2,6 +2,7 @@
 //
 // Creators: functions around the making of distributed variables.
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/state.h"
 #include "support/function.h"
 #include "support/replicas.h"

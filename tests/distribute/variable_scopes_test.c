@@ -4,7 +4,9 @@
 // made.
 #include <string.h>
 
+#include "lockstep/strategy_extended.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 #include "support/placed.h"
 
 static ls_status make(const char *name, ls_variable_options options,

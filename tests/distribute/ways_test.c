@@ -6,6 +6,8 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "lockstep/optimizer_state.h"
+#include "lockstep/strategy_extended.h"
 #include "support/values.h"
 
 // ---- Values ----------------------------------------------------------------

@@ -4,6 +4,7 @@
 // looked at before one is written.
 #include "base/memory/allocator.h"
 #include "lockstep/ops.h"
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 static ls_tensor vector(int64_t count) {

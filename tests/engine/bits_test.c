@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "engine/cpu/kernels/loops.h"
+#include "lockstep/shape_rules.h"
 #include "support/attrs.h"
 #include "support/expect.h"
 #include "support/loop_case.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/lowered.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/array.h"
+#include "lockstep/half.h"
 
 TEST(sums_and_means_follow_the_canonical_tree) {
   lanes_fill_values();

@@ -10,6 +10,7 @@
 #include "base/threads/threads.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
+#include "lockstep/runtime_settings.h"
 #include "support/callbacks.h"
 #include "support/lowered.h"
 #include "support/replicas.h"

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/replicas.h"

@@ -11,6 +11,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/runs.h"
+#include "lockstep/runtime_settings.h"
 #include "support/callbacks.h"
 #include "support/lowered.h"
 

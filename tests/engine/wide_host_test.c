@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/threads.h"
 #include "lockstep/runs.h"
+#include "lockstep/runtime_settings.h"
 #include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/lowered.h"

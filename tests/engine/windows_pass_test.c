@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/values.h"

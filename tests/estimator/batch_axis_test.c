@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "support/estimators.h"
 #include "support/fed.h"
 

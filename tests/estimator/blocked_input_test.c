@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lockstep/runs.h"
+#include "lockstep/runtime_settings.h"
 #include "support/counted.h"
 #include "support/resumable.h"
 #include "support/witnessed.h"

@@ -15,6 +15,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "lockstep/runtime_settings.h"
 #include "support/counted.h"
 #include "support/draw.h"
 #include "support/faulty_files.h"

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/train_and_evaluate.h"
 #include "support/counted.h"
 #include "support/draw.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lockstep/events.h"
+#include "lockstep/graph_ops.h"
 #include "support/fault.h"
 #include "support/monitored_runs.h"
 #include "train/hooks/hook.h"

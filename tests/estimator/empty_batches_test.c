@@ -2,6 +2,7 @@
 // Batches without an example, whose mean loss is no number: they count nothing
 // in that of an evaluation, on a CPU and with any number of replicas.
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"
 #include "support/estimators.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/spec.h"
 #include "support/values.h"
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/runtime_settings.h"
 #include "support/counted.h"
 #include "support/draw.h"
 #include "support/faulty_files.h"

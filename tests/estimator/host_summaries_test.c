@@ -4,6 +4,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/estimator_spec.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/summary_ops.h"
 #include "support/event_files.h"
 #include "support/expect.h"

@@ -10,6 +10,8 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "lockstep/flow.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 #include "support/monitored_runs.h"
 
 // ---- The variable ----------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/monitored_session.h"
 #include "support/fault.h"
 #include "support/spec.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/ops.h"
+#include "lockstep/training_parts.h"
 #include "support/estimators.h"
 #include "support/fault.h"
 

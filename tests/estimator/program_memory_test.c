@@ -3,6 +3,7 @@
 // Programs survive any refused request for memory.
 #include "base/memory/own.h"
 #include "lockstep/metrics.h"
+#include "lockstep/optimizer_state.h"
 #include "support/fault.h"
 #include "support/linear_model.h"
 

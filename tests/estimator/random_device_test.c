@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lockstep/runtime_settings.h"
 #include "support/device_runs.h"
 #include "support/draw.h"
 #include "support/thread_count.h"

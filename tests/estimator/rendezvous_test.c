@@ -10,6 +10,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
+#include "lockstep/variable_parts.h"
 #include "runtime/own.h"
 #include "support/monitored_runs.h"
 

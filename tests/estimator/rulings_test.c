@@ -5,6 +5,7 @@
 
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "support/estimators.h"
 
 // ---- Signals ---------------------------------------------------------------

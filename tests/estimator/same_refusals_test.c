@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "lockstep/dataset.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/metrics.h"
 #include "lockstep/optimizers.h"

@@ -8,6 +8,7 @@
 #include "lockstep/estimator_export.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "support/estimator_ways.h"
 #include "support/estimators.h"

@@ -8,6 +8,7 @@
 #include "estimator/input/feed_source.h"
 #include "estimator/input/prediction_rows.h"
 #include "estimator/input/stopping_signals.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/session.h"
 #include "support/fed.h"
 #include "support/spec.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
 #include "support/counted.h"

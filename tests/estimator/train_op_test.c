@@ -2,6 +2,7 @@
 //
 // What models train by, wherever they are.
 #include "lockstep/estimator_functions.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/fault.h"
 #include "support/replicas.h"

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/events.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 

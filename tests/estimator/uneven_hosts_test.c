@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "support/estimators.h"
 
 enum { MOST_HOSTS = 4 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 #include "support/estimators.h"
 

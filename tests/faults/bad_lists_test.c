@@ -4,7 +4,7 @@
 // that takes one refuses it.
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "lockstep/op_types.h"
 #include "support/callbacks.h"
 #include "support/counted.h"

@@ -3,7 +3,7 @@
 // Nests that no constructor gives, put together by hand or by a caller without
 // memory: leaves and nodes that refer to nothing, handles without a graph.
 // Every call that takes a nest has an answer.
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"

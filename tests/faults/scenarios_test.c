@@ -11,9 +11,12 @@
 #include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/layers.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/saver.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/fault.h"
 
 // ---- A small world ---------------------------------------------------------

@@ -5,7 +5,9 @@
 
 #include "base/memory/own.h"
 #include "lockstep/cross_replica.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/hook.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/replicate.h"
 #include "lockstep/steps.h"

@@ -2,6 +2,7 @@
 //
 // What gradients are asked for: ys, xs, given gradients, and the scope.
 
+#include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/gradient_graph.h"
 #include "support/spec.h"

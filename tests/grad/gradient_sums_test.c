@@ -3,6 +3,7 @@
 // Where gradient ops stand, what gates hold back, and how terms are added.
 #include <stdio.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/gradient_graph.h"
 #include "support/spec.h"

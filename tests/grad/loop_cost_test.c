@@ -3,6 +3,7 @@
 // What gradients of loops cost: what is saved, and memory.
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "runtime/own.h"
 #include "support/counted.h"
 #include "support/fault.h"

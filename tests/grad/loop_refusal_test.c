@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of loops: where they stand, and what is refused.
+#include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/recurrence.h"
 #include "support/spec.h"

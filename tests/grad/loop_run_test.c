@@ -2,6 +2,8 @@
 //
 // Gradients of loops as they are used: with variables, in sessions, on
 // replicas.
+#include "lockstep/function_plan.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable.h"

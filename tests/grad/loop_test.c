@@ -3,6 +3,7 @@
 // Gradients of loops agree with finite differences, once and twice.
 #include <math.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/count_up.h"

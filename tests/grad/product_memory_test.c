@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/recurrence.h"

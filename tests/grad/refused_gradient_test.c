@@ -9,6 +9,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "support/replicas.h"
 #include "support/values.h"
 

@@ -2,6 +2,7 @@
 //
 // Gradients of convolutions and of reductions over windows against finite
 // differences, and what the makers refuse.
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"

@@ -17,7 +17,9 @@
 #include <string.h>
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 #include "support/expect.h"
 
 #ifndef LS_TESTS_DIR

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/computation.h"
 #include "support/replicas.h"

@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/function.h"
 #include "support/replicas.h"

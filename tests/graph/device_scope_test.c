@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lockstep/device_name.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "lockstep/eager.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
+#include "lockstep/variable_parts.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"

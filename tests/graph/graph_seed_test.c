@@ -7,6 +7,7 @@
 #include "lockstep/regroup.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/weights.h"
 #include "support/expect.h"
 

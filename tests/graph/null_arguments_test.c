@@ -3,6 +3,7 @@
 // A NULL where something is needed is refused by name.
 #include "lockstep/flow.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 #include "lockstep/slices.h"

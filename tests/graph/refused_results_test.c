@@ -3,8 +3,10 @@
 // Refused calls leave their results empty: none, NULL or zero.
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/slices.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 #include "support/refused.h"
 
 TEST(refused_calls_of_gradients_leave_nothing) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;

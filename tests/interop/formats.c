@@ -11,7 +11,7 @@
 #include "io/npy.h"
 #include "io/protobuf/example.h"
 #include "io/zip.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "io/safetensors.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;

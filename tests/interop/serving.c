@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 static void must(ls_status status) {
   if (ls_status_is_ok(status)) return;

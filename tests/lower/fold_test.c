@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "support/expect.h"
 #include "support/values.h"
 

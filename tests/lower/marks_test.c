@@ -8,6 +8,7 @@
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/session.h"
 #include "runtime/state.h"
 #include "support/replicas.h"

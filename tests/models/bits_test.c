@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/eager.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "support/canonical.h"

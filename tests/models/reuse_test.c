@@ -10,8 +10,10 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 
 // ---- The allocator ---------------------------------------------------------
 // In front of each block's memory. One thread uses it.

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "lockstep/function_plan.h"
 #include "support/sanitizer.h"
 #include "support/trainer.h"
 #include "support/training.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"

@@ -6,10 +6,15 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/cross_device.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/replicas.h"
 #include "support/values.h"
 

@@ -2,6 +2,7 @@
 #include "support/fault.h"
 
 #include "lockstep/bag.h"
+#include "lockstep/bag_full.h"
 #include "lockstep/eager.h"
 
 static int order[4], released;

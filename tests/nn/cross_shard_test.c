@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/replicate.h"
 #include "lockstep/runtime.h"
 #include "support/assignments.h"

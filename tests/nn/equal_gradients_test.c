@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "lockstep/bag.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/runtime.h"
 #include "support/replicas.h"
 

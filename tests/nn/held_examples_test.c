@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -4,8 +4,10 @@
 #include "lockstep/bag.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/table.h"
+#include "lockstep/variable_parts.h"
 #include "lockstep/weights.h"
 #include "support/expect.h"
 

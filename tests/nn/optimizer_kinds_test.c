@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 
 enum { SIZE = 3, STEPS = 3 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each optimizer against its formula in plain C over several steps. The same
 // operations in the same order give the same bits.
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 
 #include <math.h>

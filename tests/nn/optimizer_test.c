@@ -5,6 +5,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 

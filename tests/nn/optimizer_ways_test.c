@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "support/values.h"
 #include "support/ways.h"
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"

@@ -3,6 +3,7 @@
 // Refused calls leave their results empty: none, NULL or zero.
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/weights.h"
 #include "support/refused.h"

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/optimizer_state.h"
+#include "lockstep/strategy_extended.h"
 #include "support/values.h"
 #include "support/ways.h"
 

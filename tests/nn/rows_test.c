@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/nn.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"

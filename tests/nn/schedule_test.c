@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <math.h>
 
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "support/values.h"
 

@@ -6,9 +6,11 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/function.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/values.h"
 #include "support/ways.h"
 

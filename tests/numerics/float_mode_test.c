@@ -12,6 +12,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 #include "lockstep/strategy.h"
 
 // Enough for a team: each worker has a part of it.

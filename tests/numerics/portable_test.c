@@ -5,6 +5,7 @@
 // bits on purpose makes a new numerics id (engine/cpu/backend.c) and new ones.
 #include "support/expect.h"
 
+#include "lockstep/runtime_settings.h"
 #include "support/small_models.h"
 #include "support/training.h"
 

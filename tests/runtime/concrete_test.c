@@ -4,6 +4,7 @@
 #include "lockstep/function.h"
 
 #include "lockstep/eager.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"

@@ -6,6 +6,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/strategy.h"
 #include "support/fault.h"

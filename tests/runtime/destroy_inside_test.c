@@ -4,8 +4,10 @@
 // function, a session and a graph go once their last call or session has.
 #include "lockstep/dataset.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/host.h"
 #include "lockstep/iterator.h"
+#include "lockstep/object.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"

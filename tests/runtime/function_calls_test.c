@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls of functions inside of each other, and clearing one that runs.
+#include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "support/function.h"
 #include "support/values.h"

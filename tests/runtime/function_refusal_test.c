@@ -2,6 +2,7 @@
 //
 // What functions refuse, and what a failed op leaves.
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 
 #include <string.h>
 

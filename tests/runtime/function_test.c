@@ -2,6 +2,7 @@
 #include "lockstep/function.h"
 
 #include "lockstep/eager.h"
+#include "lockstep/function_plan.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/function.h"

@@ -12,6 +12,7 @@
 #include "base/memory/own.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"

@@ -9,7 +9,9 @@
 #include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 #include "support/callbacks.h"
 #include "support/values.h"
 

@@ -3,6 +3,7 @@
 // Functions from the text of their graphs.
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "support/function.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/spec.h"
 #include "support/values.h"
 

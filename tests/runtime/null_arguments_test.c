@@ -3,10 +3,12 @@
 // A NULL where something is needed is refused by name.
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/runs.h"
 #include "lockstep/session.h"
 #include "lockstep/variable.h"
+#include "lockstep/variable_parts.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "support/counted.h"
 #include "support/writers.h"
 

@@ -2,6 +2,7 @@
 //
 // A store publishes: who reads while others write sees whole values, each the
 // one before or behind the last, and of two that write none is lost.
+#include "lockstep/variable_parts.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/writers.h"

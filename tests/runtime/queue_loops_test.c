@@ -12,6 +12,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/queue_ops.h"

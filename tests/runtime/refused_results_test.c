@@ -4,6 +4,7 @@
 #include "lockstep/device.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/runs.h"
 #include "lockstep/session.h"
 #include "lockstep/trace.h"

@@ -2,6 +2,7 @@
 //
 // Results: what is one value is one array, and arrays that nobody else holds
 // are filled again.
+#include "lockstep/allocator.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -3,6 +3,7 @@
 
 #include "lockstep/distributed.h"
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/values.h"
 

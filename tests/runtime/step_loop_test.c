@@ -4,6 +4,7 @@
 // random ops draw the same, so training gives the same bytes.
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"

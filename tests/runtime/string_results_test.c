@@ -3,6 +3,7 @@
 // Results of strings and objects are the caller's, whatever they came from.
 #include <string.h>
 
+#include "lockstep/object.h"
 #include "lockstep/session.h"
 #include "support/values.h"
 

@@ -4,6 +4,7 @@
 // looks at it in its preset; the numbers are right in every one.
 #include <pthread.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"
 #include "support/values.h"

@@ -6,6 +6,7 @@
 
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"

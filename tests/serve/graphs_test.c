@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/served_model.h"
 #include "support/spec.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/served_model.h"
 
 enum { MOST_VARIABLES = 200 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "support/fault.h"
 #include "support/served_model.h"
 #include "support/spec.h"

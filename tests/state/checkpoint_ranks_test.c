@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/eager.h"
 #include "lockstep/trunk.h"
+#include "lockstep/variable_parts.h"
 #include "support/crash_files.h"
 #include "support/replicas.h"
 #include "support/scratch.h"

@@ -10,6 +10,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/function.h"
 #include "lockstep/saved_file.h"
+#include "lockstep/variable_parts.h"
 #include "support/fault.h"
 #include "support/replicas.h"
 #include "support/saving.h"

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 
 #include "lockstep/saved_file.h"
+#include "lockstep/variable_parts.h"
 #include "state/own.h"
 #include "support/fault.h"
 #include "support/replicas.h"

@@ -8,6 +8,7 @@
 
 #include "lockstep/saver.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/expect.h"
 
 // A variable of eager's, or of a graph with a session.

@@ -5,6 +5,7 @@
 #define LS_TESTS_SUPPORT_ATTRS_H_
 
 #include "lockstep/graph.h"
+#include "lockstep/graph_ops.h"
 
 #define LS_ATTR_I(n, v)                                                        \
   ((ls_attr){.name = (n), .kind = LS_ATTR_INT, .as.i = (v)})

@@ -5,6 +5,7 @@
 
 #include "lockstep/host.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 
 // ---- Functions of values ----------------------------------------------------
 ls_nest give_args(ls_nest args, void *user);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/computation.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_COUNTED_H_
 #define LS_TESTS_SUPPORT_COUNTED_H_
 
+#include "lockstep/allocator.h"
 #include "lockstep/runtime.h"
 
 typedef struct counted {

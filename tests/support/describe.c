@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/variable.h"
 #include "support/expect.h"
 

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/metrics.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "support/bystander.h"
 

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "support/expect.h"
 

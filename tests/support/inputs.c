@@ -7,6 +7,8 @@
 #include "data/dataset.h"
 #include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- Data sets --------------------------------------------------------------
 ls_dataset *number_batches(int64_t count, int64_t size) {

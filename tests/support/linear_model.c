@@ -2,6 +2,7 @@
 #include "support/linear_model.h"
 
 #include "lockstep/losses.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/regroup.h"
 #include "support/replicas.h"
 

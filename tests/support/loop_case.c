@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/memory/arena.h"
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
 #include "support/expect.h"
 #include "support/reference.h"
 

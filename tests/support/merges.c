@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/merges.h"
 
+#include "lockstep/strategy_extended.h"
 #include "support/values.h"
 
 ls_nest rows_of(const ways *self, int step, int r) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lockstep/shape_rules.h"
 #include "lockstep/variable.h"
 #include "support/expect.h"
 

@@ -10,6 +10,7 @@
 #include "base/threads/threads.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/trunk.h"
 #include "support/callbacks.h"
 #include "support/values.h"

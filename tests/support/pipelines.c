@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/values/digest.h"
+#include "lockstep/element_spec.h"
 
 ls_iterator *pipeline_iterator(ls_dataset *dataset, ls_opt prefetch) {
   ls_iterator *iterator = NULL;

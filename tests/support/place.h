@@ -6,6 +6,7 @@
 #define LS_TESTS_SUPPORT_PLACE_H_
 
 #include "lockstep/runtime.h"
+#include "lockstep/trunk.h"
 
 typedef struct ls_trunk ls_trunk;
 

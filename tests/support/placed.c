@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/placed.h"
+#include "lockstep/graph_ops.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 
 #include "base/threads/queue.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 
 // A queue as the state of ops.
 typedef struct queue_state {

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "lockstep/optimizer_state.h"
+#include "lockstep/shape_rules.h"
 #include "support/expect.h"
 #include "support/random_build.h"
 

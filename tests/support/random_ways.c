@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/optimizer_state.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "support/expect.h"

@@ -3,6 +3,7 @@
 // The reference: ops that work element by element.
 #include <math.h>
 
+#include "lockstep/shape_rules.h"
 #include "support/expect.h"
 #include "support/reference_ops.h"
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
 #include "support/expect.h"
 #include "support/reference_ops.h"
 

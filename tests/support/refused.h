@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "lockstep/device_name.h"
+#include "lockstep/shape.h"
 #include "support/counted.h"
 #include "support/expect.h"
 

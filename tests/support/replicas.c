@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/replicas.h"
+#include "lockstep/variable_parts.h"
 
 #include <math.h>
 

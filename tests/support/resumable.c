@@ -9,11 +9,15 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/eager.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/hook.h"
 #include "lockstep/nn.h"
 #include "lockstep/streams.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/trunk.h"
+#include "lockstep/variable_parts.h"
 #include "support/bystander.h"
 #include "support/expect.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 // ---- A model ---------------------------------------------------------------
 // y = relu(x w + b), trained somewhere else.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/replica.h"
+#include "lockstep/strategy_extended.h"
 #include "support/step_state.h"
 
 void step_compute(step_state *s) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/counted.h"
 #include "support/sanitizer.h"

@@ -8,6 +8,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/infeed.h"
 #include "lockstep/training_loop.h"
+#include "lockstep/variable_parts.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/system_builds.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/tpu_steps.h"
 
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/tpu_strategies.h"
 

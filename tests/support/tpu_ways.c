@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/tpu_ways.h"
 
+#include "lockstep/function_plan.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 
 static ls_array *own_array(const tpu_step *step, int r) {

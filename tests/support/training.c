@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "lockstep/eager.h"
+#include "lockstep/optimizer_state.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 #include "support/expect.h"
 #include "support/sanitizer.h"
 

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_VARIABLES_H_
 #define LS_TESTS_SUPPORT_VARIABLES_H_
 
+#include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
 
 #define NONE LS_AGGREGATION_NONE

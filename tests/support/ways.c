@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/values/array_internal.h"
+#include "lockstep/cross_device.h"
+#include "lockstep/variable_parts.h"
 #include "support/values.h"
 #include "support/ways_run.h"
 

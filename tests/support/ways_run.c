@@ -6,6 +6,9 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/function.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/optimizer_state.h"
+#include "lockstep/variable_parts.h"
 #include "runtime/own.h"
 #include "support/values.h"
 

@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lockstep/element_spec.h"
 #include "lockstep/host.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/metrics.h"
+#include "lockstep/optimizer_state.h"
 #include "support/bystander.h"
 
 static witnessed *now;  // The one that trains.

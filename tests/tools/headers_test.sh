@@ -22,12 +22,20 @@ compiles() {
 }
 
 for header in "$source"/include/lockstep/*.h \
-              "$LS_BUILD_DIR"/include/lockstep/places.h; do
+              "$LS_BUILD_DIR"/include/lockstep/places*.h; do
   name=$(basename "$header" .h)
   # Twice, for the guard.
   printf '#include "lockstep/%s.h"\n#include "lockstep/%s.h"\n%s\n' \
     "$name" "$name" "typedef int not_empty;" >"$work/$name.c"
   cp "$work/$name.c" "$work/$name.cpp"
+done
+
+# Both circles, in both orders.
+for names in "lockstep full" "full lockstep"; do
+  for name in $names; do echo "#include \"lockstep/$name.h\""; done \
+    >"$work/order_${names% *}.c"
+  echo 'typedef int not_empty;' >>"$work/order_${names% *}.c"
+  cp "$work/order_${names% *}.c" "$work/order_${names% *}.cpp"
 done
 
 # All scopes there are begin on one line, twice.
@@ -38,7 +46,7 @@ case $list in
 *) echo "FAIL not a list of scopes: $list"; failed=1 ;;
 esac
 cat >"$work/scopes.c" <<EOF
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 void begin(ls_graph *graph, ls_op op, const ls_op *ops, ls_strategy *strategy,
            ls_nest with, ls_summary_writer *writer, ls_variable_creator create,
            ls_export_policy policy, const ls_replica *replica, int32_t k,
@@ -62,7 +70,7 @@ if [ -n "${CXX:-}" ]; then
     compiles "$CXX" $standard "$work"/*.cpp "$source"/examples/*.cpp
   done
   for standard in c++14 c++17; do
-    compiles "$CXX" $standard "$work/lockstep.cpp" "$source"/examples/*.cpp
+    compiles "$CXX" $standard "$work/lockstep.cpp" "$work/full.cpp" "$source"/examples/*.cpp
   done
 else
   echo "skipped: no C++ compiler"

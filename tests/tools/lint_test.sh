@@ -90,6 +90,19 @@ put src/state/good.c 'int x;'
 finds "a folder without a README is found" 'src/state: it has no README.md'
 
 clean_tree
+for i in $(seq 46); do put "src/base/memory/part$i.c" 'int x;'; done
+finds "a folder with too many files is found" \
+  'src/base/memory: it has more than 45 source files'
+
+clean_tree
+for i in $(seq 301); do echo "LS_API int ls_f$i(void);"; done \
+  >>"$root/include/lockstep/status.h"
+finds "too many functions for the first header are found" \
+  'lockstep.h:1: it declares 301 functions'
+put include/lockstep/lockstep.h '// Threads: any.'
+passes "they are none of its own where it does not include them"
+
+clean_tree
 put include/lockstep/ops.def '// Layer: graph' 'OP(A)'
 put src/base/bad.c '#include "lockstep/ops.def"'
 finds "an upward include of a public table is found" 'of graph'

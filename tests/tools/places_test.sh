@@ -11,9 +11,11 @@ mkdir -p "$work/in"
 
 places() {
   cmake "-DHEADER_DIR=$work/in" "-DOUT=$work/places.h" \
-    -P "${LS_SOURCE_DIR:?}/cmake/places.cmake"
+    "-DOUT_FULL=$work/places_full.h" -P "${LS_SOURCE_DIR:?}/cmake/places.cmake"
 }
 
+echo '#include "lockstep/ops.h"' >"$work/in/lockstep.h"
+echo 'LS_PLACED ls_tensor ls_rare(void);' >"$work/in/rare.h"
 cat >"$work/in/ops.h" <<'END'
 #define LS_PLACED
 #define LS_MUST_USE
@@ -37,6 +39,7 @@ macros=$(sed -n 's/^#define \(ls_[a-z_]*\)(.*/\1/p' "$work/places.h" | xargs)
 want='ls_one ls_sum ls_pack ls_check'
 [ "$macros" = "$want" ] || { echo "wanted $want, got $macros"; exit 1; }
 grep -q 'ls_at_nest(ls_pack(' "$work/places.h"
+grep -q '^#define ls_rare(' "$work/places_full.h"
 
 cat >"$work/use.c" <<'END'
 #include "in/ops.h"

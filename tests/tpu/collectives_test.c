@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
 #include "support/placed.h"

@@ -6,6 +6,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/fault.h"
 #include "support/spec.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"

@@ -13,6 +13,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/function.h"
 #include "lockstep/replicate.h"
+#include "lockstep/runtime_settings.h"
 #include "lockstep/strategy.h"
 #include "lockstep/training_loop.h"
 #include "support/callbacks.h"

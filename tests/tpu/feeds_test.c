@@ -6,6 +6,7 @@
 
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
+#include "lockstep/runtime_settings.h"
 #include "support/pod_runs.h"
 
 static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};

@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "lockstep/distribute_input.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gauge.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/handles.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
+#include "lockstep/strategy_extended.h"
 #include "support/computation.h"
 #include "support/counted.h"
 #include "support/fault.h"

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/spec.h"

@@ -4,7 +4,9 @@
 #include "lockstep/shard.h"
 
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "lockstep/variable_parts.h"
 #include "support/placed.h"
 #include "support/spec.h"
 #include "support/values.h"

@@ -7,6 +7,7 @@
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/variable_recipe.h"
 #include "support/function.h"
 #include "support/tpu_steps.h"

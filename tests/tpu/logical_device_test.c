@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"

@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "lockstep/function.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/train.h"
 #include "lockstep/training_loop.h"
+#include "lockstep/training_parts.h"
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/small_models.h"

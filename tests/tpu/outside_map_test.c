@@ -3,6 +3,7 @@
 // Outside compilation for each part of what is cut over a replica's cores.
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "support/assignments.h"
 #include "support/callbacks.h"
 #include "support/computation.h"

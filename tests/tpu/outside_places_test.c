@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "support/assignments.h"
 #include "support/computation.h"

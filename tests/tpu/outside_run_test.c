@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 #include "support/callbacks.h"

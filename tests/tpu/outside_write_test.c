@@ -8,6 +8,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
+#include "lockstep/object.h"
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
 #include "support/spec.h"

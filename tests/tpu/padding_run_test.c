@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
 #include "support/computation.h"

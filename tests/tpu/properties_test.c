@@ -8,6 +8,8 @@
 #include "base/memory/allocator.h"
 #include "lockstep/logical_device.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"

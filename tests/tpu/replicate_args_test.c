@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/object.h"
 #include "lockstep/ops.h"
 #include "support/computation.h"
 #include "support/function.h"

@@ -6,8 +6,11 @@
 
 #include <string.h>
 
+#include "lockstep/function_plan.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/values.h"

@@ -2,8 +2,11 @@
 //
 // Replicated variables: one on each logical core of a replica.
 #include "lockstep/export.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_variable.h"
+#include "lockstep/variable_parts.h"
 #include "lockstep/variable_recipe.h"
 #include "support/computation.h"
 #include "support/fault.h"

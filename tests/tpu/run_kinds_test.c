@@ -4,6 +4,8 @@
 // where a run is refused, results of all kinds.
 #include <string.h>
 
+#include "lockstep/function_plan.h"
+#include "lockstep/object.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
 #include "support/function.h"

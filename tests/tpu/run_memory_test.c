@@ -2,6 +2,7 @@
 //
 // Runs of TPU strategies, and computations that are compiled before they run,
 // survive any refused request for memory.
+#include "lockstep/object.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
 #include "support/computation.h"

@@ -2,6 +2,8 @@
 //
 // Options of runs of TPU strategies: what they change, what is refused, and
 // that each function keeps a trace for each.
+#include "lockstep/function_plan.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "support/computation.h"
 #include "support/function.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "support/function.h"
 #include "support/spec.h"

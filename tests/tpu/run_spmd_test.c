@@ -2,6 +2,8 @@
 //
 // Whether a replica's cores are one to a run: as its strategy was made, or as
 // the run says.
+#include "lockstep/function_plan.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/logical_device.h"
 #include "lockstep/regroup.h"
 #include "support/assignments.h"

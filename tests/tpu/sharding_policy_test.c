@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/infeed.h"
+#include "lockstep/shape_rules.h"
 
 #include <string.h>
 

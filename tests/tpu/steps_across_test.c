@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/steps.h"
 #include "support/computation.h"
 #include "support/function.h"

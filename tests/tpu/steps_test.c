@@ -5,6 +5,7 @@
 
 #include "lockstep/replicate.h"
 #include "lockstep/steps.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
 #include "support/function.h"

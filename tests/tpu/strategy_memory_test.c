@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Values and updates of TPU strategies survive any refused request for memory.
+#include "lockstep/cross_device.h"
 #include "lockstep/flow.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/tpu_strategies.h"

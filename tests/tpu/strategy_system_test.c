@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/strategy_extended.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"

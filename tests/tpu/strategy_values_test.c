@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "distribute/base/strategy.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
 #include "support/function.h"
 #include "support/placed.h"
 #include "support/spec.h"

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
+#include "lockstep/object.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
 #include "support/computation.h"

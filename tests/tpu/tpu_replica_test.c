@@ -7,8 +7,10 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/slices.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/summary.h"
 #include "support/function.h"
 #include "support/placed.h"

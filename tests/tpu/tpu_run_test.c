@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"

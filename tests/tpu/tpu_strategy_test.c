@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A TPU strategy's steps are a mirrored strategy's.
+#include "lockstep/function_plan.h"
 #include "lockstep/tpu_strategy.h"
 
 #include <stdio.h>

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/placed.h"
 #include "support/tpu_ways.h"

@@ -4,6 +4,7 @@
 // system that they meant, in functions and in the text of graphs.
 #include <string.h>
 
+#include "lockstep/function_plan.h"
 #include "support/computation.h"
 #include "support/counted.h"
 #include "support/function.h"

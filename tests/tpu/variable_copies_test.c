@@ -6,6 +6,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/training_loop.h"
+#include "lockstep/variable_parts.h"
 #include "support/assignments.h"
 #include "support/computation.h"
 #include "support/function.h"

@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "base/memory/own.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/replica.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_variable.h"
+#include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_steps.h"

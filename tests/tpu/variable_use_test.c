@@ -5,10 +5,14 @@
 #include <string.h>
 
 #include "lockstep/flow.h"
+#include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_variable.h"
+#include "lockstep/variable_parts.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"

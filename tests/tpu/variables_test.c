@@ -10,6 +10,7 @@
 #include "lockstep/logical_device.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_variable.h"
 #include "lockstep/variable_recipe.h"
 #include "support/computation.h"

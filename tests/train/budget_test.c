@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 #include "lockstep/trunk.h"
 #include "support/pipelines.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ready-made hooks, and what they stand on: steps, timers.
+#include "lockstep/graph_ops.h"
 #include "lockstep/hook.h"
 
 #include <stdio.h>

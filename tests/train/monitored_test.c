@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Monitored sessions: how they begin, what hooks see, how they begin again.
+#include "lockstep/graph_ops.h"
 #include "lockstep/monitored_session.h"
+#include "lockstep/variable_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 // A NULL where something is needed is refused by name.
 #include "lockstep/hook.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 #include "support/expect.h"
 
 // Something that is not NULL; nobody looks at it before all are there.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 #include "support/comma.h"
 
 // A clock that stands still until a test moves it, and what was written.

@@ -8,6 +8,7 @@
 #include "lockstep/strategy_step.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 #include "support/refused.h"
 
 TEST(refused_calls_of_events_leave_nothing) {

@@ -2,6 +2,7 @@
 //
 // What a batch on replicas is as a whole.
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 
 #include <math.h>
 

@@ -5,9 +5,12 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/hook.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_parts.h"
 #include "support/event_files.h"
 #include "support/function.h"
 #include "support/replicas.h"

@@ -6,7 +6,10 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "lockstep/saved_file.h"
+#include "lockstep/saver.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 #include "support/expect.h"
 #include "support/resumable.h"
 #include "support/scratch.h"

@@ -28,6 +28,7 @@
 #include "base/text.h"
 #include "lockstep/cluster.h"
 #include "lockstep/nest.h"
+#include "lockstep/object.h"
 
 #define LS_OWNED_(noun, type, release)                                         \
   typedef type ls_owned_##noun;                                                \

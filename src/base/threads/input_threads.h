@@ -12,6 +12,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/threads/threads.h"
+#include "lockstep/runtime.h"
 
 struct ls_runtime;
 

@@ -11,6 +11,7 @@
 #ifndef LS_BASE_THREADS_QUEUE_H_
 #define LS_BASE_THREADS_QUEUE_H_
 
+#include "lockstep/allocator.h"
 #include "lockstep/nest.h"
 
 typedef struct ls_queue ls_queue;

@@ -10,6 +10,8 @@
 #ifndef LS_BASE_THREADS_THREAD_STATE_H_
 #define LS_BASE_THREADS_THREAD_STATE_H_
 
+#include "lockstep/cancel.h"
+#include "lockstep/runtime.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -12,7 +12,9 @@
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "base/values/numbers.h"
+#include "lockstep/half.h"
 #include "lockstep/object.h"
+#include "lockstep/shape_rules.h"
 
 struct ls_array {
   ls_object object;

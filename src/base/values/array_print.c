@@ -6,6 +6,7 @@
 #include "base/memory/allocator.h"
 #include "base/plain.h"
 #include "base/values/array_internal.h"
+#include "lockstep/shape_rules.h"
 
 enum { SHOWN = 6 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/distributed.h"
+#include "lockstep/object.h"
 
 #include <stdio.h>
 

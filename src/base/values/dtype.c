@@ -3,6 +3,7 @@
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "lockstep/array.h"
+#include "lockstep/shape_rules.h"
 
 typedef enum dtype_class {
   CLASS_OTHER,

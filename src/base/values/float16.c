@@ -3,6 +3,7 @@
 // mode, and of flushing denormals to zero.
 #include "base/values/float_bits.h"
 #include "lockstep/array.h"
+#include "lockstep/half.h"
 
 // `value` without its lowest `count` bits, to nearest, ties to even.
 static uint32_t shift_rounding(uint32_t value, uint32_t count) {

@@ -5,6 +5,7 @@
 // characters of tag and keys. A failed nest points to a counted holder of its
 // status, or to nothing when there was no memory even for that.
 #include "lockstep/nest.h"
+#include "lockstep/object.h"
 
 #include <math.h>
 

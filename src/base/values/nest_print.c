@@ -8,6 +8,8 @@
 #include "base/plain.h"
 #include "base/values/nest_internal.h"
 #include "base/values/tensors.h"
+#include "lockstep/object.h"
+#include "lockstep/shape_rules.h"
 
 typedef struct printer {
   char *buffer;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/values/numbers.h"
+#include "lockstep/half.h"
 
 #include <string.h>
 

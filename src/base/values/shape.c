@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes: rules and text.
 #include "lockstep/shape.h"
+#include "lockstep/shape_rules.h"
 
 #include "base/memory/allocator.h"
 #include "base/require.h"

@@ -11,6 +11,7 @@
 
 #include "cli/data/data_show.h"
 #include "cli/terminal.h"
+#include "lockstep/element_spec.h"
 
 typedef struct data_flags {
   const char **files;

@@ -7,6 +7,8 @@
 #include <strings.h>
 
 #include "cli/data/data.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/files.h"
 
 // What a look at the first rows tells.
 typedef struct csv_table {

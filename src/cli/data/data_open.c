@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/data/data.h"
+#include "lockstep/training_parts.h"
 
 static const char synthetic[] = "synthetic";
 static const char fashion_mnist[] = "fashion-mnist";

@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "cli/data/data.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/image.h"
+#include "lockstep/streams.h"
 
 // ---- Pairs -----------------------------------------------------------------
 static ls_status decode(const ls_array *bytes, ls_array *out) {

@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 
 #include "cli/data/data.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/files.h"
+#include "lockstep/image.h"
 
 // ---- Images ----------------------------------------------------------------
 static ls_status read_file(const char *path, char **out_data,

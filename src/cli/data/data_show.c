@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "cli/draw.h"
+#include "lockstep/files.h"
+#include "lockstep/shape_rules.h"
 
 enum { MOST_IMAGES = 8, MOST_ELEMENTS = 3, WIDTH = 80 };
 

@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 
 #include "cli/data/data.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/files.h"
+#include "lockstep/image.h"
 
 ls_status cli_first_element(ls_dataset *dataset, ls_nest *out) {
   ls_iterator *iterator = NULL;

@@ -7,6 +7,7 @@
 #include "data/files/source.h"
 #include "io/csv.h"
 #include "io/lines.h"
+#include "lockstep/element_spec.h"
 
 typedef struct csv_column {
   const char *name;

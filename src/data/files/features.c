@@ -3,6 +3,9 @@
 
 #include "base/memory/own.h"
 #include "base/values/array_internal.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
 
 typedef struct feature {
   ls_tfrecord_feature wanted;  // Its name is in `names`.

@@ -10,6 +10,7 @@
 #include "data/images/image_file.h"
 #include "data/images/resize.h"
 #include "io/crc32c.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 
 typedef struct image_class {

@@ -6,6 +6,7 @@
 #include "data/files/source.h"
 #include "io/gzip.h"
 #include "io/lines.h"
+#include "lockstep/element_spec.h"
 
 // ---- Lines -----------------------------------------------------------------
 static ls_status scan_lines(const ls_record_decoder *decoder,

@@ -6,6 +6,7 @@
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "io/gzip.h"
+#include "lockstep/element_spec.h"
 
 typedef struct tfrecord_decoder {
   ls_record_decoder base;

@@ -10,6 +10,7 @@
 #include "data/own.h"
 #include "data/streams.h"
 #include "data/streams/cache_file.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
 typedef struct kept {

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "io/crc32c.h"
+#include "lockstep/shape_rules.h"
 
 static const char magic[8] = "LSCACHE1";
 enum { HEADER = 64, CHECKED = 40, FLUSH = 1 << 20 };

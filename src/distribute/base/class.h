@@ -11,7 +11,9 @@
 
 #include "graph/variable.h"
 #include "lockstep/cross_device.h"
+#include "lockstep/distribute_input.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 #include "lockstep/variable_recipe.h"
 
 typedef struct ls_crossing ls_crossing;

@@ -6,6 +6,7 @@
 #define LS_DISTRIBUTE_BASE_SCOPED_H_
 
 #include "graph/context.h"
+#include "lockstep/summary.h"
 
 typedef struct ls_distribute_scoped {
   // Strategies and replicas entered, innermost first: context/context.h.

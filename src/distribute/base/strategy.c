@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
+#include "lockstep/strategy_extended.h"
 
 static int32_t num_devices(const ls_strategy *strategy) {
   return strategy->num_replicas * strategy->num_columns;

@@ -3,6 +3,7 @@
 // How losses are reduced over replicas: what an estimator asks of a strategy,
 // and what the losses of a graph have said.
 #include "distribute/context/context.h"
+#include "lockstep/strategy_extended.h"
 
 // An open scope, on the stack of whoever opened it.
 struct ls_loss_scaling {

@@ -15,6 +15,8 @@
 #include "graph/region.h"
 #include "graph/trial.h"
 #include "lockstep/eager.h"
+#include "lockstep/shape_rules.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager.h"
 
 ls_status ls_check_reduce_op(ls_reduce_op op) {

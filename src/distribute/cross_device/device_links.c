@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- Devices ---------------------------------------------------------------
 static ls_status canonical_set(ls_allocator *allocator,

@@ -11,6 +11,7 @@
 #include "distribute/cross_device/within.h"
 #include "graph/flow.h"
 #include "lockstep/eager.h"
+#include "lockstep/strategy_extended.h"
 
 bool ls_has_components(ls_nest leaf) {
   return leaf.kind == LS_KIND_DISTRIBUTED || ls_is_distributed_variable(leaf);

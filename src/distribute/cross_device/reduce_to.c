@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- To destinations -------------------------------------------------------
 // What the cross-device ops are given for a value: itself, of one replica

@@ -8,6 +8,7 @@
 #include "distribute/cross_device/within.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
+#include "lockstep/strategy_extended.h"
 
 typedef struct weighting {
   const double *weights;

@@ -14,6 +14,7 @@
 #include "distribute/input/request.h"
 #include "distribute/input/sizes.h"
 #include "lockstep/device_name.h"
+#include "lockstep/element_spec.h"
 
 // ---- The object -------------------------------------------------------------
 static void destroy_data(ls_object *object) {

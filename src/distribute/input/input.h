@@ -16,6 +16,7 @@
 #include "distribute/base/class.h"
 #include "distribute/base/hosts.h"
 #include "lockstep/distribute_input.h"
+#include "lockstep/object.h"
 
 typedef enum ls_input_cut {
   LS_INPUT_SPLIT,

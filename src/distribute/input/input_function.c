@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "distribute/base/strategy.h"
 #include "distribute/input/making.h"
+#include "lockstep/element_spec.h"
 
 // A pipeline that the function gave, which is taken over.
 static ls_status take_made(ls_input_making *m, size_t pipeline, ls_nest given) {

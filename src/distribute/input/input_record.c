@@ -10,6 +10,7 @@
 #include "base/require.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
+#include "lockstep/record.h"
 
 // Elements of the only pipeline that have been used.
 static int64_t elements_of(const ls_distributed_iterator *it) {

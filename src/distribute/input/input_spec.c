@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
+#include "lockstep/element_spec.h"
 
 // ---- Names of leaves --------------------------------------------------------
 static size_t add_step(ls_nest node, size_t at, char *buffer, size_t size) {

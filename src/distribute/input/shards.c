@@ -10,6 +10,7 @@
 #include "data/streams.h"
 #include "distribute/input/input.h"
 #include "distribute/input/sizes.h"
+#include "lockstep/element_spec.h"
 
 // ---- The hint ---------------------------------------------------------------
 static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,

@@ -10,6 +10,8 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/input/input.h"
 #include "distribute/own.h"
+#include "lockstep/runtime_settings.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- Where its replicas are -------------------------------------------------
 // Where a strategy's replicas are to be: names, or a type and a number.

@@ -16,6 +16,7 @@
 #include "distribute/values/values.h"
 #include "graph/flow.h"
 #include "graph/make/make.h"
+#include "lockstep/strategy_extended.h"
 
 typedef struct replica_call {
   ls_callback callback;

@@ -4,6 +4,7 @@
 #include "distribute/context/context.h"
 #include "graph/examples.h"
 #include "graph/region.h"
+#include "lockstep/shape_rules.h"
 
 static ls_shape shape_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_shape(leaf.as.tensor);

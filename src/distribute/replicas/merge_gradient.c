@@ -14,6 +14,7 @@
 #include "grad/rules.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
+#include "lockstep/shape_rules.h"
 
 // ---- What is got -----------------------------------------------------------
 typedef struct tensors {

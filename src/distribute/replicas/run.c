@@ -6,6 +6,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/trunk.h"
 
 static ls_status trace_mirrored(const ls_tracer *tracer, ls_graph *graph,

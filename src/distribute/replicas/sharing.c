@@ -4,6 +4,7 @@
 #include <ctype.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/shape_rules.h"
 
 typedef struct made_list {
   ls_variable **items;

@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager.h"
 
 // What is fetched, and the device where `fn` runs on it.

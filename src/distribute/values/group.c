@@ -11,6 +11,7 @@
 #include "distribute/values/values.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
+#include "lockstep/strategy_extended.h"
 
 typedef struct device_op {
   const char *device;

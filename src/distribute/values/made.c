@@ -5,6 +5,7 @@
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
+#include "lockstep/strategy_extended.h"
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {

@@ -8,6 +8,7 @@
 #include "graph/flow.h"
 #include "graph/variable.h"
 #include "lockstep/regroup.h"
+#include "lockstep/strategy_extended.h"
 
 typedef struct selection {
   int64_t replica;

@@ -12,6 +12,7 @@
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "graph/region.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager.h"
 
 // ---- Devices ---------------------------------------------------------------

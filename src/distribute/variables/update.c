@@ -11,6 +11,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/update.h"
 #include "graph/compare/same.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- Updating --------------------------------------------------------------
 ls_status ls_update_check_args(ls_nest args, bool mirrored) {

@@ -14,6 +14,7 @@
 #include "graph/flow.h"
 #include "graph/region.h"
 #include "lockstep/export.h"
+#include "lockstep/strategy_extended.h"
 
 ls_strategy *ls_variable_strategy(const ls_variable *variable) {
   return (ls_strategy *)variable->strategy;

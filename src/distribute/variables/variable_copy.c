@@ -9,6 +9,7 @@
 #include "distribute/context/context.h"
 #include "distribute/variables/variable_create.h"
 #include "lockstep/eager.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/state.h"
 
 // Where it was, under its own name, by no creator of anyone.

@@ -12,6 +12,7 @@
 #include "distribute/variables/variable_create.h"
 #include "graph/own.h"
 #include "graph/region.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager.h"
 
 // ---- Checks ----------------------------------------------------------------

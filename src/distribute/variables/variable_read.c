@@ -7,6 +7,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
+#include "lockstep/strategy_extended.h"
 
 static ls_tensor fail_read(ls_status status) {
   return ls_make_failed("read_variable", status);

@@ -6,6 +6,7 @@
 #include "distribute/variables/variable.h"
 #include "distribute/variables/variable_create.h"
 #include "graph/make/make.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager.h"
 
 // ---- Values ----------------------------------------------------------------

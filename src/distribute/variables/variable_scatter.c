@@ -11,6 +11,7 @@
 #include "distribute/variables/variable.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
+#include "lockstep/shape_rules.h"
 #include "runtime/eager.h"
 
 typedef struct scattering {

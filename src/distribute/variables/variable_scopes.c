@@ -7,6 +7,7 @@
 #include "distribute/values/destinations.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
+#include "lockstep/strategy_extended.h"
 
 typedef struct said {
   ls_strategy *strategy;

@@ -8,6 +8,7 @@
 #include "base/values/array_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/eager.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Refusals --------------------------------------------------------------
 ls_status ls_write_refuse_parts(const ls_writing *w, const char *where) {

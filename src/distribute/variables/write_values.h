@@ -6,6 +6,7 @@
 #define LS_DISTRIBUTE_VARIABLES_WRITE_VALUES_H_
 
 #include "distribute/variables/variable.h"
+#include "lockstep/strategy_extended.h"
 
 // A write on its way.
 typedef struct ls_writing {

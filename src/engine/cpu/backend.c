@@ -18,6 +18,7 @@
 #include "graph/text/print.h"
 #include "lockstep/device.h"
 #include "lockstep/runs.h"
+#include "lockstep/runtime_settings.h"
 
 typedef struct cpu_backend {
   ls_backend base;

@@ -6,6 +6,7 @@
 #include "estimator/spec/calls.h"
 #include "lockstep/estimator.h"
 #include "lockstep/saved_file.h"
+#include "lockstep/training_parts.h"
 
 struct ls_estimator {
   ls_runtime *runtime;

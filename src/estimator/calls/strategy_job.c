@@ -8,6 +8,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/ops.h"
 #include "lockstep/replica.h"
+#include "lockstep/strategy_extended.h"
 #include "nn/shares.h"
 
 // ---- A replica -------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "estimator/config/run_config.h"
+#include "lockstep/runtime_settings.h"
 
 static const char variable[] = "TF_CONFIG";
 

@@ -9,6 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "io/json.h"
 #include "lockstep/estimator_config.h"
+#include "lockstep/object.h"
 
 struct ls_run_config {
   ls_object object;

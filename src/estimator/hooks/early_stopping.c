@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "estimator/hooks/stop_rule.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
 

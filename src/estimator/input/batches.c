@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "data/dataset.h"
 #include "estimator/spec/returned.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
 static ls_dataset *refuse(ls_dataset *dataset, ls_status status) {

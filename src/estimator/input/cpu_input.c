@@ -10,6 +10,7 @@
 #include "estimator/input/padding.h"
 #include "estimator/spec/returned.h"
 #include "graph/region.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
 

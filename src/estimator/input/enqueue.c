@@ -7,6 +7,7 @@
 
 #include "base/values/nest_internal.h"
 #include "estimator/input/batches.h"
+#include "lockstep/element_spec.h"
 
 // ---- Places ----------------------------------------------------------------
 // Finds the replica that shard `shard` of the host is for, by its first core.

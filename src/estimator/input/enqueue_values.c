@@ -7,6 +7,7 @@
 #include "data/iterator.h"
 #include "estimator/input/enqueue.h"
 #include "estimator/input/stopping_signals.h"
+#include "lockstep/element_spec.h"
 
 // A list of so many lists, taken over.
 static ls_status list_of(ls_nest *lists, int64_t count, ls_nest *out_all) {

@@ -4,6 +4,7 @@
 
 #include "data/dataset.h"
 #include "estimator/spec/returned.h"
+#include "lockstep/element_spec.h"
 
 void ls_feed_element_drop(ls_feed_element *fed) {
   ls_nest_release(fed->features);

@@ -3,6 +3,8 @@
 #include "estimator/input/loop_steps.h"
 #include "base/require.h"
 #include "base/text.h"
+#include "lockstep/graph_ops.h"
+#include "lockstep/variable_parts.h"
 
 // ---- The variable ----------------------------------------------------------
 // Says that it is beside the global step.

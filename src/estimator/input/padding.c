@@ -9,6 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "graph/region.h"
+#include "lockstep/element_spec.h"
 
 // What a walk over leaves needs.
 typedef struct walk {

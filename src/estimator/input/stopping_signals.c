@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "estimator/input/batches.h"
 #include "estimator/spec/returned.h"
+#include "lockstep/element_spec.h"
 
 // ---- Signals ---------------------------------------------------------------
 ls_tensor ls_stopping_signal(ls_tensor stopping) {

@@ -11,6 +11,7 @@
 #include "estimator/input/padding.h"
 #include "estimator/spec/returned.h"
 #include "lockstep/distributed.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
 

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "lockstep/replica.h"
+#include "lockstep/shape_rules.h"
 
 enum { MOST_SUMS = 4 };
 

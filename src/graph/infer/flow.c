@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
 #include "graph/wide.h"
+#include "lockstep/shape_rules.h"
 
 static ls_status check_regions(const ls_infer *infer, size_t wanted) {
   if (infer->spec->num_regions == wanted) return ls_ok();

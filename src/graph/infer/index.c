@@ -2,6 +2,7 @@
 //
 // Shape rules of ops that look up by index, scan and order.
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 static ls_status check_indices(const ls_infer *infer, size_t i) {
   if (ls_dtype_is_integer(infer->in[i].dtype)) return ls_ok();

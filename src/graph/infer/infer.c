@@ -4,6 +4,7 @@
 #include "graph/infer/infer.h"
 
 #include "graph/variable.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Sources ---------------------------------------------------------------
 ls_status infer_constant(ls_infer *infer) {

@@ -3,6 +3,7 @@
 // Shape rules of mathematical functions, bits, random integers, barriers and
 // custom gradients.
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 static bool has_bits(ls_dtype dtype) {
   return ls_dtype_is_integer(dtype) || dtype == LS_DTYPE_BOOL;

@@ -3,6 +3,7 @@
 // Shape rules of normalizations and attention.
 #include "base/values/half.h"
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Normalization ---------------------------------------------------------
 // The type of what is one number a channel.

@@ -2,6 +2,7 @@
 //
 // Shape rules of ops that change shapes: reshaping, reductions, products.
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Reshaping -------------------------------------------------------------
 // Fills in the one size that is -1 by attribute, if the rest is known.

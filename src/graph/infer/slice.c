@@ -2,6 +2,7 @@
 //
 // Shape rules of ops that take parts of values and join them.
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 // Lists of whole numbers, one an axis, all of one length.
 typedef struct axis_list {

@@ -5,6 +5,7 @@
 // pushed.
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 static const ls_type stack_type = {LS_DTYPE_VARIANT, {.rank = 0}};
 

@@ -5,6 +5,7 @@
 // output channels].
 #include "graph/window.h"
 #include "graph/infer/infer.h"
+#include "lockstep/shape_rules.h"
 
 static ls_status read_window(const ls_infer *infer, int32_t rank,
                              ls_window *out_window) {

@@ -11,6 +11,7 @@
 #include "graph/host_call.h"
 #include "graph/make/make.h"
 #include "graph/text/print.h"
+#include "lockstep/shape_rules.h"
 
 ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
                        const ls_tensor *inputs, size_t num_inputs) {

@@ -7,6 +7,7 @@
 #include "base/runtime_internal.h"
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
+#include "lockstep/shape_rules.h"
 
 static const char *const reduce_names[] = {"sum", "mean", "max", "min"};
 

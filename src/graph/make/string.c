@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ops on strings: host kernels that go through their operands' elements.
+#include "lockstep/shape_rules.h"
 #include "lockstep/strings.h"
 
 #include <errno.h>

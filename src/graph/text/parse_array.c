@@ -7,6 +7,8 @@
 #include "base/plain.h"
 #include "graph/text/parse.h"
 #include "io/base64.h"
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Numbers ---------------------------------------------------------------
 // The token as a zero-terminated text, or NULL when it is too long for one.

@@ -3,6 +3,7 @@
 // The parser's types, attributes and their values.
 #include "graph/text/parse.h"
 #include "lockstep/host.h"
+#include "lockstep/shape_rules.h"
 
 void *ls_parse_push(ls_parser *parser, ls_parse_list *list, size_t item_size) {
   if (list->count == list->capacity) {

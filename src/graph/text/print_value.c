@@ -6,7 +6,9 @@
 #include "base/plain.h"
 #include "graph/text/print.h"
 #include "io/base64.h"
+#include "lockstep/half.h"
 #include "lockstep/host.h"
+#include "lockstep/shape_rules.h"
 
 // ---- Words and strings -----------------------------------------------------
 static bool is_word_start(char c) {

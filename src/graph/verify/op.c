@@ -6,6 +6,7 @@
 
 #include "graph/walk.h"
 #include "graph/wide.h"
+#include "lockstep/shape_rules.h"
 
 static ls_graph *region(const ls_verifier *v, uint32_t index) {
   return ls_graph_resolve(v->node->regions[index]);

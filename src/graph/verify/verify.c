@@ -18,6 +18,7 @@
 #include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
+#include "lockstep/shape_rules.h"
 
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...) {
   char where[512], what[1024];

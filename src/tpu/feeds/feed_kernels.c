@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/shape_rules.h"
 #include "tpu/feeds/feed_call.h"
 
 static size_t most_tuples(const ls_host_call *call) {

@@ -4,6 +4,7 @@
 #include "graph/context.h"
 #include "graph/make/make.h"
 #include "lockstep/infeed.h"
+#include "lockstep/shape_rules.h"
 #include "tpu/feeds/feed.h"
 #include "tpu/pod/assignment.h"
 #include "tpu/pod/core_queues.h"

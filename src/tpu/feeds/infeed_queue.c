@@ -8,6 +8,7 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "lockstep/shape_rules.h"
 #include "tpu/own.h"
 
 #define SHAPE_TEXT(shape) LS_SHAPE_TEXT(LS_DTYPE_F32, shape) + 3

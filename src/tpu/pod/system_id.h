@@ -15,6 +15,7 @@
 #include "graph/flow.h"
 #include "lockstep/object.h"
 #include "lockstep/topology.h"
+#include "lockstep/tpu_system.h"
 
 struct ls_pod;
 

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
 #include "lockstep/ops.h"
+#include "lockstep/replicate.h"
 #include "tpu/replicate/context.h"
 
 // How a value is cut: what its annotation says (lockstep/logical_device.h).

@@ -5,6 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
+#include "lockstep/strategy_extended.h"
 #include "tpu/steps/step_context.h"
 
 void ls_step_parts_drop(ls_step_parts *parts) {

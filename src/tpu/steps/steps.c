@@ -11,6 +11,7 @@
 #include "distribute/context/context.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/training_loop.h"
 #include "tpu/replicate/context.h"
 #include "tpu/steps/step_context.h"

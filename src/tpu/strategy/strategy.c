@@ -4,6 +4,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/input/input.h"
+#include "lockstep/strategy_extended.h"
 #include "tpu/own.h"
 #include "tpu/pod/assignment.h"
 #include "tpu/strategy/replica.h"

@@ -10,6 +10,7 @@
 #include "base/values/nest_builder.h"
 #include "distribute/context/context.h"
 #include "graph/compare/same.h"
+#include "lockstep/strategy_extended.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/require.h"
 #include "io/json.h"
+#include "lockstep/runtime_settings.h"
 #include "net/free_address.h"
 #include "tpu/own.h"
 

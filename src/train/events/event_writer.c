@@ -15,6 +15,7 @@
 #include "base/runtime_internal.h"
 #include "io/images/png.h"
 #include "lockstep/events.h"
+#include "lockstep/shape_rules.h"
 #include "train/events/event_graph.h"
 #include "train/events/histogram.h"
 

@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "lockstep/eager.h"
+#include "lockstep/function_plan.h"
 #include "nn/optimizer.h"
 
 static const char train_name[] = "train";

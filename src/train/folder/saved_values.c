@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/plain.h"
+#include "lockstep/optimizer_state.h"
 #include "state/own.h"
 #include "state/saved.h"
 

@@ -7,6 +7,7 @@
 #include "base/memory/own.h"
 #include "data/dataset.h"
 #include "engine/backend.h"
+#include "lockstep/function_plan.h"
 #include "runtime/state.h"
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"

@@ -8,6 +8,7 @@
 #ifndef LS_TRAIN_FOLDER_SAVES_H_
 #define LS_TRAIN_FOLDER_SAVES_H_
 
+#include "lockstep/checkpoint.h"
 #include "lockstep/iterator.h"
 #include "train/identity.h"
 #include "train/ranks.h"

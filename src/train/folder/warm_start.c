@@ -2,6 +2,7 @@
 #include "train/folder/warm_start.h"
 
 #include "base/require.h"
+#include "lockstep/training_parts.h"
 #include "state/own.h"
 #include "train/folder/run_folder.h"
 #include "train/folder/saved_values.h"

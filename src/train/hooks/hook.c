@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
+#include "lockstep/training_parts.h"
 
 // ---- Hooks -----------------------------------------------------------------
 static void destroy(ls_object *object) {

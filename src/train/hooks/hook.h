@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "lockstep/hook.h"
 #include "lockstep/models.h"
+#include "lockstep/monitored_session.h"
 #include "lockstep/object.h"
 
 struct ls_hook {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/hooks/list.h"
+#include "lockstep/graph_ops.h"
 
 ls_status ls_hook_list_init(ls_hook_list *list, ls_hook *const *hooks,
                             size_t count) {

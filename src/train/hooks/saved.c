@@ -2,6 +2,7 @@
 #include "train/hooks/saved.h"
 
 #include "base/memory/own.h"
+#include "lockstep/graph_ops.h"
 #include "train/folder/saved_values.h"
 
 ls_status ls_collection_variables(const ls_graph *graph, const char *name,

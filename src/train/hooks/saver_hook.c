@@ -4,6 +4,7 @@
 
 #include "base/require.h"
 #include "base/text.h"
+#include "lockstep/function_plan.h"
 #include "train/hooks/monitored.h"
 
 typedef struct saver {

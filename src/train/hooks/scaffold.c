@@ -2,8 +2,10 @@
 // How a graph's variables get their values.
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "lockstep/graph_ops.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
+#include "lockstep/variable_parts.h"
 #include "train/hooks/ready_op.h"
 #include "train/hooks/saved.h"
 

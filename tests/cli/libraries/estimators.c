@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/full.h"
 
 enum { PIXELS = 16, CLASSES = 4, BATCH = 32, EXAMPLES = 256 };
 

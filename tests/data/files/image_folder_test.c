@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "lockstep/element_spec.h"
 #include "lockstep/files.h"
 #include "lockstep/image.h"
 #include "lockstep/iterator.h"

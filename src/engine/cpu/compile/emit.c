@@ -6,6 +6,7 @@
 
 #include "engine/cpu/kernels/batched.h"
 #include "engine/cpu/run/team.h"
+#include "lockstep/runtime_settings.h"
 
 static void emit_constant(ls_cpu_compiler *self, ls_cpu_scope *scope,
                           const ls_node *node) {

@@ -12,6 +12,7 @@
 #include "engine/cpu/compile/compile.h"
 #include "engine/cpu/run/ranks.h"
 #include "engine/cpu/run/team.h"
+#include "lockstep/runtime_settings.h"
 
 // Time of a round on one core that is worth waking threads; cost of sharing an
 // instruction's blocks; and bytes of merged values that a core processes per

@@ -4,6 +4,7 @@
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/instance.h"
+#include "lockstep/shape_rules.h"
 
 // Sizes of a slab, and of the buffers that share one: smaller buffers share
 // pages anyway, larger ones have huge pages of their own. Buffers in a slab are

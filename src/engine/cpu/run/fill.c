@@ -2,6 +2,7 @@
 #include "engine/cpu/run/fill.h"
 
 #include "base/runtime_internal.h"
+#include "lockstep/runtime_settings.h"
 
 // Blocks that a thread takes at a time (some 0.1 ms of random draws), and the
 // bytes of scratch for a kernel.

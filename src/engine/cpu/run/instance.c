@@ -8,6 +8,7 @@
 #include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
+#include "lockstep/runtime_settings.h"
 
 static ls_status check_buffers(const ls_executable *executable,
                                ls_buffer *const *buffers) {

@@ -8,6 +8,7 @@
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/lines.h"
 #include "engine/cpu/kernels/list.h"
+#include "lockstep/half.h"
 
 typedef struct along_params {
   ls_lines lines;  // Lines of x.

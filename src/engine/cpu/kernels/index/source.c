@@ -3,6 +3,7 @@
 // Generated values: iota, one_hot, replica_id.
 #include "engine/cpu/kernels/index.h"
 #include "engine/cpu/kernels/list.h"
+#include "lockstep/half.h"
 
 // ---- Iota ------------------------------------------------------------------
 typedef struct iota_params {

@@ -4,6 +4,7 @@
 // cases.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
+#include "lockstep/half.h"
 
 typedef struct argmax_params {
   int64_t count;  // Number of outputs.

@@ -7,6 +7,7 @@
 // around. Lines side by side are scanned together, row by row.
 #include "engine/cpu/kernels/lines.h"
 #include "engine/cpu/kernels/list.h"
+#include "lockstep/half.h"
 
 // Columns of joined units: their state stays in the first cache.
 enum { JOINED_COLUMNS = 1024 };

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: data
+//
+// Specs of elements: types and shapes of a data set's nests.
+//
+// Threads: as in lockstep/dataset.h.
+#ifndef LOCKSTEP_ELEMENT_SPEC_H_
+#define LOCKSTEP_ELEMENT_SPEC_H_
+
+#include "lockstep/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+LS_API ls_dataset *ls_nest_as_dataset(ls_nest leaf);
+
+// ---- What elements are -----------------------------------------------------
+// A leaf of a nest that says what elements are: its type.
+LS_API ls_nest ls_nest_spec(ls_dtype dtype, ls_shape shape);
+LS_API ls_nest ls_nest_spec_of(const ls_leaf_spec *spec);
+
+// Lent: valid as long as the data set.
+//   the data set's own status, if its making failed
+LS_API LS_MUST_USE ls_status ls_dataset_spec(const ls_dataset *dataset,
+                                             ls_element_spec *out_spec);
+// Prints a spec: "(f32[128,784], i32[128])". Returns `buffer`.
+LS_API const char *ls_element_spec_print(const ls_element_spec *spec,
+                                         char *buffer, size_t size);
+// The least and the largest number of leaf `leaf`, integers, where they are
+// known without reading elements; else false.
+LS_API bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
+                              int64_t *out_least, int64_t *out_most);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_ELEMENT_SPEC_H_

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: base
+//
+// Rules of types and shapes: parsing, merging, compatibility.
+//
+// Threads: any number of threads may call these at the same time.
+#ifndef LOCKSTEP_SHAPE_RULES_H_
+#define LOCKSTEP_SHAPE_RULES_H_
+
+#include "lockstep/shape.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+//   LS_INVALID_ARGUMENT  no such name; the message lists what there is.
+LS_API LS_MUST_USE ls_status ls_dtype_parse(const char *text,
+                                            ls_dtype *out_dtype);
+LS_API bool ls_dtype_is_unsigned(ls_dtype dtype);  // u8..u64
+LS_API bool ls_dtype_is_complex(ls_dtype dtype);
+// Whether gradients flow through it: floats, complex, resource, variant.
+LS_API bool ls_dtype_is_trainable(ls_dtype dtype);
+// Whether one actual shape could fit both.
+LS_API bool ls_shape_compatible(ls_shape a, ls_shape b);
+// What is known from both. LS_INVALID_ARGUMENT naming both when incompatible.
+LS_API LS_MUST_USE ls_status ls_shape_merge(ls_shape a, ls_shape b,
+                                            ls_shape *out_shape);
+// LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or
+// dimensions, without those of 0, that make more than 2^46 elements.
+LS_API LS_MUST_USE ls_status ls_shape_check(ls_shape shape);
+// Reads what ls_shape_print prints, from the whole of `text`.
+//   LS_INVALID_ARGUMENT  names the text and the first place that is wrong.
+LS_API LS_MUST_USE ls_status ls_shape_parse(const char *text,
+                                            ls_dtype *out_dtype,
+                                            ls_shape *out_shape);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_SHAPE_RULES_H_

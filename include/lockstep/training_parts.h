@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer: train
+//
+// Parts of a training for loops of one's own: batches for replicas, means over
+// examples, evaluators, progress lines.
+//
+// Threads: as in lockstep/train.h.
+#ifndef LOCKSTEP_TRAINING_PARTS_H_
+#define LOCKSTEP_TRAINING_PARTS_H_
+
+#include "lockstep/saver.h"
+#include "lockstep/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Evaluation ------------------------------------------------------------
+// Evaluates models of one type on a dataset; compiles once. Owned by one.
+typedef struct ls_evaluator ls_evaluator;
+// The model is lent for the evaluator's life, the dataset retained.
+//   LS_INVALID_ARGUMENT  the dataset does not fit the model; see
+//                        ls_train_check_data.
+LS_API LS_MUST_USE ls_status ls_evaluator_create(const ls_model *model,
+                                                 ls_dataset *dataset,
+                                                 ls_evaluator **out_evaluator);
+LS_API void ls_evaluator_destroy(ls_evaluator *evaluator);  // NULL is fine.
+// `stop` may be NULL.
+//   LS_CANCELLED  a stop was requested before the end.
+LS_API LS_MUST_USE ls_status ls_evaluator_run(ls_evaluator *evaluator,
+                                              const ls_train_stop *stop,
+                                              ls_evaluation *out_evaluation);
+
+// OK if the dataset's elements are examples and labels that can be given to a
+// model of this type and it has no more classes than that. INVALID_ARGUMENT
+// naming both otherwise.
+LS_API LS_MUST_USE ls_status ls_train_check_data(const ls_model_type *type,
+                                                 const ls_dataset *dataset);
+
+// ---- Training --------------------------------------------------------------
+// A batch as the arguments of a strategy's step: each array is split among the
+// replicas; for one replica the batch itself. The caller owns the result, whose
+// views keep the batch's arrays.
+LS_API LS_MUST_USE ls_status ls_train_split(ls_strategy *strategy,
+                                            ls_nest batch, ls_nest *out_args);
+// The mean over the examples of a batch of something that is, on each replica,
+// the mean over its own: `value` has a component for each replica, or is one
+// number for all. `args` is what ls_train_split gave. Replicas without examples
+// are left out; without any at all it is NaN.
+//   LS_INVALID_ARGUMENT  another number of components, or no scalar numbers.
+LS_API LS_MUST_USE ls_status ls_train_mean(ls_nest args, ls_nest value,
+                                           double *out_mean);
+
+// The data set's examples in the model's types and shapes: tuples of an
+// example, with bytes of images as 0 to 1, and i32 labels. With `shuffle` each
+// epoch has an order of its own. The data set is retained; what comes back,
+// which may have failed as in dataset.h, is the caller's.
+LS_API ls_dataset *ls_train_examples(const ls_model_type *type,
+                                     ls_dataset *dataset, bool shuffle);
+
+// How many examples a data set has. One that does not know is read to its end.
+//   LS_INVALID_ARGUMENT  it has no end, or none at all.
+LS_API LS_MUST_USE ls_status ls_train_count_examples(const ls_dataset *dataset,
+                                                     int64_t *out_count);
+
+// Steps of a run with these options: full batches of `train_size` examples for
+// the epochs or steps asked for (0: not asked for). 0 when there is no batch.
+LS_API int64_t ls_train_count_steps(const ls_model_type *type,
+                                    int64_t train_size, int64_t batch_size,
+                                    int64_t epochs, int64_t steps);
+
+// ---- First values --------------------------------------------------------
+// What a model starts with, in place of its own first values.
+typedef struct ls_warm_start {
+  const char *path;        // Another run's folder, a checkpoint, a .safetensors
+                           // or .npz file: see ls_saved_file_open.
+  ls_value_choice values;  // Which variables, from which arrays. Default: all.
+} ls_warm_start;
+
+// ---- Progress --------------------------------------------------------------
+// Lines for people, from reports: on a terminal one that is rewritten in
+// place, else one per epoch and per few seconds.
+typedef struct ls_progress ls_progress;
+
+// Zero in a field means its default.
+typedef struct ls_progress_options {
+  void (*write)(void *user, const char *text);  // Required.
+  void *user;
+  bool terminal;
+  int (*width)(void *user);  // Columns of the terminal, asked for each line;
+                             // 0: unknown. Default: 80.
+} ls_progress_options;
+
+LS_API LS_MUST_USE ls_status ls_progress_create(
+    const ls_progress_options *options, ls_progress **out_progress);
+// Ends a line that is being rewritten, and frees. NULL is fine.
+LS_API void ls_progress_destroy(ls_progress *progress);
+// Takes a report; fits ls_train_options.report.
+LS_API void ls_progress_show(void *progress, const ls_train_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LOCKSTEP_TRAINING_PARTS_H_
