@@ -4,7 +4,7 @@
 #include "graph/layers.h"
 
 #include "distribute/base/class.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 const ls_layers ls_library_layers = {
     .eager = &ls_runtime_eager, .default_strategy = &ls_default_strategy_class};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grad/reach.h"
 
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 #include "lockstep/shape_rules.h"
 

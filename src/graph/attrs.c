@@ -7,7 +7,7 @@
 
 #include "graph/custom_gradient.h"
 #include "graph/op_table.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/host.h"
 #include "lockstep/shape_rules.h"
 

@@ -3,7 +3,7 @@
 // What an export changes in graphs: which variable an access means, and that
 // what was traced outside of one may not be fit for it.
 #include "graph/context.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 static bool is_packed_handle(const ls_variable *variable) {

@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/trial.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 static uint64_t last_id;
 

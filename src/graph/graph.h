@@ -7,7 +7,7 @@
 // shapes that only passes touch. Nodes are in order of creation, which is
 // topological: an input is always an earlier node. Nodes live in the graph's
 // arena and are never freed singly, except in the eager graph, which has its
-// own storage rule (see runtime/eager.c).
+// own storage rule (see runtime/eager/eager.c).
 //
 // A child graph (function, region) knows its parent; a value of an enclosing
 // graph enters it by a capture: a parameter node that stands for the outer

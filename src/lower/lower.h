@@ -11,7 +11,7 @@
 #define LS_LOWER_LOWER_H_
 
 #include "engine/backend.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 // What is known of variables where the program will run: it becomes part of the
 // program. Without functions none has a value, and none is shared.

@@ -10,7 +10,7 @@
 #include "graph/context.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
 #include "lockstep/shape_rules.h"
@@ -19,7 +19,7 @@
 #include "nn/optimizer.h"
 #include "nn/reads.h"
 #include "nn/update_ops.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- For rules -------------------------------------------------------------
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar) {

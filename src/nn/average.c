@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/weights.h"
 #include "nn/optimizer.h"
 #include "nn/own.h"

@@ -11,7 +11,7 @@
 #include "lockstep/replicate.h"
 #include "nn/optimizer.h"
 #include "nn/own.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- Making one ------------------------------------------------------------
 static const ls_optimizer_rule rule = {.name = "cross_shard"};

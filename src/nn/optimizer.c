@@ -11,7 +11,7 @@
 #include "base/values/half.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/weights.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "graph/context.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
 // A node still to be looked at.

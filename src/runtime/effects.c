@@ -4,7 +4,7 @@
 // what is fetched, and who fetches a result of the call has called.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lower/scope.h"
 #include "runtime/function.h"
 

@@ -9,7 +9,7 @@
 #include "graph/examples.h"
 #include "graph/region.h"
 #include "lockstep/function_plan.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "runtime/results.h"
 #include "runtime/scoped.h"
 #include "runtime/signature.h"

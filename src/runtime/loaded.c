@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "graph/passes/inline.h"
 #include "graph/region.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"

@@ -5,7 +5,7 @@
 #include "base/memory/own.h"
 #include "graph/graph.h"
 #include "lockstep/variable.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // The array of an array leaf or eager tensor; NULL for other leaves and for
 // eager tensors without value.

@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 void ls_runtime_state_drop_ops(ls_runtime_state *state) {
   ls_map_item item;

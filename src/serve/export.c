@@ -9,7 +9,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/text/print.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "io/safetensors.h"
 #include "serve/languages.h"
 #include "serve/prune.h"

@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "serve/emit.h"
 #include "serve/serving.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "io/protobuf/protobuf.h"
 
 // Of opset 17, which readers have known since 2022.

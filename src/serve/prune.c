@@ -3,7 +3,7 @@
 
 #include "graph/copy.h"
 #include "graph/gather/gather.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 // ---- What is needed --------------------------------------------------------

@@ -2,7 +2,7 @@
 #include "serve/stablehlo.h"
 
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 // NULL: it has none.
 static const char *dtype_name(ls_dtype dtype) {

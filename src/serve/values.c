@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/saved_file.h"
 #include "state/saver_file.h"
 

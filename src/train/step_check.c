@@ -3,7 +3,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/function_plan.h"
 #include "lower/lower.h"
 

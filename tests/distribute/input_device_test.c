@@ -4,7 +4,7 @@
 
 #include "base/memory/allocator.h"
 #include "graph/graph.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"

@@ -2,7 +2,7 @@
 //
 // What a step may not do is refused with the same code in every way to run, and
 // leaves a build graph as it was.
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"

@@ -2,7 +2,7 @@
 //
 // Scatters into distributed variables give the same in every way to run, by
 // each aggregation, in replicas and across them.
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "support/ways.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 // Updates, reads across replicas and what replicas make of given values are the
 // same in every way to run, and what is refused leaves variables as they were.
 // (Fetch and map: fetch_ways_test.c.)
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "support/ways.h"
 
 #include <stdlib.h>

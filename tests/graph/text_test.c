@@ -7,7 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/ops.h"
 #include "support/attrs.h"
 #include "support/callbacks.h"

@@ -7,7 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/checkpoint.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 #include "support/values.h"

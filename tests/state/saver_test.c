@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/handles.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "support/replicas.h"
 #include "support/saving.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "graph/custom_gradient.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/host.h"
 #include "support/callbacks.h"
 #include "support/expect.h"

@@ -11,7 +11,7 @@
 #define LS_TESTS_SUPPORT_REFERENCE_H_
 
 #include "graph/graph.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 typedef struct ref_number {
   double real;    // Of floats.

@@ -2,7 +2,7 @@
 #include "support/round_trip.h"
 
 #include "graph/graph.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "support/expect.h"
 
 static void expect_same_graph(const ls_graph *a, const ls_graph *b);

@@ -3,7 +3,7 @@
 // Variables that get their first values together.
 #include <pthread.h>
 
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "distribute/base/strategy.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/logical_device.h"
 #include "lockstep/ops.h"

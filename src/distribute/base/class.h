@@ -9,7 +9,7 @@
 #ifndef LS_DISTRIBUTE_BASE_CLASS_H_
 #define LS_DISTRIBUTE_BASE_CLASS_H_
 
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/distribute_input.h"
 #include "lockstep/strategy.h"

@@ -13,7 +13,7 @@
 #include "distribute/cross_device/packing.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 typedef struct all_reduce {
   ls_allocator *allocator;

@@ -17,7 +17,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/shape_rules.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 ls_status ls_check_reduce_op(ls_reduce_op op) {
   return op == LS_REDUCE_SUM || op == LS_REDUCE_MEAN

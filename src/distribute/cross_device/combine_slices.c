@@ -6,7 +6,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // Components as a list, the items of map outputs one by one.
 typedef struct leaf_list {

@@ -10,7 +10,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 static void destroy_ops(ls_object *object) {
   ls_cross_device *ops = (ls_cross_device *)object;

@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
                               size_t count) {

@@ -9,7 +9,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- Along axes ------------------------------------------------------------
 // Adds the elements of a tensor along some axes, as a number if all the sizes

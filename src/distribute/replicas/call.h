@@ -5,7 +5,7 @@
 #define LS_DISTRIBUTE_REPLICAS_CALL_H_
 
 #include "distribute/base/strategy.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 typedef struct ls_replica_task ls_replica_task;
 typedef struct ls_rounds ls_rounds;

@@ -5,7 +5,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/call.h"
 #include "graph/region.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- A replica -------------------------------------------------------------
 static ls_status init_task(ls_rounds *rounds, size_t id) {

@@ -7,7 +7,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // What is fetched, and the device where `fn` runs on it.
 static ls_status fetch_source(ls_strategy *strategy, ls_nest value,

@@ -9,7 +9,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 typedef struct regrouping {
   const ls_regroup_options *options;

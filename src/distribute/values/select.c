@@ -6,7 +6,7 @@
 #include "distribute/base/strategy.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/regroup.h"
 #include "lockstep/strategy_extended.h"
 

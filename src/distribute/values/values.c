@@ -13,7 +13,7 @@
 #include "distribute/values/values.h"
 #include "graph/region.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- Devices ---------------------------------------------------------------
 const char *ls_leaf_device(ls_nest leaf) {

@@ -10,7 +10,7 @@
 #include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "graph/make/make.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 static ls_op op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;

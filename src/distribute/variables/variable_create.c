@@ -13,7 +13,7 @@
 #include "graph/own.h"
 #include "graph/region.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- Checks ----------------------------------------------------------------
 static const char *name_of(const ls_variable_options *options) {

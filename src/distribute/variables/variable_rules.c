@@ -7,7 +7,7 @@
 #include "distribute/variables/variable_create.h"
 #include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // ---- Values ----------------------------------------------------------------
 // A leaf as a tensor of the variable's type: host scalars take it on.

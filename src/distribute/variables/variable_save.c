@@ -9,7 +9,7 @@
 #include "distribute/variables/variable.h"
 #include "graph/context.h"
 #include "lockstep/eager.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // Arrays in, an array out.
 typedef struct work {

@@ -12,7 +12,7 @@
 #include "graph/compare/same.h"
 #include "graph/make/make.h"
 #include "lockstep/shape_rules.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 typedef struct scattering {
   ls_variable *variable;

@@ -21,7 +21,7 @@
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/eager.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "runtime/state.h"
 
 static bool in_eager(void) {

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/values/array_internal.h"
 #include "graph/text/print.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 static bool same_sizes(const ls_attr *a, const ls_attr *b) {
   if (a->as.sizes.count != b->as.sizes.count) return false;

@@ -3,7 +3,7 @@
 
 #include "base/values/digest.h"
 #include "graph/gather/gather.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/host.h"
 
 // `numbers`: those in arrays count, else their types alone.

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "graph/gather/copy.h"
 #include "graph/region.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 #include "lockstep/host.h"
 

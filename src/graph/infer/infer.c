@@ -3,7 +3,7 @@
 // Shape rules of sources, elementwise ops and variables.
 #include "graph/infer/infer.h"
 
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
 // ---- Sources ---------------------------------------------------------------

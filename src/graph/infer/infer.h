@@ -7,7 +7,7 @@
 #define LS_GRAPH_INFER_INFER_H_
 
 #include "graph/op_table.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 #define LS_OP(id, name, inputs, traits, shape, ...)                            \
   ls_status infer_##shape(ls_infer *infer);

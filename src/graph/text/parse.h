@@ -8,7 +8,7 @@
 #include "base/memory/map.h"
 #include "graph/graph.h"
 #include "graph/text/lexer.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 typedef struct ls_parser {
   ls_lexer lexer;

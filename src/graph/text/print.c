@@ -3,7 +3,7 @@
 #include "graph/text/print.h"
 
 #include "base/require.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 typedef struct printer {

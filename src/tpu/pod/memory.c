@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/text.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "graph/walk.h"
 
 static int64_t bytes_of(ls_type type) {

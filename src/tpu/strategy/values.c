@@ -15,7 +15,7 @@
 #include "graph/make/make.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 

@@ -9,7 +9,7 @@
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/tpu_variable.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "tpu/strategy/strategy.h"
 
 // What a policy and a class have in common.

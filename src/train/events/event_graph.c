@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 #include "graph/text/print.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "io/protobuf/events.h"
 #include "io/protobuf/protobuf.h"
 

@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 #include "runtime/scoped.h"
 
 // Replicas run in turns on one graph: another one's tape records nothing here.

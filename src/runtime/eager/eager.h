@@ -8,8 +8,8 @@
 // after, but what is kept. Each thread has its own eager graph, and each
 // replica that runs on it opens and closes frames of its own there, whatever
 // those that run in turns with it do.
-#ifndef LS_RUNTIME_EAGER_H_
-#define LS_RUNTIME_EAGER_H_
+#ifndef LS_RUNTIME_EAGER_EAGER_H_
+#define LS_RUNTIME_EAGER_EAGER_H_
 
 #include "graph/context.h"
 #include "graph/eager_vtable.h"
@@ -109,4 +109,4 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
 // The status of a tensor that was just made: why it failed.
 ls_status ls_made_status(ls_tensor tensor);
 
-#endif  // LS_RUNTIME_EAGER_H_
+#endif  // LS_RUNTIME_EAGER_EAGER_H_

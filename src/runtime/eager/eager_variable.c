@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // What a value waits for, the caller's to release; NULL: it is there. Another
 // thread may look at the value meanwhile, which ends the wait.

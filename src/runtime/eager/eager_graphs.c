@@ -5,7 +5,7 @@
 // then. Ids go on, so handles of the one that ended are stale.
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 // Guards the graphs of all states, and the list of these. Taken last.
 static ls_mutex graphs_lock = {PTHREAD_MUTEX_INITIALIZER, true};

@@ -3,7 +3,7 @@
 // Reading and writing variables: ops, or what a variable's rules make of it.
 #include "graph/flow.h"
 #include "graph/make/make.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 static ls_tensor no_variable(const char *what) {
   return ls_make_failed(what, ls_invalid_argument("the variable is NULL"));

@@ -5,7 +5,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/make/make.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 // ---- Which one ------------------------------------------------------------
 ls_variable *ls_variable_here(const ls_variable *variable) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 
 #include <stdio.h>
 

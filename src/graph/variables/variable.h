@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a variable is inside: identity and rules, no value.
-#ifndef LS_GRAPH_VARIABLE_H_
-#define LS_GRAPH_VARIABLE_H_
+#ifndef LS_GRAPH_VARIABLES_VARIABLE_H_
+#define LS_GRAPH_VARIABLES_VARIABLE_H_
 
 #include "graph/graph.h"
 #include "lockstep/variable.h"
@@ -137,4 +137,4 @@ ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
 ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,
                                  ls_tensor indices, ls_tensor updates);
 
-#endif  // LS_GRAPH_VARIABLE_H_
+#endif  // LS_GRAPH_VARIABLES_VARIABLE_H_

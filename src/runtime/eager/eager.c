@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 #include "base/cancel.h"
 #include "base/memory/own.h"

@@ -5,7 +5,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "runtime/eager.h"
+#include "runtime/eager/eager.h"
 
 static ls_status current_eager(ls_graph **out_graph) {
   ls_runtime *runtime = ls_runtime_current();

@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "graph/context.h"
-#include "graph/variable.h"
+#include "graph/variables/variable.h"
 #include "lockstep/ops.h"
 
 void ls_bfloat16_scope_begin(ls_scope *scope, const char *name) {
