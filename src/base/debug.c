@@ -46,8 +46,8 @@ const char *ls_debug_switches_help(void) {
 
 // ---- Values ----------------------------------------------------------------
 // A decimal number from 0 to `limit` that is the whole of `size` bytes.
-static bool read_number(const char *text, size_t size, uint64_t limit,
-                        uint64_t *out_value) {
+static bool debug_read_number(const char *text, size_t size, uint64_t limit,
+                              uint64_t *out_value) {
   uint64_t value = 0;
   for (size_t i = 0; i < size; ++i) {
     if (text[i] < '0' || text[i] > '9') return false;
@@ -66,7 +66,7 @@ static bool read_area(ls_debug *debug, const char *text, size_t size) {
   const size_t name_size = colon == NULL ? size : (size_t)(colon - text);
   uint64_t level = 1;
   if (colon != NULL &&
-      !read_number(colon + 1, size - name_size - 1, 9, &level)) {
+      !debug_read_number(colon + 1, size - name_size - 1, 9, &level)) {
     return false;
   }
   for (size_t i = 0; i < LS_COUNT_OF(areas); ++i) {
@@ -150,18 +150,18 @@ static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   case SWITCH_DUMP:
     return true;  // Any text is a folder; copied by the caller.
   case SWITCH_VERIFY:
-    if (!read_number(text, strlen(text), 1, &number)) return false;
+    if (!debug_read_number(text, strlen(text), 1, &number)) return false;
     debug->verify = number == 1;
     return true;
   case SWITCH_FAULT: {
     static const char prefix[] = "alloc:";
     const size_t size = sizeof(prefix) - 1;
     if (strncmp(text, prefix, size) != 0) return false;
-    return read_number(text + size, strlen(text + size), UINT64_MAX,
-                       &debug->fault_at);
+    return debug_read_number(text + size, strlen(text + size), UINT64_MAX,
+                             &debug->fault_at);
   }
   case SWITCH_THREADS:
-    if (!read_number(text, strlen(text), 4096, &number) || number == 0) {
+    if (!debug_read_number(text, strlen(text), 4096, &number) || number == 0) {
       return false;
     }
     debug->threads = (int)number;
@@ -171,7 +171,7 @@ static bool read_switch(ls_debug *debug, debug_switch which, const char *text) {
   case SWITCH_LANES:
     return read_lanes(debug, text);
   case SWITCH_CUT:
-    if (!read_number(text, strlen(text), 1, &number)) return false;
+    if (!debug_read_number(text, strlen(text), 1, &number)) return false;
     debug->uncut = number == 0;
     return true;
   }

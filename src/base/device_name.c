@@ -43,8 +43,8 @@ static void raise_to_capitals(char *text) {
     *text = (char)toupper((unsigned char)*text);
 }
 
-static ls_status set_type(const char *name, const char *type, const char *index,
-                          ls_device_parts *out) {
+static ls_status device_name_set_type(const char *name, const char *type,
+                                      const char *index, ls_device_parts *out) {
   if (out->type[0] != '\0')
     return ls_invalid_argument("device '%s' names two device types", name);
   if (strlen(type) > MAX_TYPE)
@@ -77,7 +77,7 @@ static ls_status set_long_type(const char *name, char *value,
     if (islower((unsigned char)*c))
       return ls_invalid_argument("device '%s': there is no device type '%s'",
                                  name, value);
-  return set_type(name, value, index, out);
+  return device_name_set_type(name, value, index, out);
 }
 
 // Attributes that a name has so far; of two types the second one is refused.
@@ -107,7 +107,7 @@ static ls_status parse_part(const char *name, char *part, attributes *has,
   if (value != NULL) *value++ = '\0';
   if (is_short_type(part)) {
     raise_to_capitals(part);
-    return set_type(name, part, value, out);
+    return device_name_set_type(name, part, value, out);
   }
   if (value == NULL) value = part + strlen(part);
   if (strcmp(part, "job") == 0) {
@@ -151,7 +151,8 @@ ls_status ls_device_parse(const char *name, ls_device_parts *out) {
 
 // ---- Printing --------------------------------------------------------------
 // Parts that are left out come from `from`.
-static void fill(ls_device_parts *name, const ls_device_parts *from) {
+static void device_name_fill(ls_device_parts *name,
+                             const ls_device_parts *from) {
   if (name->job[0] == '\0') memcpy(name->job, from->job, sizeof(name->job));
   if (name->replica == LS_LEFT_OUT) name->replica = from->replica;
   if (name->task == LS_LEFT_OUT) name->task = from->task;
@@ -195,8 +196,8 @@ ls_status ls_device_canonical(const char *name, const char *fallback,
   const ls_status status = parse_both(__func__, name, fallback, &own, &around);
   out_name->text[0] = '\0';  // It may be one of the two.
   LS_RETURN_IF_ERROR(status);
-  fill(&own, &around);
-  fill(&own, &local);
+  device_name_fill(&own, &around);
+  device_name_fill(&own, &local);
   ls_device_print(&own, out_name);
   return ls_ok();
 }
@@ -208,7 +209,7 @@ ls_status ls_device_merge(const char *name, const char *around,
   const ls_status status = parse_both(__func__, name, around, &own, &outer);
   out_name->text[0] = '\0';  // It may be one of the two.
   LS_RETURN_IF_ERROR(status);
-  fill(&own, &outer);
+  device_name_fill(&own, &outer);
   ls_device_print(&own, out_name);
   return ls_ok();
 }

@@ -196,7 +196,7 @@ typedef struct new_file {
   char path[];
 } new_file;
 
-static ls_status begin(new_file *made) {
+static ls_status file_parts_begin(new_file *made) {
   int error = 0;
   if (made->joined) {
     made->file = ls_system_open_any(made->aside, O_WRONLY | O_NOFOLLOW);
@@ -245,7 +245,7 @@ ls_status ls_system_create(void *user, const char *path, bool join,
   memcpy(made->path, path, size);
   made->aside = made->path + size;
   snprintf(made->aside, size + 4, "%s.tmp", path);
-  const ls_status status = begin(made);
+  const ls_status status = file_parts_begin(made);
   if (ls_status_is_ok(status)) {
     open_directly(made);
     *out_file = made;

@@ -56,7 +56,7 @@ static void put_first(ls_file_pool *pool, ls_file *file) {
   if (pool->oldest == NULL) pool->oldest = file;
 }
 
-static void take_out(ls_file_pool *pool, ls_file *file) {
+static void file_pool_take_out(ls_file_pool *pool, ls_file *file) {
   if (file->newer != NULL)
     file->newer->older = file->older;
   else
@@ -68,14 +68,14 @@ static void take_out(ls_file_pool *pool, ls_file *file) {
 }
 
 static void close_file(ls_file_pool *pool, ls_file *file) {
-  take_out(pool, file);
+  file_pool_take_out(pool, file);
   file->files.close(file->files.user, file->handle);
   file->handle = NULL;
   --pool->open;
 }
 
 // Closes those that nobody reads, the longest ago first, until one more fits.
-static void make_room(ls_file_pool *pool) {
+static void file_pool_make_room(ls_file_pool *pool) {
   for (ls_file *file = pool->oldest;
        file != NULL && pool->open >= pool->most;) {
     ls_file *newer = file->newer;
@@ -88,7 +88,7 @@ static void make_room(ls_file_pool *pool) {
 void ls_file_pool_add(ls_file_pool *pool, ls_file *file) {
   file->pool = ls_object_retain(pool);
   ls_mutex_lock(&pool->lock);
-  make_room(pool);
+  file_pool_make_room(pool);
   put_first(pool, file);
   ++pool->open;
   ls_mutex_unlock(&pool->lock);
@@ -121,11 +121,11 @@ ls_status ls_file_pool_hold(ls_file *file) {
   ls_status status = ls_ok();
   ls_mutex_lock(&pool->lock);
   if (file->handle == NULL) {
-    make_room(pool);
+    file_pool_make_room(pool);
     status = open_again(file);
     pool->open += ls_status_is_ok(status);
   } else {
-    take_out(pool, file);
+    file_pool_take_out(pool, file);
   }
   if (ls_status_is_ok(status)) {
     put_first(pool, file);

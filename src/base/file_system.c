@@ -81,9 +81,9 @@ static ls_status too_long(const char *path, size_t most) {
 
 // Reads from `file` to its end. The size that the system tells is a hint: files
 // grow, and some have none.
-static ls_status read_all(int file, const char *path, size_t most,
-                          ls_allocator *allocator, char **out_data,
-                          size_t *out_size) {
+static ls_status file_system_read_all(int file, const char *path, size_t most,
+                                      ls_allocator *allocator, char **out_data,
+                                      size_t *out_size) {
   struct stat info = {0};
   if (fstat(file, &info) != 0) return ls_system_status("read", path, errno);
   const size_t hint = info.st_size > 0 ? (size_t)info.st_size : 0;
@@ -135,7 +135,8 @@ static ls_status system_read(void *user, const char *path, size_t most,
   *out_size = 0;
   int file = -1;
   LS_RETURN_IF_ERROR(ls_system_open("read", path, O_RDONLY, &file));
-  ls_status status = read_all(file, path, most, allocator, out_data, out_size);
+  ls_status status =
+      file_system_read_all(file, path, most, allocator, out_data, out_size);
   close(file);
   return status;
 }
@@ -160,7 +161,7 @@ static ls_status system_is_link(void *user, const char *path,
 
 // ---- Writing ---------------------------------------------------------------
 // 0 or the system's error number.
-static int write_all(int file, const char *data, size_t size) {
+static int file_system_write_all(int file, const char *data, size_t size) {
   while (size > 0) {
     const ssize_t written = write(file, data, size);
     if (written < 0 && errno == EINTR) continue;
@@ -254,7 +255,7 @@ static int write_aside(const char *aside, const char *path,
   int error = ls_system_open_aside(aside, true, &file);
   if (file < 0) return error;
   if (error == 0) error = ls_system_take_after(file, old);
-  if (error == 0) error = write_all(file, data, size);
+  if (error == 0) error = file_system_write_all(file, data, size);
   if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && rename(aside, path) != 0) error = errno;
   if (error != 0) unlink(aside);
@@ -291,7 +292,7 @@ static ls_status system_append(void *user, const char *path, const void *data,
   int file = -1;
   LS_RETURN_IF_ERROR(ls_system_open(
       "append to", path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &file));
-  int error = write_all(file, data, size);
+  int error = file_system_write_all(file, data, size);
   if (close(file) != 0 && error == 0) error = errno;
   return error == 0 ? ls_ok() : ls_system_status("append to", path, error);
 }

@@ -8,8 +8,8 @@ static ls_status no_parts(const char *path) {
       path);
 }
 
-static ls_status make(ls_allocator *allocator, const char *path,
-                      ls_file **out_file) {
+static ls_status files_make(ls_allocator *allocator, const char *path,
+                            ls_file **out_file) {
   const size_t size = strlen(path) + 1;
   ls_file *file = ls_allocate_zeroed(allocator, 1, sizeof(*file) + size);
   if (file == NULL) return ls_out_of_memory();
@@ -31,7 +31,7 @@ ls_status ls_file_open_in(ls_file_pool *pool, ls_runtime *runtime,
   if (files->open == NULL || files->read_at == NULL || files->close == NULL)
     return no_parts(path);
   ls_file *file = NULL;
-  LS_RETURN_IF_ERROR(make(ls_runtime_allocator(runtime), path, &file));
+  LS_RETURN_IF_ERROR(files_make(ls_runtime_allocator(runtime), path, &file));
   file->files = *files;
   ls_file_info info = {0};
   const ls_status status = files->open(files->user, path, &file->handle, &info);
@@ -50,7 +50,7 @@ ls_status ls_file_open_bytes(ls_allocator *allocator, const char *name,
                              const void *data, size_t size,
                              ls_file **out_file) {
   *out_file = NULL;
-  LS_RETURN_IF_ERROR(make(allocator, name, out_file));
+  LS_RETURN_IF_ERROR(files_make(allocator, name, out_file));
   (*out_file)->bytes = data != NULL ? data : "";
   (*out_file)->size = (int64_t)size;
   return ls_ok();

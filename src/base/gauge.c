@@ -7,8 +7,8 @@
 enum { MAX_KEY = 160 };
 
 // Gauge and cell as one text: no gauge has a '/' in its name.
-static const char *key_of(const char *gauge, const char *cell,
-                          char key[MAX_KEY]) {
+static const char *gauge_key_of(const char *gauge, const char *cell,
+                                char key[MAX_KEY]) {
   ls_format(key, MAX_KEY, "%s/%s", gauge, cell);
   return key;
 }
@@ -18,7 +18,7 @@ bool ls_gauge_read(ls_runtime *runtime, const char *gauge, const char *cell,
   char key[MAX_KEY];
   ls_runtime_lock(runtime);
   const ls_gauge_value *value =
-      ls_map_find_text(&runtime->gauges, key_of(gauge, cell, key));
+      ls_map_find_text(&runtime->gauges, gauge_key_of(gauge, cell, key));
   *out_value = value != NULL ? *value : (ls_gauge_value){0};
   ls_runtime_unlock(runtime);
   return value != NULL;
@@ -29,7 +29,7 @@ ls_status ls_gauge_set(ls_runtime *runtime, const char *gauge, const char *cell,
   char key[MAX_KEY];
   ls_runtime_lock(runtime);
   ls_gauge_value *kept =
-      ls_map_find_text(&runtime->gauges, key_of(gauge, cell, key));
+      ls_map_find_text(&runtime->gauges, gauge_key_of(gauge, cell, key));
   bool made = kept != NULL;
   if (!made) {
     kept = ls_new(runtime->allocator, ls_gauge_value);

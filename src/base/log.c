@@ -60,8 +60,8 @@ void ls_log_to_standard_error(void *user, const ls_log_line *line) {
 }
 
 // ---- Lines -----------------------------------------------------------------
-static void write_line(ls_runtime *runtime, ls_log_level level,
-                       const char *source, const char *text) {
+static void log_write_line(ls_runtime *runtime, ls_log_level level,
+                           const char *source, const char *text) {
   const ls_log_line line = {level, source, text};
   runtime->log(runtime->log_user, &line);
 }
@@ -80,7 +80,7 @@ void ls_log_v(ls_runtime *runtime, ls_log_level level, const char *source,
   }
   va_end(again);
   // Without memory a long line is cut.
-  write_line(runtime, level, source, far != NULL ? far : near);
+  log_write_line(runtime, level, source, far != NULL ? far : near);
   ls_release(ls_allocator_system(), far);
 }
 

@@ -15,7 +15,7 @@ static void make_plain(void) {
 }
 
 // Returns what the end is given.
-static locale_t begin(void) {
+static locale_t plain_begin(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_plain);
   return uselocale(plain);  // Without memory for one: stays as it is.
@@ -23,7 +23,7 @@ static locale_t begin(void) {
 
 int ls_format_v(char *buffer, size_t size, const char *format,
                 va_list arguments) {
-  const locale_t before = begin();
+  const locale_t before = plain_begin();
   const int length = vsnprintf(buffer, size, format, arguments);
   uselocale(before);
   return length;
@@ -38,14 +38,14 @@ int ls_format(char *buffer, size_t size, const char *format, ...) {
 }
 
 double ls_read_f64(const char *text, char **out_end) {
-  const locale_t before = begin();
+  const locale_t before = plain_begin();
   const double value = strtod(text, out_end);
   uselocale(before);
   return value;
 }
 
 float ls_read_f32(const char *text, char **out_end) {
-  const locale_t before = begin();
+  const locale_t before = plain_begin();
   const float value = strtof(text, out_end);
   uselocale(before);
   return value;

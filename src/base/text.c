@@ -20,7 +20,7 @@ void ls_text_clear(ls_text *text) {
 }
 
 // Whether `more` bytes and a zero fit now.
-static bool make_room(ls_text *text, size_t more) {
+static bool text_make_room(ls_text *text, size_t more) {
   size_t needed = 0;
   if (text->failed || __builtin_add_overflow(text->size, more, &needed) ||
       __builtin_add_overflow(needed, (size_t)1, &needed) ||
@@ -32,7 +32,7 @@ static bool make_room(ls_text *text, size_t more) {
 }
 
 void ls_text_append_bytes(ls_text *text, const void *data, size_t size) {
-  if (!make_room(text, size)) return;
+  if (!text_make_room(text, size)) return;
   if (size > 0) memcpy(text->data + text->size, data, size);
   text->size += size;
   text->data[text->size] = '\0';
@@ -57,7 +57,7 @@ void ls_text_append_format_v(ls_text *text, const char *format,
   LS_ASSERT(length >= 0);
   if ((size_t)length < room) {
     text->size += (size_t)length;
-  } else if (make_room(text, (size_t)length)) {
+  } else if (text_make_room(text, (size_t)length)) {
     ls_format_v(text->data + text->size, (size_t)length + 1, format, again);
     text->size += (size_t)length;
   } else if (room > 0) {

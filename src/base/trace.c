@@ -169,7 +169,7 @@ ls_status ls_trace_log_check(ls_runtime *runtime) {
 }
 
 // With the runtime's lock held.
-static ls_status begin(ls_runtime *runtime, ls_trace_log *log) {
+static ls_status trace_begin(ls_runtime *runtime, ls_trace_log *log) {
   LS_RETURN_IF_ERROR(ls_trace_log_check(runtime));
   LS_RETURN_IF_ERROR(make_seats(runtime));
   __atomic_store_n(&runtime->span_seats->lost, 0, __ATOMIC_RELAXED);
@@ -189,7 +189,7 @@ ls_status ls_trace_log_begin(ls_runtime *runtime, size_t capacity,
   log->allocator = allocator;
   log->capacity = capacity;
   ls_runtime_lock(runtime);
-  ls_status status = begin(runtime, log);
+  ls_status status = trace_begin(runtime, log);
   ls_runtime_unlock(runtime);
   if (ls_status_is_ok(status))
     *out_log = log;
@@ -198,7 +198,7 @@ ls_status ls_trace_log_begin(ls_runtime *runtime, size_t capacity,
   return status;
 }
 
-static void end(ls_runtime *runtime, ls_trace_log *log) {
+static void trace_end(ls_runtime *runtime, ls_trace_log *log) {
   ls_span_seats *seats = runtime->span_seats;
   __atomic_store_n(&runtime->trace, NULL, __ATOMIC_SEQ_CST);
   for (size_t i = 0; i < LS_SPAN_THREADS; ++i)
@@ -213,7 +213,7 @@ void ls_trace_log_end(ls_trace_log *log) {
   ls_runtime *runtime = log->runtime;
   if (!log->is_on) return;
   ls_runtime_lock(runtime);
-  if (log->is_on) end(runtime, log);
+  if (log->is_on) trace_end(runtime, log);
   ls_runtime_unlock(runtime);
 }
 

@@ -61,7 +61,8 @@ static int by_value(const void *a, const void *b) {
 }
 
 // ---- Running ---------------------------------------------------------------
-static ls_status run_once(cli_step *step, ls_nest *results, double *out_ms) {
+static ls_status bench_run_once(cli_step *step, ls_nest *results,
+                                double *out_ms) {
   const double before = now_ms(CLOCK_MONOTONIC);
   const ls_status status = ls_strategy_run(
       step->strategy, ls_traced(step->function), step->args, results);
@@ -69,19 +70,19 @@ static ls_status run_once(cli_step *step, ls_nest *results, double *out_ms) {
   return status;
 }
 
-static ls_status measure(const bench_flags *flags, cli_step *step,
-                         ls_nest *results, double *times,
-                         bench_figures *figures) {
+static ls_status bench_measure(const bench_flags *flags, cli_step *step,
+                               ls_nest *results, double *times,
+                               bench_figures *figures) {
   double ms = 0;
-  LS_RETURN_IF_ERROR(run_once(step, results, &ms));
+  LS_RETURN_IF_ERROR(bench_run_once(step, results, &ms));
   const double start = process_start_ms();
   figures->first_step_ms = start > 0 ? now_ms(CLOCK_BOOTTIME) - start : ms;
   for (int i = 0; i < WARM_STEPS; ++i)
-    LS_RETURN_IF_ERROR(run_once(step, results, &ms));
+    LS_RETURN_IF_ERROR(bench_run_once(step, results, &ms));
   const double end = now_ms(CLOCK_MONOTONIC) + budget_ms;
   int64_t done = 0;
   while (done < (flags->steps > 0 ? flags->steps : MOST_STEPS)) {
-    LS_RETURN_IF_ERROR(run_once(step, results, &times[done]));
+    LS_RETURN_IF_ERROR(bench_run_once(step, results, &times[done]));
     ++done;
     if (flags->steps == 0 && done >= LEAST_STEPS &&
         now_ms(CLOCK_MONOTONIC) > end)
@@ -110,7 +111,7 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
                                         .precision = flags->precision},
                     &step);
   if (ls_status_is_ok(status))
-    status = measure(flags, &step, &results, times, figures);
+    status = bench_measure(flags, &step, &results, times, figures);
   ls_nest_release(results);
   cli_step_close(&step);
   allocator->release(allocator, times);
@@ -124,7 +125,7 @@ static ls_status bench(const bench_flags *flags, const ls_model_type *type,
   return status;
 }
 
-static void print(const bench_flags *flags, const bench_figures *f) {
+static void bench_print(const bench_flags *flags, const bench_figures *f) {
   if (flags->json) {
     printf("{\"model\":");
     cli_print_json(flags->model);
@@ -193,7 +194,7 @@ int cli_bench(int argc, char **argv) {
     status = cli_trace_begin(runtime, flags.trace, &trace);
   if (ls_status_is_ok(status)) status = bench(&flags, type, runtime, &figures);
   if (ls_status_is_ok(status))
-    print(&flags, &figures);
+    bench_print(&flags, &figures);
   else
     code = cli_report("bench", status);
   code = cli_trace_end("bench", trace, code);

@@ -15,8 +15,10 @@ typedef struct diff_flags {
 } diff_flags;
 
 // ---- The command -----------------------------------------------------------
-static ls_status compare(const diff_flags *flags, const ls_saved_file *a,
-                         const ls_saved_file *b, size_t *different) {
+static ls_status checkpoint_diff_compare(const diff_flags *flags,
+                                         const ls_saved_file *a,
+                                         const ls_saved_file *b,
+                                         size_t *different) {
   ls_saved_info one, other;
   ls_saved_file_describe(a, &one);
   ls_saved_file_describe(b, &other);
@@ -34,7 +36,7 @@ static ls_status compare(const diff_flags *flags, const ls_saved_file *a,
                            different);
 }
 
-static ls_status run(const diff_flags *flags, bool *out_equal) {
+static ls_status checkpoint_diff_run(const diff_flags *flags, bool *out_equal) {
   ls_saved_file *a = NULL, *b = NULL;
   size_t different = 0;
   ls_status status = ls_ok();
@@ -44,7 +46,8 @@ static ls_status run(const diff_flags *flags, bool *out_equal) {
     status = ls_saved_file_open_unread(flags->paths[0], &a);
   if (ls_status_is_ok(status))
     status = ls_saved_file_open_unread(flags->paths[1], &b);
-  if (ls_status_is_ok(status)) status = compare(flags, a, b, &different);
+  if (ls_status_is_ok(status))
+    status = checkpoint_diff_compare(flags, a, b, &different);
   ls_saved_file_close(a);
   ls_saved_file_close(b);
   *out_equal = ls_status_is_ok(status) && different == 0;
@@ -89,7 +92,7 @@ int cli_checkpoint_diff(int argc, char **argv) {
     ls_runtime *runtime = NULL;
     bool equal = false;
     ls_status status = cli_saved_runtime(&runtime);
-    if (ls_status_is_ok(status)) status = run(&flags, &equal);
+    if (ls_status_is_ok(status)) status = checkpoint_diff_run(&flags, &equal);
     code = ls_status_is_ok(status) ? (equal ? CLI_OK : CLI_FAILED)
                                    : cli_report(command, status);
     code = cli_runtime_close(command, runtime, code);

@@ -86,7 +86,7 @@ static void list_damaged(int64_t step, const char *why, bool json) {
   printf("}\n");
 }
 
-static ls_status list(const char *folder, bool json) {
+static ls_status checkpoint_show_list(const char *folder, bool json) {
   int64_t *steps = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(cli_recover_run(folder));
@@ -142,7 +142,7 @@ int cli_checkpoint_list(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
   ls_status status = cli_saved_runtime(&runtime);
-  if (ls_status_is_ok(status)) status = list(folder, json);
+  if (ls_status_is_ok(status)) status = checkpoint_show_list(folder, json);
   if (!ls_status_is_ok(status)) code = cli_report("checkpoint list", status);
   return cli_runtime_close("checkpoint list", runtime, code);
 }
@@ -302,7 +302,7 @@ static ls_status show_entry(const ls_saved_file *file, size_t index,
   return ls_ok();
 }
 
-static ls_status show(const ls_saved_file *file, const show_flags *flags) {
+static ls_status cli_show(const ls_saved_file *file, const show_flags *flags) {
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
   LS_RETURN_IF_ERROR(cli_words_check(&flags->words, file, NULL));
@@ -359,7 +359,7 @@ int cli_checkpoint_show(int argc, char **argv) {
   if (ls_status_is_ok(status)) status = cli_recover_run(flags.path);
   if (ls_status_is_ok(status))
     status = ls_saved_file_open_unread(flags.path, &file);
-  if (ls_status_is_ok(status)) status = show(file, &flags);
+  if (ls_status_is_ok(status)) status = cli_show(file, &flags);
   ls_saved_file_close(file);
   cli_words_close(&flags.words);
   if (!ls_status_is_ok(status)) code = cli_report("checkpoint show", status);

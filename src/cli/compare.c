@@ -34,17 +34,17 @@ static uint64_t bits_of(const ls_array *array, int64_t index) {
 }
 
 // Floats in ascending order as whole numbers: both zeros are 0.
-static int64_t place_of(uint64_t bits, size_t size) {
+static int64_t compare_place_of(uint64_t bits, size_t size) {
   const uint64_t sign = UINT64_C(1) << (8 * size - 1);
   return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
 }
 
 static uint64_t apart(uint64_t a, uint64_t b, size_t size) {
-  const int64_t x = place_of(a, size), y = place_of(b, size);
+  const int64_t x = compare_place_of(a, size), y = compare_place_of(b, size);
   return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
-static void add_numbers(cli_difference *all, double a, double b) {
+static void compare_add_numbers(cli_difference *all, double a, double b) {
   const double absolute = fabs(a - b);
   const double larger = fmax(fabs(a), fabs(b));
   all->absolute = fmax(all->absolute, absolute);
@@ -59,7 +59,7 @@ static void add_floats(cli_difference *all, const ls_array *a,
     ++all->nans;
     return;
   }
-  add_numbers(all, x, y);
+  compare_add_numbers(all, x, y);
   const uint64_t ulp =
       apart(bits_of(a, i), bits_of(b, i), ls_dtype_size(ls_array_dtype(a)));
   if (ulp > all->ulp) all->ulp = ulp;
@@ -163,8 +163,8 @@ static void print_real(const char *key, double value) {
     printf("null");
 }
 
-static void print_json(const char *name, const ls_array *a, const ls_array *b,
-                       const cli_difference *it) {
+static void compare_print_json(const char *name, const ls_array *a,
+                               const ls_array *b, const cli_difference *it) {
   char index[128], one[64], other[64];
   const ls_shape shape = ls_array_shape(a);
   cli_print_index(shape, it->first, index, sizeof(index));
@@ -199,7 +199,7 @@ typedef struct comparing {
   size_t different;
 } comparing;
 
-static size_t count_of(const ls_saved_file *file) {
+static size_t compare_count_of(const ls_saved_file *file) {
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
   return info.num_entries;
@@ -230,7 +230,8 @@ static ls_status sort_names(const ls_saved_file *file, size_t count,
 }
 
 // The array of this name of file 0 or 1; NULL: there is none.
-static const named *find(const comparing *c, int which, const char *name) {
+static const named *compare_find(const comparing *c, int which,
+                                 const char *name) {
   const named wanted = {.name = name};
   return bsearch(&wanted, c->names[which], c->counts[which], sizeof(wanted),
                  by_name);
@@ -283,7 +284,7 @@ static ls_status compare_values(comparing *c, const char *name, size_t i,
     const cli_difference it = cli_compare(a, b);
     const bool shown = it.count > 0 && is_shown(c);
     if (shown && c->options->json)
-      print_json(name, a, b, &it);
+      compare_print_json(name, a, b, &it);
     else if (shown)
       print_difference(c->indent, name, a, b, &it);
   }
@@ -296,7 +297,7 @@ static ls_status compare_entry(comparing *c, size_t i) {
   ls_saved_entry a, b;
   LS_RETURN_IF_ERROR(ls_saved_file_entry(c->a, i, &a));
   if (!cli_words_fit(c->options->only, a.name)) return ls_ok();
-  const named *found = find(c, 1, a.name);
+  const named *found = compare_find(c, 1, a.name);
   if (found == NULL) {
     print_alone(c, &a, c->a);
     return ls_ok();
@@ -316,7 +317,7 @@ static ls_status compare_entries(comparing *c) {
     ls_saved_entry entry;
     LS_RETURN_IF_ERROR(ls_saved_file_entry(c->b, i, &entry));
     if (cli_words_fit(c->options->only, entry.name) &&
-        find(c, 0, entry.name) == NULL)
+        compare_find(c, 0, entry.name) == NULL)
       print_alone(c, &entry, c->b);
   }
   return ls_ok();
@@ -329,7 +330,7 @@ ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
                  .b = b,
                  .options = options,
                  .indent = options->heading != NULL ? "  " : "",
-                 .counts = {count_of(a), count_of(b)}};
+                 .counts = {compare_count_of(a), compare_count_of(b)}};
   ls_status status = sort_names(a, c.counts[0], &c.names[0]);
   if (ls_status_is_ok(status)) status = sort_names(b, c.counts[1], &c.names[1]);
   if (ls_status_is_ok(status)) status = compare_entries(&c);

@@ -11,11 +11,14 @@ enum { MOST_VALUE = 60 };
 static int shown(size_t size) {
   return (int)(size < MOST_VALUE ? size : MOST_VALUE);
 }
-static const char *cut(size_t size) { return size > MOST_VALUE ? "..." : ""; }
+static const char *compare_notes_cut(size_t size) {
+  return size > MOST_VALUE ? "..." : "";
+}
 
 // NULL: there is none.
-static void print_json(const char *what, const char *key, const cli_member *one,
-                       const cli_member *other) {
+static void compare_notes_print_json(const char *what, const char *key,
+                                     const cli_member *one,
+                                     const cli_member *other) {
   const cli_member *const both[] = {one, other};
   printf("{\"in\":");
   cli_print_json(what);
@@ -30,15 +33,17 @@ static void print_json(const char *what, const char *key, const cli_member *one,
   printf("]}\n");
 }
 
-static void print_text(const char *what, const char *key, const cli_member *one,
-                       const cli_member *other) {
+static void compare_notes_print_text(const char *what, const char *key,
+                                     const cli_member *one,
+                                     const cli_member *other) {
   if (one == NULL || other == NULL)
     printf("%s %s: only in the %s\n", what, key,
            other == NULL ? "first" : "second");
   else
     printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown(one->value_size),
-           one->value, cut(one->value_size), shown(other->value_size),
-           other->value, cut(other->value_size));
+           one->value, compare_notes_cut(one->value_size),
+           shown(other->value_size), other->value,
+           compare_notes_cut(other->value_size));
 }
 
 typedef void (*print_member)(const char *what, const char *key,
@@ -75,7 +80,8 @@ static void compare(const char *what, const char *a, const char *b, int depth,
 
 void cli_compare_members(const char *what, const char *a, const char *b,
                          bool json) {
-  compare(what, a, b, 1, json ? print_json : print_text);
+  compare(what, a, b, 1,
+          json ? compare_notes_print_json : compare_notes_print_text);
 }
 
 static ls_status compare_records(const char *what, const ls_record *a,

@@ -28,7 +28,7 @@ static void read_name(char *name, size_t size) {
   fclose(file);
 }
 
-static void print(const ls_runtime *runtime, const char *kernels) {
+static void devices_print(const ls_runtime *runtime, const char *kernels) {
   char name[200];
   read_name(name, sizeof(name));
   const long pages = sysconf(_SC_PHYS_PAGES);
@@ -87,7 +87,8 @@ static ls_status draw_pod(const char *name, char **out_text) {
 }
 
 // Nothing is printed of what cannot be.
-static ls_status show(ls_runtime *runtime, int64_t replicas, const char *tpu) {
+static ls_status devices_show(ls_runtime *runtime, int64_t replicas,
+                              const char *tpu) {
   const char *kernels = NULL, **devices = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   size_t count = 0;
@@ -101,7 +102,7 @@ static ls_status show(ls_runtime *runtime, int64_t replicas, const char *tpu) {
     status = list_devices(allocator, strategy, &devices, &count);
   if (tpu != NULL && ls_status_is_ok(status)) status = draw_pod(tpu, &pod);
   if (ls_status_is_ok(status)) {
-    print(runtime, kernels);
+    devices_print(runtime, kernels);
     if (count > 0) print_replicas(runtime, devices, count);
     if (pod != NULL) printf("\n%s", pod);
   }
@@ -133,7 +134,7 @@ int cli_devices(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
   ls_status status = cli_runtime_open(threads, NULL, &runtime);
-  if (ls_status_is_ok(status)) status = show(runtime, replicas, tpu);
+  if (ls_status_is_ok(status)) status = devices_show(runtime, replicas, tpu);
   if (!ls_status_is_ok(status)) code = cli_report("devices", status);
   return cli_runtime_close("devices", runtime, code);
 }

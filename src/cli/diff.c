@@ -105,7 +105,7 @@ static void next_line(char **at, line *it) {
 }
 
 // Ascending by step; a test comes behind the step's own line.
-static int order(const line *a, const line *b) {
+static int diff_order(const line *a, const line *b) {
   if (a->step != b->step) return a->step < b->step ? -1 : 1;
   return (int)a->tested - (int)b->tested;
 }
@@ -201,7 +201,7 @@ static ls_status compare_metrics(comparing *c) {
   int64_t alone[2] = {0, 0};
   const bool both = texts[0] != NULL && texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
-    const int which = order(&a, &b);
+    const int which = diff_order(&a, &b);
     if (which == 0 && can_be_compared(&a, &b)) {
       c->different = !lines_are_equal(c, &a, &b);
       ++c->lines;
@@ -311,7 +311,7 @@ static ls_status compare_models(comparing *c) {
 }
 
 // ---- The command -----------------------------------------------------------
-static ls_status compare(comparing *c) {
+static ls_status diff_compare(comparing *c) {
   for (int i = 0; i < 2; ++i)
     LS_RETURN_IF_ERROR(cli_recover_run(c->folders[i]));
   LS_RETURN_IF_ERROR(compare_configs(c));
@@ -369,7 +369,7 @@ int cli_diff(int argc, char **argv) {
       code = CLI_USAGE;
     } else {
       ls_status status = cli_saved_runtime(&runtime);
-      if (ls_status_is_ok(status)) status = compare(&c);
+      if (ls_status_is_ok(status)) status = diff_compare(&c);
       code = ls_status_is_ok(status) ? (c.different ? CLI_FAILED : CLI_OK)
                                      : cli_report(command, status);
       code = cli_runtime_close(command, runtime, code);

@@ -88,8 +88,8 @@ static ls_status range_of(const ls_array *const *images, size_t count,
 }
 
 // Its numbers from 0 to 1, without alpha: of each `step` rows and columns one.
-static ls_status load(const ls_array *image, range all, int64_t step,
-                      ls_array **out) {
+static ls_status draw_load(const ls_array *image, range all, int64_t step,
+                           ls_array **out) {
   const ls_shape shape = ls_array_shape(image);
   const int64_t has = shape.rank == 3 ? shape.dim[2] : 1;
   const int64_t keeps = has < 3 ? 1 : 3;
@@ -119,7 +119,7 @@ static ls_status make_picture(const ls_array *image, range all, int64_t most,
   int64_t height = ls_array_shape(image).dim[0];
   int64_t width = ls_array_shape(image).dim[1];
   const int64_t step = most > 0 ? width / (FINE * most) : 0;
-  LS_RETURN_IF_ERROR(load(image, all, step > 1 ? step : 1, &whole));
+  LS_RETURN_IF_ERROR(draw_load(image, all, step > 1 ? step : 1, &whole));
   const ls_shape shape = ls_array_shape(whole);
   if (width > most) {
     height = (height * most + width / 2) / width;
@@ -178,7 +178,7 @@ static int level_of(int byte) {
 }
 
 // 16 to 231 are those colors, 232 to 255 grays from 8 to 238.
-static int number_of(color it) {
+static int draw_number_of(color it) {
   const int r = it.rgb[0], g = it.rgb[1], b = it.rgb[2];
   if (r == g && g == b && r >= 4 && r < 247)
     return 232 + (r < 8 ? 0 : r > 238 ? 23 : (r - 8 + 5) / 10);
@@ -186,11 +186,11 @@ static int number_of(color it) {
 }
 
 // Chooses a color for what is written next: 38 in front, 48 behind.
-static void choose(FILE *out, cli_paint paint, int where, color it) {
+static void draw_choose(FILE *out, cli_paint paint, int where, color it) {
   if (it.rgb[0] < 0)
     fprintf(out, "\x1b[%dm", where + 1);
   else if (paint == CLI_PAINT_256)
-    fprintf(out, "\x1b[%d;5;%dm", where, number_of(it));
+    fprintf(out, "\x1b[%d;5;%dm", where, draw_number_of(it));
   else
     fprintf(out, "\x1b[%d;2;%d;%d;%dm", where, it.rgb[0], it.rgb[1], it.rgb[2]);
 }
@@ -207,9 +207,9 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
     const color above = color_at(it, 2 * row, x);
     const color below = color_at(it, 2 * row + 1, x);
     if (memcmp(&above, &upper, sizeof(above)) != 0)
-      choose(out, paint, 38, above);
+      draw_choose(out, paint, 38, above);
     if (memcmp(&below, &lower, sizeof(below)) != 0)
-      choose(out, paint, 48, below);
+      draw_choose(out, paint, 48, below);
     upper = above;
     lower = below;
     // The upper half of a block, of which the lower one is what is behind.
@@ -219,7 +219,7 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
 }
 
 // ---- Lines of images -------------------------------------------------------
-static int64_t rows_of(const picture *it, cli_paint paint) {
+static int64_t draw_rows_of(const picture *it, cli_paint paint) {
   return paint == CLI_PAINT_LETTERS ? it->height : (it->height + 1) / 2;
 }
 
@@ -239,8 +239,8 @@ static void draw_line(const picture *pictures, size_t count,
                       const char *const *captions, cli_paint paint, FILE *out) {
   int64_t rows = 0;
   for (size_t i = 0; i < count; ++i)
-    if (rows_of(&pictures[i], paint) > rows)
-      rows = rows_of(&pictures[i], paint);
+    if (draw_rows_of(&pictures[i], paint) > rows)
+      rows = draw_rows_of(&pictures[i], paint);
   for (int64_t row = captions != NULL ? -1 : 0; row < rows; ++row) {
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) fputc(' ', out);

@@ -10,7 +10,7 @@
 
 // ---- Flags -----------------------------------------------------------------
 // "12" as a whole number, "0.5" as a real one; none: it is neither.
-static ls_nest number_of(const char *text) {
+static ls_nest estimator_number_of(const char *text) {
   char *end = NULL;
   errno = 0;
   const long long whole = strtoll(text, &end, 10);
@@ -29,7 +29,7 @@ static bool check_params(const char *command, const char *text,
   bool good = open_params(command, text, &words);
   for (size_t i = 0; good && i < words.count; ++i) {
     const ls_name_map *it = &words.maps[i];
-    good = number_of(it->to).kind != LS_KIND_NONE;
+    good = estimator_number_of(it->to).kind != LS_KIND_NONE;
     if (!good)
       cli_say(command, "--param has '%s=%s', expected a number", it->from,
               it->to);
@@ -77,8 +77,8 @@ static ls_status read_params(const char *command, const char *text,
   ls_status status =
       open_params(command, text, &words) ? ls_ok() : ls_out_of_memory();
   for (size_t i = 0; ls_status_is_ok(status) && i < words.count; ++i)
-    status =
-        ls_params_set(params, words.maps[i].from, number_of(words.maps[i].to));
+    status = ls_params_set(params, words.maps[i].from,
+                           estimator_number_of(words.maps[i].to));
   cli_words_close(&words);
   return status;
 }

@@ -20,7 +20,8 @@ typedef struct training {
 } training;
 
 // ---- Progress --------------------------------------------------------------
-static ls_status after_create(void *user, ls_run_context *context) {
+static ls_status estimator_train_after_create(void *user,
+                                              ls_run_context *context) {
   training *it = user;
   int64_t step = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
@@ -31,8 +32,8 @@ static ls_status after_create(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static ls_status after_run(void *user, ls_run_context *context,
-                           ls_nest results) {
+static ls_status estimator_train_after_run(void *user, ls_run_context *context,
+                                           ls_nest results) {
   training *it = user;
   int64_t step = 0;
   (void)results;
@@ -50,11 +51,12 @@ static ls_status after_run(void *user, ls_run_context *context,
 static ls_status make_progress(training *it, ls_hook **out_hook) {
   it->first = -1;
   it->ticker = (cli_ticker){.terminal = cli_can_rewrite(it->e.runtime)};
-  return ls_hook_create(&(ls_hook_options){.name = "progress",
-                                           .user = it,
-                                           .after_create_session = after_create,
-                                           .after_run = after_run},
-                        out_hook);
+  return ls_hook_create(
+      &(ls_hook_options){.name = "progress",
+                         .user = it,
+                         .after_create_session = estimator_train_after_create,
+                         .after_run = estimator_train_after_run},
+      out_hook);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -109,7 +111,7 @@ static ls_status train(training *it) {
   return status;
 }
 
-static int tell(const training *it) {
+static int estimator_train_tell(const training *it) {
   const ls_training_end *end = &it->end.training;
   const char *folder = ls_estimator_model_dir(it->e.estimator);
   if (!it->flags->quiet)
@@ -152,7 +154,8 @@ static bool check_flags(const estimator_flags *flags,
   return says == NULL;
 }
 
-static int run(estimator_flags *flags, const ls_estimator_type *type) {
+static int estimator_train_run(estimator_flags *flags,
+                               const ls_estimator_type *type) {
   training it = {.flags = flags};
   ls_status status = ls_ok();
   it.steps = flags->steps > 0 ? flags->steps : type->train_steps;
@@ -168,7 +171,7 @@ static int run(estimator_flags *flags, const ls_estimator_type *type) {
   cli_signals_saved();
   const int code =
       ls_status_is_ok(status)
-          ? tell(&it)
+          ? estimator_train_tell(&it)
           : cli_report("train", cli_note_saved(flags->folder, status));
   ls_train_and_evaluation_deinit(&it.end);
   const int closed = cli_estimator_close("train", &it.e, code);
@@ -246,5 +249,6 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
-  return check_flags(&flags, type) ? run(&flags, type) : CLI_USAGE;
+  return check_flags(&flags, type) ? estimator_train_run(&flags, type)
+                                   : CLI_USAGE;
 }

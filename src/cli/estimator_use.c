@@ -39,7 +39,8 @@ static const ls_train_stop *stop_at_once(void) {
 }
 
 // ---- Evaluation ------------------------------------------------------------
-static ls_status evaluate(const estimator_flags *flags, cli_estimator *e) {
+static ls_status estimator_use_evaluate(const estimator_flags *flags,
+                                        cli_estimator *e) {
   const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
   ls_nest metrics = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
@@ -89,7 +90,8 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
-                        "input to evaluate with (its field 'eval')", evaluate},
+                        "input to evaluate with (its field 'eval')",
+                        estimator_use_evaluate},
                  &flags, type);
 }
 

@@ -51,7 +51,8 @@ static ls_status load_and_evaluate(const eval_flags *flags,
   return status;
 }
 
-static void print(const eval_flags *flags, const ls_evaluation *evaluation) {
+static void eval_print(const eval_flags *flags,
+                       const ls_evaluation *evaluation) {
   if (!flags->json) {
     printf("test loss: %.4f\ntest accuracy: %.4f\n", evaluation->loss,
            evaluation->accuracy);
@@ -66,7 +67,7 @@ static void print(const eval_flags *flags, const ls_evaluation *evaluation) {
          evaluation->accuracy);
 }
 
-static int run(eval_flags *flags, const ls_train_config *config) {
+static int eval_run(eval_flags *flags, const ls_train_config *config) {
   if (!cli_run_model("eval", flags->run_folder, config->model, flags->model,
                      &flags->model))
     return CLI_USAGE;
@@ -80,7 +81,7 @@ static int run(eval_flags *flags, const ls_train_config *config) {
   ls_evaluation evaluation = {0};
   const ls_status status = load_and_evaluate(flags, config, type, &evaluation);
   if (!ls_status_is_ok(status)) return cli_report("eval", status);
-  print(flags, &evaluation);
+  eval_print(flags, &evaluation);
   return CLI_OK;
 }
 
@@ -118,7 +119,7 @@ int cli_eval(int argc, char **argv) {
   ls_train_config *config = NULL;
   const ls_status status = cli_run_open(flags.run_folder, flags.threads,
                                         flags.math, &runtime, &config);
-  code = ls_status_is_ok(status) ? run(&flags, config)
+  code = ls_status_is_ok(status) ? eval_run(&flags, config)
                                  : cli_report("eval", status);
   ls_train_config_destroy(config);
   return cli_runtime_close("eval", runtime, code);

@@ -24,8 +24,8 @@ static ls_nest named(const char *name, ls_tensor tensor) {
   return ls_nest_dict("", &name, &leaf, 1);
 }
 
-static ls_status build(const ls_train_config *config, const ls_model_type *type,
-                       served *out) {
+static ls_status export_build(const ls_train_config *config,
+                              const ls_model_type *type, served *out) {
   LS_GRAPH_SCOPE(out->graph);
   const ls_dtype dtype =
       type->example_dtype == LS_DTYPE_NONE ? LS_DTYPE_F32 : type->example_dtype;
@@ -56,7 +56,7 @@ static ls_status export_run(const export_flags *flags,
                             const ls_model_type *type, char **out_path) {
   served s = {0};
   LS_RETURN_IF_ERROR(ls_graph_create(type->name, &s.graph));
-  ls_status status = build(config, type, &s);
+  ls_status status = export_build(config, type, &s);
   const ls_serving_signature signature = {
       {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, s.outputs}, s.inputs};
   const ls_serving_graph graph = {

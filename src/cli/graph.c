@@ -12,7 +12,7 @@ typedef struct graph_flags {
   int64_t replicas, threads, batch_size;
 } graph_flags;
 
-static ls_status run_once(cli_step *step) {
+static ls_status graph_run_once(cli_step *step) {
   ls_nest results = {0};
   const ls_status status = ls_strategy_run(
       step->strategy, ls_traced(step->function), step->args, &results);
@@ -21,18 +21,19 @@ static ls_status run_once(cli_step *step) {
 }
 
 // Runs steps for one to two seconds, two at least.
-static ls_status measure(cli_step *step) {
-  LS_RETURN_IF_ERROR(run_once(step));  // Memory is touched, threads are awake.
+static ls_status graph_measure(cli_step *step) {
+  LS_RETURN_IF_ERROR(
+      graph_run_once(step));  // Memory is touched, threads are awake.
   LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
   const time_t begin = time(NULL);
   for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
-    LS_RETURN_IF_ERROR(run_once(step));
+    LS_RETURN_IF_ERROR(graph_run_once(step));
   return ls_ok();
 }
 
 // The step is compiled by running it once.
-static ls_status print(const graph_flags *flags, const ls_model_type *type,
-                       cli_step *step) {
+static ls_status graph_print(const graph_flags *flags,
+                             const ls_model_type *type, cli_step *step) {
   LS_RETURN_IF_ERROR(
       cli_step_open(type,
                     &(cli_step_options){.replicas = flags->replicas,
@@ -40,14 +41,14 @@ static ls_status print(const graph_flags *flags, const ls_model_type *type,
                                         .precision = flags->precision,
                                         .tpu = flags->tpu || flags->gathered},
                     step));
-  LS_RETURN_IF_ERROR(run_once(step));
+  LS_RETURN_IF_ERROR(graph_run_once(step));
   char *text = NULL;
   if (flags->lowered) {
     LS_RETURN_IF_ERROR(ls_function_print_lowered(step->function, &text));
   } else if (flags->plan) {
     LS_RETURN_IF_ERROR(ls_function_print_plan(step->function, &text));
   } else if (flags->cost) {
-    LS_RETURN_IF_ERROR(measure(step));
+    LS_RETURN_IF_ERROR(graph_measure(step));
     LS_RETURN_IF_ERROR(ls_function_print_cost(step->function, &text));
   } else {
     const ls_graph *graph = ls_function_graph(step->function);
@@ -108,7 +109,7 @@ int cli_graph(int argc, char **argv) {
   ls_runtime *runtime = NULL;
   cli_step step = {0};
   ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
-  if (ls_status_is_ok(status)) status = print(&flags, type, &step);
+  if (ls_status_is_ok(status)) status = graph_print(&flags, type, &step);
   if (!ls_status_is_ok(status)) code = cli_report("graph", status);
   cli_step_close(&step);
   return cli_runtime_close("graph", runtime, code);

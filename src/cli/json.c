@@ -37,7 +37,7 @@ static void print_complex(const char *parts, size_t size) {
   putchar(']');
 }
 
-static void print_element(const ls_array *array, int64_t index) {
+static void json_print_element(const ls_array *array, int64_t index) {
   const ls_dtype dtype = ls_array_dtype(array);
   const size_t size = ls_dtype_size(dtype);
   if (dtype == LS_DTYPE_STRING)
@@ -56,16 +56,16 @@ static void print_element(const ls_array *array, int64_t index) {
 }
 
 // Lists in lists, from the dimension `at` on; moves `*index` behind them.
-static void print_array(const ls_array *array, int at, int64_t *index) {
+static void json_print_array(const ls_array *array, int at, int64_t *index) {
   const ls_shape shape = ls_array_shape(array);
   if (at == shape.rank) {
-    print_element(array, (*index)++);
+    json_print_element(array, (*index)++);
     return;
   }
   putchar('[');
   for (int64_t i = 0; i < shape.dim[at]; ++i) {
     if (i > 0) putchar(',');
-    print_array(array, at + 1, index);
+    json_print_array(array, at + 1, index);
   }
   putchar(']');
 }
@@ -75,7 +75,7 @@ void cli_print_values(ls_nest values) {
   const bool is_dict = values.kind == LS_KIND_DICT;
   int64_t index = 0;
   if (array != NULL) {
-    print_array(array, 0, &index);
+    json_print_array(array, 0, &index);
   } else if (values.kind == LS_KIND_SCALAR) {
     if (ls_dtype_is_float(values.dtype))
       print_real(values.as.f64, 17);
@@ -108,6 +108,6 @@ void cli_print_row(ls_nest values, int64_t row) {
     putchar(i == 0 ? '{' : ',');
     cli_print_json(ls_nest_key(values, i));
     putchar(':');
-    print_array(array, 1, &index);
+    json_print_array(array, 1, &index);
   }
 }

@@ -40,7 +40,7 @@ typedef struct table {
   const void *const *types;
 } table;
 
-static const char *name_of(const void *type) {
+static const char *library_name_of(const void *type) {
   return *(const char *const *)type;
 }
 
@@ -95,7 +95,7 @@ static bool check_row(const char *command, const char *path, size_t kind,
                       uint32_t number, const void *type) {
   const char *missing = "type", *extra = NULL;
   if (type != NULL) {
-    const char *name = name_of(type);
+    const char *name = library_name_of(type);
     const bool named = name != NULL && name[0] != '\0';
     missing = named ? kinds[kind].lacks(type) : "name";
     if (missing == NULL && kinds[kind].oversteps != NULL)
@@ -142,7 +142,8 @@ static bool read_table(const char *command, const char *path, size_t kind,
 // ---- Loading ---------------------------------------------------------------
 // The library stays loaded until the program ends. A table that it does not
 // have is empty.
-static bool load(const char *command, const char *path, table tables[KINDS]) {
+static bool library_load(const char *command, const char *path,
+                         table tables[KINDS]) {
   struct stat info;
   if (stat(path, &info) != 0) {
     cli_say(command, "cannot load models from '%s': %s", path, strerror(errno));
@@ -177,15 +178,15 @@ static bool load(const char *command, const char *path, table tables[KINDS]) {
 
 // ---- Finding ---------------------------------------------------------------
 // By name; "": the only one of all.
-static const void *find(const table tables[KINDS], const char *name,
-                        size_t *out_kind) {
+static const void *library_find(const table tables[KINDS], const char *name,
+                                size_t *out_kind) {
   const bool only =
       name[0] == '\0' && tables[MODELS].count + tables[ESTIMATORS].count == 1;
   for (size_t i = 0; i < KINDS; ++i) {
     for (uint32_t k = 0; k < tables[i].count; ++k) {
       const void *type = tables[i].types[k];
       *out_kind = i;
-      if (only || strcmp(name_of(type), name) == 0) return type;
+      if (only || strcmp(library_name_of(type), name) == 0) return type;
     }
   }
   return NULL;
@@ -198,7 +199,7 @@ static void say_what_there_is(const char *command, const char *path,
     for (uint32_t k = 0; k < tables[i].count; ++k) {
       const size_t at = strlen(all);
       snprintf(all + at, sizeof(all) - at, "%s%s", at > 0 ? ", " : "",
-               name_of(tables[i].types[k]));
+               library_name_of(tables[i].types[k]));
     }
   }
   if (name[0] == '\0')
@@ -217,8 +218,8 @@ bool cli_find_in_library(const char *command, const char *text,
   snprintf(path, sizeof(path), "%.*s", (int)size, text);
   const char *name = text[size] == ':' ? text + size + 1 : "";
   *out = (cli_found){0};
-  if (!load(command, path, tables)) return false;
-  const void *type = find(tables, name, &kind);
+  if (!library_load(command, path, tables)) return false;
+  const void *type = library_find(tables, name, &kind);
   if (type == NULL)
     say_what_there_is(command, path, name, tables);
   else if (kind == MODELS)

@@ -18,7 +18,7 @@ static struct {
 
 // ---- Input -----------------------------------------------------------------
 // A size beyond the model's own was given, and more than all examples is none.
-static ls_status check_size(int64_t size, const ls_dataset *data) {
+static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
   int64_t examples = 0;
   if (size <= linked.model->batch_size) return ls_ok();
   LS_RETURN_IF_ERROR(ls_train_count_examples(data, &examples));
@@ -40,7 +40,8 @@ static ls_nest input(void *user, ls_input_call *call) {
   ls_status status = cli_open_data(&linked.data, model, trains ? &found : NULL,
                                    trains ? NULL : &found);
   if (ls_status_is_ok(status)) status = ls_train_check_data(model, found);
-  if (ls_status_is_ok(status) && trains) status = check_size(size, found);
+  if (ls_status_is_ok(status) && trains)
+    status = linked_check_size(size, found);
   if (!ls_status_is_ok(status)) {
     ls_dataset_release(found);
     return ls_fail(status);
@@ -103,8 +104,8 @@ static ls_status group_from(const ls_graph *graph, size_t first,
   return ls_ok();
 }
 
-static ls_status train(const ls_model *model, ls_nest args,
-                       ls_estimator_spec_options *spec) {
+static ls_status linked_train(const ls_model *model, ls_nest args,
+                              ls_estimator_spec_options *spec) {
   ls_variable *global_step = NULL;
   ls_graph *graph = ls_graph_current();
   LS_RETURN_IF_ERROR(ls_global_step_get(graph, &global_step));
@@ -165,7 +166,7 @@ static ls_status model_of(void *user, ls_model_call *call,
     const ls_nest args =
         ls_bag_nest(&bag, ls_nest_sequence(LS_KIND_TUPLE, parts, 2));
     status = ls_bag_take_error(&bag);
-    if (ls_status_is_ok(status)) status = train(&model, args, &spec);
+    if (ls_status_is_ok(status)) status = linked_train(&model, args, &spec);
   } else if (ls_status_is_ok(status)) {
     status = use(&model, call, &bag, &spec);
   }

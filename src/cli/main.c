@@ -41,7 +41,7 @@ static int unknown(const char *name) {
   return CLI_USAGE;
 }
 
-static int run(int argc, char **argv) {
+static int main_run(int argc, char **argv) {
   if (argc < 2) {
     cli_say(NULL, "a command is missing; see 'lockstep help'");
     return CLI_USAGE;
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
   // Numbers have a point, whatever language a library of models may set.
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (plain != (locale_t)0) uselocale(plain);
-  int code = run(argc, argv);
+  int code = main_run(argc, argv);
   if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
     cli_say(NULL, "cannot write to standard output");
     code = CLI_FAILED;

@@ -11,7 +11,7 @@
 // ---- Near names ------------------------------------------------------------
 enum { MAX_WORD = 32 };
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int options_least(int a, int b) { return a < b ? a : b; }
 
 // Letters to add, drop, change or swap with their neighbour to get from one
 // word to the other (Damerau and Levenshtein); words are at most MAX_WORD long.
@@ -25,10 +25,10 @@ static int distance(const char *a, const char *b) {
         continue;
       }
       const int changed = a[i - 1] != b[k - 1];
-      rows[i][k] = least(rows[i - 1][k] + 1, rows[i][k - 1] + 1);
-      rows[i][k] = least(rows[i][k], rows[i - 1][k - 1] + changed);
+      rows[i][k] = options_least(rows[i - 1][k] + 1, rows[i][k - 1] + 1);
+      rows[i][k] = options_least(rows[i][k], rows[i - 1][k - 1] + changed);
       if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-        rows[i][k] = least(rows[i][k], rows[i - 2][k - 2] + 1);
+        rows[i][k] = options_least(rows[i][k], rows[i - 2][k - 2] + 1);
     }
   }
   return rows[m][n];
@@ -119,7 +119,7 @@ static bool read_real(const cli_option *option, const char *text) {
   return true;
 }
 
-static bool read_value(const cli_option *option, const char *text) {
+static bool options_read_value(const cli_option *option, const char *text) {
   if (option->kind == CLI_COUNT) return read_count(option, text);
   if (option->kind == CLI_REAL) return read_real(option, text);
   *(const char **)option->value = text;
@@ -204,7 +204,7 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     cli_say(syntax->command, "--%s needs a value: %s", option->name, wanted);
     return CLI_USAGE;
   }
-  if (read_value(option, value)) return CLI_OK;
+  if (options_read_value(option, value)) return CLI_OK;
   cli_say(syntax->command, "--%s is '%s', expected %s", option->name, value,
           wanted);
   return CLI_USAGE;

@@ -120,7 +120,7 @@ static void close(predictor *p) {
   ls_model_destroy(&p->model);
 }
 
-static int run(predict_flags *flags, const ls_train_config *config) {
+static int predict_run(predict_flags *flags, const ls_train_config *config) {
   predictor p = {.left = flags->limit > 0 ? flags->limit : -1};
   if (!cli_run_model("predict", flags->run_folder, config->model, flags->model,
                      &flags->model))
@@ -166,7 +166,7 @@ int cli_predict(int argc, char **argv) {
   ls_train_config *config = NULL;
   const ls_status status = cli_run_open(flags.run_folder, flags.threads,
                                         flags.math, &runtime, &config);
-  code = ls_status_is_ok(status) ? run(&flags, config)
+  code = ls_status_is_ok(status) ? predict_run(&flags, config)
                                  : cli_report("predict", status);
   ls_train_config_destroy(config);
   return cli_runtime_close("predict", runtime, code);

@@ -43,18 +43,20 @@ void cli_clear_progress(void) {
 }
 
 // ---- Tickers ---------------------------------------------------------------
-static double now(void) {
+static double terminal_now(void) {
   struct timespec time = {0};
   (void)clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 void cli_ticker_begin(cli_ticker *ticker) {
-  ticker->began = now();
+  ticker->began = terminal_now();
   ticker->next = ticker->began + (ticker->terminal ? 0 : 5);
 }
 
-bool cli_ticker_due(const cli_ticker *ticker) { return now() >= ticker->next; }
+bool cli_ticker_due(const cli_ticker *ticker) {
+  return terminal_now() >= ticker->next;
+}
 
 // Seconds as 0:07 or 1:02:03.
 static void print_left(double seconds, char *text, size_t size) {
@@ -68,7 +70,7 @@ static void print_left(double seconds, char *text, size_t size) {
 
 void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   const int64_t step = place->step, all = place->all;
-  const double at = now(), took = at - ticker->began;
+  const double at = terminal_now(), took = at - ticker->began;
   const double rate = took > 0 ? (double)(step - place->first) / took : 0;
   char line[160], end[24] = "", left[32] = "", loss[32];
   if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);

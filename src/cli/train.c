@@ -92,8 +92,8 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
 }
 
 // Data, model and all, before there is a trace of the run.
-static ls_status prepare(const train_flags *flags, const ls_model_type *type,
-                         session *run) {
+static ls_status train_prepare(const train_flags *flags,
+                               const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
   run->classes =
       (cli_classes){.names = config->classes, .may_find = run->resumed == NULL};
@@ -127,7 +127,7 @@ static ls_status prepare(const train_flags *flags, const ls_model_type *type,
   return flags->quiet ? ls_ok() : open_progress(run);
 }
 
-static void tell(void *user, const ls_train_report *report) {
+static void train_tell(void *user, const ls_train_report *report) {
   const session *run = user;
   if (report->stopped) cli_signals_saved();
   if (run->progress != NULL) ls_progress_show(run->progress, report);
@@ -172,7 +172,7 @@ static ls_status train_from(const train_flags *flags,
                           .events = events,
                           .config = config,
                           .stop = stop,
-                          .report = tell,
+                          .report = train_tell,
                           .report_user = run},
       &run->result);
 }
@@ -213,7 +213,7 @@ static ls_status train_warm(const train_flags *flags,
 static ls_status train(const train_flags *flags, const ls_model_type *type,
                        session *run) {
   const ls_train_config *config = &run->config;
-  LS_RETURN_IF_ERROR(prepare(flags, type, run));
+  LS_RETURN_IF_ERROR(train_prepare(flags, type, run));
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
   if (run->run_folder == NULL) {
     LS_RETURN_IF_ERROR(
@@ -227,7 +227,7 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
   return status;
 }
 
-static void end(session *run) {
+static void train_end(session *run) {
   ls_progress_destroy(run->progress);
   ls_model_destroy(&run->model);
   ls_dataset_release(run->train);
@@ -268,7 +268,7 @@ static int run_session(const train_flags *flags, session *run) {
   if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train(flags, type, run);
   cli_watch_end();
-  end(run);  // Ends a line of progress before anything else is said.
+  train_end(run);  // Ends a line of progress before anything else is said.
   const ls_code failed = ls_status_code(status);
   if (failed == LS_ALREADY_EXISTS)
     status =

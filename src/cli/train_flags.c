@@ -10,7 +10,8 @@
 #include "lockstep/optimizer_state.h"
 
 // Where a flag of the configuration has its place in one; -1 for other flags.
-static ptrdiff_t place_of(const cli_option *option, const train_flags *flags) {
+static ptrdiff_t train_flags_place_of(const cli_option *option,
+                                      const train_flags *flags) {
   const char *at = option->value, *first = (const char *)&flags->asked;
   return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
 }
@@ -50,7 +51,7 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
       "keep",   "keep-best", "keep-every-hours"};
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
-    const ptrdiff_t place = place_of(option, flags);
+    const ptrdiff_t place = train_flags_place_of(option, flags);
     bool free_to_differ = place < 0;
     for (size_t k = 0; k < sizeof(may_differ) / sizeof(*may_differ); ++k)
       free_to_differ |= strcmp(option->name, may_differ[k]) == 0;
@@ -182,7 +183,7 @@ ls_train_config cli_train_resumed(const cli_syntax *syntax,
   ls_train_config config = *resumed;
   for (size_t i = 0; i < syntax->num_options; ++i) {
     const cli_option *option = &syntax->options[i];
-    const ptrdiff_t place = place_of(option, flags);
+    const ptrdiff_t place = train_flags_place_of(option, flags);
     char asked[PATH_MAX] = "";
     bool takes = flags->inexact;
     for (size_t k = 0; k < sizeof(others) / sizeof(*others); ++k)

@@ -71,13 +71,13 @@ void cli_words_close(cli_words *words) {
 }
 
 // ---- Patterns --------------------------------------------------------------
-static bool fits(const char *pattern, const char *name) {
+static bool words_fits(const char *pattern, const char *name) {
   return fnmatch(pattern, name, FNM_NOESCAPE) == 0;
 }
 
 bool cli_words_fit(const cli_words *words, const char *name) {
   for (size_t i = 0; i < words->count; ++i) {
-    if (fits(words->items[i], name)) return true;
+    if (words_fits(words->items[i], name)) return true;
   }
   return words->count == 0;
 }
@@ -89,7 +89,7 @@ static ls_status fits_array(const char *pattern, const ls_saved_file *file,
   for (size_t i = 0; i < info.num_entries && !*out_fits; ++i) {
     ls_saved_entry entry;
     LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
-    *out_fits = fits(pattern, entry.name);
+    *out_fits = words_fits(pattern, entry.name);
   }
   return ls_ok();
 }

@@ -46,7 +46,7 @@ ls_status ls_ahead_create(const ls_ahead_options *options,
 }
 
 // ---- Taking ----------------------------------------------------------------
-static ls_status at_end(const ls_ahead *self) {
+static ls_status ahead_at_end(const ls_ahead *self) {
   return ls_out_of_range("the end of '%s'", self->options.work->name);
 }
 
@@ -124,7 +124,7 @@ static ls_status next_here(ls_ahead *self, ls_nest *element) {
 
 // Makes another one while the next is being made: whether there was one to
 // make, and not as many as there are threads are being made.
-static bool help(ls_ahead *self) {
+static bool ahead_help(ls_ahead *self) {
   ls_input_threads *threads = self->options.work->threads;
   if (!self->options.parallel ||
       ls_ahead_count_busy(self) >= ls_input_threads_count(threads))
@@ -155,7 +155,7 @@ static ls_status next_of_line(ls_ahead *self, ls_nest *element) {
   self->asks = true;
   while (ls_status_is_ok(status) && !here && !ls_ahead_is_done(self)) {
     here = can_make_here(self);
-    if (!here && !help(self)) status = ls_ahead_sleep(self, self->next);
+    if (!here && !ahead_help(self)) status = ls_ahead_sleep(self, self->next);
   }
   if (ls_status_is_ok(status))
     status = here ? next_here(self, element) : take_slot(self, element);
@@ -174,7 +174,7 @@ ls_status ls_ahead_next(ls_ahead *self, ls_nest *element) {
         "each",
         self->options.work->name);
   else if (self->end >= 0 && self->next >= self->end)
-    status = at_end(self);
+    status = ahead_at_end(self);
   else if (ls_ahead_is_alone(self))
     status = make_here(self, element);
   else

@@ -6,7 +6,7 @@
 enum { SMALL = 8 << 20 };  // Bytes of a line that caches hold.
 
 // ---- With the lock held ----------------------------------------------------
-static ls_nest take_spare(ls_ahead *self) {
+static ls_nest ahead_slots_take_spare(ls_ahead *self) {
   return self->num_spares > 0 ? self->spares[--self->num_spares] : ls_none();
 }
 
@@ -56,7 +56,7 @@ static ls_ahead_cell *begin_slot(ls_ahead *self, ls_ahead_state state) {
 }
 
 // Wakes up who sleeps for that number.
-static void tell(ls_ahead *self, int64_t number) {
+static void ahead_slots_tell(ls_ahead *self, int64_t number) {
   if (self->awaited == LS_AHEAD_ANY || self->awaited == number)
     ls_condition_signal(&self->done);
 }
@@ -90,7 +90,7 @@ static void set_done(ls_ahead *self, ls_ahead_cell *it, ls_nest element,
   it->state = LS_AHEAD_DONE;
   --self->pending;
   ls_work_buffer(self->options.work, self->options.dataset, 1, bytes);
-  tell(self, it->number);
+  ahead_slots_tell(self, it->number);
 }
 
 void ls_ahead_drop(ls_ahead *self, ls_ahead_cell *it) {
@@ -208,7 +208,7 @@ ls_status ls_ahead_call_make(const ls_ahead *self, int64_t number,
 void ls_ahead_make(ls_ahead *self, ls_ahead_cell *it) {
   it->state = LS_AHEAD_BEGUN;
   --self->waiting;
-  ls_nest element = take_spare(self);
+  ls_nest element = ahead_slots_take_spare(self);
   ls_mutex_unlock(&self->lock);
   const ls_status status = ls_ahead_call_make(self, it->number, &element);
   ls_mutex_lock(&self->lock);
@@ -242,7 +242,7 @@ void ls_ahead_run_slot(ls_input_task *task) {
 static bool make_next(ls_ahead *self) {
   ls_ahead_cell *it = begin_slot(self, LS_AHEAD_BEGUN);
   if (it == NULL) return false;
-  ls_nest element = take_spare(self);
+  ls_nest element = ahead_slots_take_spare(self);
   ls_mutex_unlock(&self->lock);
   const ls_status status = ls_ahead_call_make(self, it->number, &element);
   ls_mutex_lock(&self->lock);

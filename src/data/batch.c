@@ -14,8 +14,8 @@ typedef ls_batch_dataset batch_dataset;
 
 // ---- Which -----------------------------------------------------------------
 // The first of a batch, and how many.
-static size_t part_of(const batch_dataset *self, int64_t index,
-                      int64_t *out_first) {
+static size_t batch_part_of(const batch_dataset *self, int64_t index,
+                            int64_t *out_first) {
   const int64_t size = self->options.size;
   const int64_t all = self->base.inputs[0]->size;
   *out_first = index * size;
@@ -23,7 +23,7 @@ static size_t part_of(const batch_dataset *self, int64_t index,
                                                       : size);
 }
 
-static int64_t rows_of(const batch_dataset *self, size_t count) {
+static int64_t batch_rows_of(const batch_dataset *self, size_t count) {
   return self->options.remainder == LS_REMAINDER_PAD ? self->options.size
                                                      : (int64_t)count;
 }
@@ -59,7 +59,7 @@ static void measure_batch(const ls_dataset *dataset, int64_t index,
                           ls_type *types) {
   const batch_dataset *self = (const batch_dataset *)dataset;
   int64_t first = 0;
-  const int64_t rows = rows_of(self, part_of(self, index, &first));
+  const int64_t rows = batch_rows_of(self, batch_part_of(self, index, &first));
   for (size_t i = 0; i < dataset->num_leaves; ++i) {
     types[i] = dataset->leaves[i].type;
     types[i].shape.dim[0] = rows;
@@ -92,7 +92,7 @@ static ls_status read_some(const batch_work *work, ls_fetch *fetch,
   return status;
 }
 
-static void help(void *user, int worker, int64_t begin, int64_t end) {
+static void batch_help(void *user, int worker, int64_t begin, int64_t end) {
   (void)worker;
   shared_work *shared = user;
   const batch_work *work = shared->work;
@@ -114,7 +114,7 @@ static void help(void *user, int worker, int64_t begin, int64_t end) {
 }
 
 // Whether compute threads have read the batch's rows.
-static bool share(const batch_work *work, ls_status *out_status) {
+static bool batch_share(const batch_work *work, ls_status *out_status) {
   const ls_dataset *input = work->self->base.inputs[0];
   const ls_fetch *fetch = work->fetch;
   size_t bytes = 0;
@@ -126,7 +126,7 @@ static bool share(const batch_work *work, ls_status *out_status) {
   shared_work shared = {.work = work};
   const int64_t began = ls_runtime_now(fetch->work->runtime);
   const ls_status status =
-      ls_workers_share(fetch->work->helpers, help, &shared,
+      ls_workers_share(fetch->work->helpers, batch_help, &shared,
                        (int64_t)((work->count - 1) / SHARED_ROWS + 1));
   // The helpers count what they do.
   work->fetch->inner_nanos += ls_runtime_now(fetch->work->runtime) - began;
@@ -136,9 +136,9 @@ static bool share(const batch_work *work, ls_status *out_status) {
   return done;
 }
 
-static ls_status read_rows(const batch_work *work) {
+static ls_status batch_read_rows(const batch_work *work) {
   ls_status status = ls_ok();
-  if (share(work, &status)) return status;
+  if (batch_share(work, &status)) return status;
   return ls_dataset_read(work->self->base.inputs[0], work->fetch, work->indices,
                          work->count, work->rows);
 }
@@ -146,10 +146,10 @@ static ls_status read_rows(const batch_work *work) {
 static ls_status read_batch(const batch_work *work) {
   const batch_dataset *self = work->self;
   const ls_dataset *input = self->base.inputs[0];
-  const int64_t rows = rows_of(self, work->count);
+  const int64_t rows = batch_rows_of(self, work->count);
   for (size_t i = 0; i < work->count; ++i)
     work->indices[i] = work->first + (int64_t)i;
-  LS_RETURN_IF_ERROR(read_rows(work));
+  LS_RETURN_IF_ERROR(batch_read_rows(work));
   for (size_t i = 0; i < input->num_leaves; ++i) {
     const size_t size = input->row_sizes[i];
     char *behind = (char *)work->rows[i] + work->count * size;
@@ -165,7 +165,7 @@ static ls_status fill_rows(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   batch_work work = {
       .self = (const batch_dataset *)dataset, .fetch = fetch, .rows = rows};
-  work.count = part_of(work.self, index, &work.first);
+  work.count = batch_part_of(work.self, index, &work.first);
   work.indices = ls_fetch_room(fetch, work.count * sizeof(int64_t));
   const ls_status status =
       work.indices != NULL ? read_batch(&work) : ls_out_of_memory();
@@ -179,7 +179,7 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
   const batch_dataset *self = (const batch_dataset *)dataset;
   const ls_dataset *input = dataset->inputs[0];
   int64_t first = 0;
-  const size_t count = part_of(self, index, &first);
+  const size_t count = batch_part_of(self, index, &first);
   LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
   LS_OWN_ARRAY(dataset->allocator, int64_t, ids, count);
   ls_status status = ls_ok();
@@ -387,8 +387,9 @@ ls_dataset *ls_dataset_batch(ls_dataset *dataset,
 }
 
 // ---- Prefetch --------------------------------------------------------------
-static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                        const int64_t *indices, size_t count, int64_t *out) {
+static void batch_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                              const int64_t *indices, size_t count,
+                              int64_t *out) {
   (void)dataset, (void)fetch;
   memmove(out, indices, count * sizeof(*out));
 }
@@ -402,7 +403,7 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
 static const ls_dataset_class prefetch_class = {.name = "prefetch",
                                                 .is_quick = true,
                                                 .remake = remake_prefetch,
-                                                .locate = locate_same,
+                                                .locate = batch_locate_same,
                                                 .open =
                                                     ls_stream_open_prefetch};
 

@@ -7,7 +7,7 @@
 #include "lockstep/element_spec.h"
 
 // ---- Concatenate -----------------------------------------------------------
-static int64_t sum(int64_t a, int64_t b) {
+static int64_t combine_sum(int64_t a, int64_t b) {
   int64_t all = 0;
   if (a == LS_INFINITE) return a;
   if (a < 0 || b < 0) return a < 0 ? a : b;
@@ -135,8 +135,9 @@ ls_dataset *ls_dataset_concatenate(ls_dataset *first, ls_dataset *second) {
   ls_dataset *self =
       LS_DATASET_NEW(ls_dataset, &concatenate_class, inputs, 2, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->failure)) return self;
-  self->size = sum(first->size, second->size);
-  self->most = first->size >= 0 ? sum(second->most, first->size) : first->most;
+  self->size = combine_sum(first->size, second->size);
+  self->most =
+      first->size >= 0 ? combine_sum(second->most, first->size) : first->most;
   self->indexed =
       first->indexed && second->indexed && first->size != LS_UNKNOWN_SIZE;
   const ls_status status = ls_dataset_merge_leaves(self);

@@ -100,7 +100,7 @@ void ls_convert_values(const convert_dataset *self, const void *from, void *to,
 // ---- Rows ------------------------------------------------------------------
 static const size_t most_bytes = 64 << 10;
 
-static size_t elements_of(const ls_type *type) {
+static size_t convert_elements_of(const ls_type *type) {
   return (size_t)ls_shape_num_elements(type->shape);
 }
 
@@ -111,7 +111,7 @@ static ls_status read_converted(const ls_dataset *dataset, ls_fetch *fetch,
   const convert_dataset *self = (const convert_dataset *)dataset;
   const ls_dataset *input = dataset->inputs[0];
   const size_t leaf = self->leaf;
-  const size_t width = elements_of(&dataset->leaves[leaf].type);
+  const size_t width = convert_elements_of(&dataset->leaves[leaf].type);
   size_t block = most_bytes / (input->row_sizes[leaf] + 1) + 1;
   if (block > count) block = count;
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
@@ -213,7 +213,7 @@ static const ls_dataset_class convert_rows_class = {
     .bounds = convert_bounds,
     .open = ls_stream_open_convert};
 
-static bool is_number(ls_dtype dtype) {
+static bool convert_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
          dtype == LS_DTYPE_BOOL;
 }
@@ -233,7 +233,8 @@ static ls_status fill_convert(convert_dataset *self, int leaf,
   if (self->options.dtype == LS_DTYPE_NONE) self->options.dtype = type->dtype;
   if (self->options.scale == 0) self->options.scale = 1;
   const ls_shape shape = options->shape != NULL ? *options->shape : type->shape;
-  if (!is_number(type->dtype) || !is_number(self->options.dtype))
+  if (!convert_is_number(type->dtype) ||
+      !convert_is_number(self->options.dtype))
     return ls_invalid_argument("leaf %d, %s, cannot be converted to %s", leaf,
                                LS_SHAPE_TEXT(type->dtype, type->shape),
                                ls_dtype_name(self->options.dtype));

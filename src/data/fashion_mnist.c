@@ -12,8 +12,9 @@
 static const char debian_directory[] = "/usr/share/datasets/fashion-mnist";
 
 // Names the file, and for a folder that is the caller's own the folder, too.
-static ls_status missing(ls_runtime *runtime, const char *directory,
-                         const char *name) {
+static ls_status fashion_mnist_missing(ls_runtime *runtime,
+                                       const char *directory,
+                                       const char *name) {
   if (strcmp(directory, debian_directory) == 0)
     return ls_not_found("there is no '%s/%s.gz'; Debian has it in the package "
                         "dataset-fashion-mnist",
@@ -42,12 +43,13 @@ static ls_status read_either(ls_runtime *runtime, const char *directory,
     if (found)
       LS_RETURN_IF_ERROR(ls_idx_read(runtime, ls_text_data(&path), out_array));
   }
-  if (!found) LS_RETURN_IF_ERROR(missing(runtime, directory, name));
+  if (!found)
+    LS_RETURN_IF_ERROR(fashion_mnist_missing(runtime, directory, name));
   return ls_ok();
 }
 
-static ls_status check(const char *directory, const char *name,
-                       const ls_array *array, int rank) {
+static ls_status fashion_mnist_check(const char *directory, const char *name,
+                                     const ls_array *array, int rank) {
   const ls_shape shape = ls_array_shape(array);
   if (ls_array_dtype(array) == LS_DTYPE_U8 && shape.rank == rank)
     return ls_ok();
@@ -58,8 +60,10 @@ static ls_status check(const char *directory, const char *name,
 }
 
 // Both files of a part, as a tuple of arrays.
-static ls_status read_part(ls_runtime *runtime, const char *directory,
-                           const char *part, ls_nest *out_arrays) {
+static ls_status fashion_mnist_read_part(ls_runtime *runtime,
+                                         const char *directory,
+                                         const char *part,
+                                         ls_nest *out_arrays) {
   char image_name[32], label_name[32];
   snprintf(image_name, sizeof(image_name), "%s-images-idx3-ubyte", part);
   snprintf(label_name, sizeof(label_name), "%s-labels-idx1-ubyte", part);
@@ -67,10 +71,12 @@ static ls_status read_part(ls_runtime *runtime, const char *directory,
   ls_status status = ls_ok();
   LS_GOTO_IF_ERROR(done, status,
                    read_either(runtime, directory, label_name, &labels));
-  LS_GOTO_IF_ERROR(done, status, check(directory, label_name, labels, 1));
+  LS_GOTO_IF_ERROR(done, status,
+                   fashion_mnist_check(directory, label_name, labels, 1));
   LS_GOTO_IF_ERROR(done, status,
                    read_either(runtime, directory, image_name, &images));
-  LS_GOTO_IF_ERROR(done, status, check(directory, image_name, images, 3));
+  LS_GOTO_IF_ERROR(done, status,
+                   fashion_mnist_check(directory, image_name, images, 3));
   *out_arrays = LS_TUPLE(ls_nest_array(ls_array_retain(images)),
                          ls_nest_array(ls_array_retain(labels)));
 done:
@@ -86,7 +92,8 @@ ls_dataset *ls_dataset_fashion_mnist(const char *directory, bool train) {
   const ls_status status =
       runtime == NULL
           ? ls_out_of_memory()
-          : read_part(runtime, directory, train ? "train" : "t10k", &arrays);
+          : fashion_mnist_read_part(runtime, directory,
+                                    train ? "train" : "t10k", &arrays);
   if (!ls_status_is_ok(status))
     arrays = ls_fail(ls_status_annotate(status, "while reading the %s set",
                                         train ? "training" : "test"));

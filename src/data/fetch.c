@@ -55,7 +55,7 @@ ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch) {
 }
 
 // The smallest of the spares that is large enough, taken out of their list.
-static ls_fetch_block *take_spare(ls_fetch *fetch, size_t size) {
+static ls_fetch_block *fetch_take_spare(ls_fetch *fetch, size_t size) {
   ls_fetch_block **best = NULL;
   for (ls_fetch_block **at = &fetch->spares; *at != NULL; at = &(*at)->below) {
     if ((*at)->size >= size && (best == NULL || (*at)->size < (*best)->size))
@@ -83,7 +83,7 @@ static ls_fetch_block *new_block(ls_fetch *fetch, size_t size) {
 }
 
 static ls_fetch_block *add_block(ls_fetch *fetch, size_t size) {
-  ls_fetch_block *block = take_spare(fetch, size);
+  ls_fetch_block *block = fetch_take_spare(fetch, size);
   if (block == NULL) block = new_block(fetch, size);
   if (block == NULL) return NULL;
   block->below = fetch->blocks;

@@ -37,7 +37,8 @@ static void drop_arrays(const ls_iterator *self, const ls_nest *leaves,
 }
 
 // Whether the element is what the op promised.
-static ls_status check_sizes(const ls_iterator *self, ls_host_call *call) {
+static ls_status get_next_check_sizes(const ls_iterator *self,
+                                      ls_host_call *call) {
   ls_nest room[ROOM];
   const ls_nest *leaves = arrays_of(self, call, room);
   ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
@@ -54,11 +55,11 @@ static ls_status check_sizes(const ls_iterator *self, ls_host_call *call) {
 }
 
 // With the lock of calls held.
-static ls_status read_element(ls_iterator *self, ls_host_call *call) {
+static ls_status get_next_read_element(ls_iterator *self, ls_host_call *call) {
   *element_of(call) =
       self->num_returned > 0 ? self->returned[--self->num_returned] : ls_none();
   ls_status status = ls_iterator_next(self, element_of(call));
-  if (ls_status_is_ok(status)) status = check_sizes(self, call);
+  if (ls_status_is_ok(status)) status = get_next_check_sizes(self, call);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(*element_of(call));
     *element_of(call) = ls_none();
@@ -93,7 +94,7 @@ static void drop_element(ls_host_call *call) {
   ls_nest_release(element);
 }
 
-static void tell(const ls_object *state, char *buffer, size_t size) {
+static void get_next_tell(const ls_object *state, char *buffer, size_t size) {
   const ls_iterator *self = (const ls_iterator *)state;
   ls_work_tell((ls_work *)(uintptr_t)&self->work, buffer, size);
 }
@@ -145,7 +146,7 @@ static ls_host_call *take_calls(ls_iterator *self) {
                     ? LS_STATUS(LS_RESOURCE_EXHAUSTED,
                                 "no input thread could be started for '%s'",
                                 self->work.name)
-                    : read_element(self, call));
+                    : get_next_read_element(self, call));
     call->room[NEXT_CALL] = NULL;
     if (last != NULL)
       last->room[NEXT_CALL] = call;
@@ -226,7 +227,7 @@ static void cancel_call(ls_host_call *call) {
 static ls_status start_here(ls_host_call *call) {
   ls_iterator *self = (ls_iterator *)call->state;
   ls_mutex_lock(&self->calls_lock);
-  const ls_status status = read_element(self, call);
+  const ls_status status = get_next_read_element(self, call);
   ls_mutex_unlock(&self->calls_lock);
   ls_host_done(call, status);
   return ls_ok();
@@ -253,7 +254,7 @@ static const ls_host_kernel inline_kernel = {
     .take = take_element,
     .cancel = cancel_call,
     .end = drop_element,
-    .tell = tell,
+    .tell = get_next_tell,
 };
 static const ls_host_kernel host_kernel = {
     .name = "iterator_get_next_on_host",
@@ -262,10 +263,10 @@ static const ls_host_kernel host_kernel = {
     .flags = LS_HOST_ENDS | LS_HOST_GIVES,
     .take = take_element,
     .end = drop_element,
-    .tell = tell,
+    .tell = get_next_tell,
 };
 
-static ls_status check_static(const ls_dataset *dataset) {
+static ls_status get_next_check_static(const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_leaves; ++i) {
     const ls_leaf_spec *leaf = &dataset->leaves[i];
     if (leaf->kind == LS_LEAF_DENSE && ls_shape_is_known(leaf->type.shape))
@@ -298,7 +299,7 @@ ls_nest ls_iterator_get_next(ls_iterator *iterator) {
   if (iterator == NULL)
     return ls_fail(ls_null_argument("ls_iterator_get_next", "iterator"));
   const ls_dataset *dataset = iterator->dataset;
-  const ls_status status = check_static(dataset);
+  const ls_status status = get_next_check_static(dataset);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   warn_of_many(iterator);
   const bool alone = iterator->prefetch == 0;

@@ -60,7 +60,8 @@ static ls_status get_streamed(ls_iterator *self, int64_t number,
   return ls_stage_next(self->stage, element);
 }
 
-static ls_status make_element(void *user, int64_t number, ls_nest *element) {
+static ls_status iterator_make_element(void *user, int64_t number,
+                                       ls_nest *element) {
   ls_iterator *self = user;
   return self->stage == NULL ? get_indexed(self, number, element)
                              : get_streamed(self, number, element);
@@ -144,7 +145,7 @@ static ls_status fill_iterator(ls_iterator *self,
   if (!self->dataset->indexed)
     LS_RETURN_IF_ERROR(ls_stage_open(self->dataset, &self->work, &self->stage));
   LS_RETURN_IF_ERROR(
-      ls_ahead_create(&(ls_ahead_options){.make = make_element,
+      ls_ahead_create(&(ls_ahead_options){.make = iterator_make_element,
                                           .user = self,
                                           .parallel = self->stage == NULL,
                                           .capacity = self->prefetch,
@@ -313,7 +314,7 @@ static int64_t hash_text(const char *text) {
   return (int64_t)ls_hash(text, strlen(text), 0);
 }
 
-static ls_status describe(const ls_iterator *self, char **out_text) {
+static ls_status iterator_describe(const ls_iterator *self, char **out_text) {
   ls_text text;
   ls_text_init(&text, self->work.allocator);
   ls_dataset_describe(self->dataset, &text);
@@ -323,7 +324,7 @@ static ls_status describe(const ls_iterator *self, char **out_text) {
 
 static ls_status save_identity(const ls_iterator *self, ls_record *record) {
   LS_OWN_MEMORY(self->work.allocator, char, text) = NULL;
-  LS_RETURN_IF_ERROR(describe(self, &text));
+  LS_RETURN_IF_ERROR(iterator_describe(self, &text));
   const int64_t hash = hash_text(text);
   if (strlen(text) > MOST_DESCRIBED) text[MOST_DESCRIBED] = '\0';
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "data", text));
@@ -374,7 +375,7 @@ static ls_status check_identity(const ls_iterator *self,
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "data_hash", &hash));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "seed", &seed));
   LS_OWN_MEMORY(self->work.allocator, char, text) = NULL;
-  LS_RETURN_IF_ERROR(describe(self, &text));
+  LS_RETURN_IF_ERROR(iterator_describe(self, &text));
   if (hash_text(text) != hash)
     return ls_invalid_argument("the position of '%s' is one in %s; it reads "
                                "%s",

@@ -59,7 +59,7 @@ typedef struct new_parts {
   const ls_type *types;
 } new_parts;
 
-static ls_nest split(ls_array *array, int64_t count) {
+static ls_nest parts_split(ls_array *array, int64_t count) {
   ls_nest parts = ls_none();
   const ls_status status = ls_array_split(array, count, &parts);
   return ls_status_is_ok(status) ? parts : ls_fail(status);
@@ -72,7 +72,7 @@ static ls_nest new_leaf(ls_nest leaf, void *user) {
   const ls_status status =
       ls_array_create_unwritten(type->dtype, type->shape, &array);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  return split(array, work->self->count);
+  return parts_split(array, work->self->count);
 }
 
 // ---- Elements --------------------------------------------------------------
@@ -103,7 +103,7 @@ static ls_nest split_leaf(ls_nest leaf, void *user) {
   if (array == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "parts for replicas of a leaf that is no array");
-  return split(array, ((const parts_dataset *)user)->count);
+  return parts_split(array, ((const parts_dataset *)user)->count);
 }
 
 ls_status ls_parts_split(const ls_dataset *dataset, ls_nest whole,

@@ -19,7 +19,7 @@ typedef struct leaf_types {
   const ls_leaf_spec *leaves;  // If not NULL, instead.
 } leaf_types;
 
-static const ls_type *type_of(const leaf_types *types, int64_t leaf) {
+static const ls_type *read_type_of(const leaf_types *types, int64_t leaf) {
   return types->leaves != NULL ? &types->leaves[leaf].type
                                : &types->types[leaf];
 }
@@ -27,7 +27,7 @@ static const ls_type *type_of(const leaf_types *types, int64_t leaf) {
 static bool can_reuse(ls_nest element, ls_nest structure,
                       const leaf_types *types) {
   if (!ls_nest_is_node(structure))
-    return can_fill(element, type_of(types, structure.as.i64));
+    return can_fill(element, read_type_of(types, structure.as.i64));
   const size_t count = ls_nest_count(structure);
   if (element.kind != structure.kind || ls_nest_count(element) != count ||
       !ls_object_is_unique(element.as.ref))
@@ -44,7 +44,7 @@ static bool can_reuse(ls_nest element, ls_nest structure,
 }
 
 static ls_nest new_leaf(ls_nest leaf, void *user) {
-  const ls_type *type = type_of(user, leaf.as.i64);
+  const ls_type *type = read_type_of(user, leaf.as.i64);
   ls_array *array = NULL;
   const ls_status status =
       ls_dtype_owns_elements(type->dtype)

@@ -6,7 +6,7 @@
 #include "data/permutation.h"
 #include "data/streams.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t select_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // How many elements of an endless one have a number.
 static int64_t most_of(const ls_dataset *dataset) {
@@ -87,7 +87,7 @@ ls_dataset *ls_dataset_take(ls_dataset *dataset, int64_t count) {
   self->count = count;
   int64_t *size = &self->base.size;
   if (count < 0 || *size == LS_UNKNOWN_SIZE) return &self->base;
-  *size = least(most_of(&self->base), count);
+  *size = select_least(most_of(&self->base), count);
   return &self->base;
 }
 
@@ -97,8 +97,8 @@ ls_dataset *ls_dataset_skip(ls_dataset *dataset, int64_t count) {
   self->first = self->count = count;
   int64_t *size = &self->base.size;
   if (count < 0 && *size != LS_UNKNOWN_SIZE) *size = 0;
-  if (*size >= 0) *size -= least(*size, count < 0 ? *size : count);
-  if (count > 0) self->base.most -= least(self->base.most, count);
+  if (*size >= 0) *size -= select_least(*size, count < 0 ? *size : count);
+  if (count > 0) self->base.most -= select_least(self->base.most, count);
   return &self->base;
 }
 
@@ -249,7 +249,7 @@ static void locate_shuffled(const ls_dataset *dataset, const ls_fetch *fetch,
   const int64_t all = self->options.buffer > 0 ? self->options.buffer : size;
   for (size_t begin = 0, end; begin < count; begin = end) {
     const int64_t block = indices[begin] / all, first = block * all;
-    const int64_t some = size >= 0 ? least(all, size - first) : all;
+    const int64_t some = size >= 0 ? select_least(all, size - first) : all;
     for (end = begin; end < count && indices[end] / all == block; ++end)
       out[end] = indices[end] - first;
     const ls_permutation order =
@@ -282,7 +282,7 @@ static ls_status read_blocks(const ls_dataset *dataset, ls_fetch *fetch,
     fetch->soon.dataset = input;
     fetch->soon.first = first;
     fetch->soon.count =
-        dataset->size >= 0 ? least(all, dataset->size - first) : all;
+        dataset->size >= 0 ? select_least(all, dataset->size - first) : all;
     status = ls_dataset_read(input, fetch, inner + i, some, at);
   }
   fetch->soon = outer;

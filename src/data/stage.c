@@ -50,7 +50,8 @@ void ls_stage_close(ls_stage *stage) {
 // ---- What classes leave out ------------------------------------------------
 // For who looks on: what is at work. Where stages read ahead of others, some
 // one of them.
-static void look_at(ls_work *work, const ls_dataset *dataset, int64_t since) {
+static void stage_look_at(ls_work *work, const ls_dataset *dataset,
+                          int64_t since) {
   __atomic_store_n(&work->since, since, __ATOMIC_RELAXED);
   __atomic_store_n(&work->at, dataset, __ATOMIC_RELAXED);
 }
@@ -60,10 +61,10 @@ ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
   const int64_t began = ls_runtime_now(work->runtime);
   const int number = ls_work_stage(work, stage->dataset);
   const ls_dataset *const outer = __atomic_load_n(&work->at, __ATOMIC_RELAXED);
-  look_at(work, stage->dataset, began);
+  stage_look_at(work, stage->dataset, began);
   const ls_status status = stage->kind->next(stage, element);
   const int64_t all = ls_runtime_now(work->runtime) - began;
-  look_at(work, outer, began + all);
+  stage_look_at(work, outer, began + all);
   ls_runtime_note_input(work->runtime);
   // Taken from the stage that waits for this one, whose time this is not.
   ls_mutex_lock(&work->lock);

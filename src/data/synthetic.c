@@ -15,7 +15,7 @@ static uint32_t draw_bits(const ls_random_source *source, int64_t index) {
 }
 
 // Number `index` of a source.
-static float draw(const ls_random_source *source, int64_t index) {
+static float synthetic_draw(const ls_random_source *source, int64_t index) {
   return ls_random_uniform_f32(draw_bits(source, index));
 }
 
@@ -40,7 +40,7 @@ static void fill_patterns(const ls_synthetic_options *options,
     const ls_random_source noise = source_of(options, STREAM_NOISE, i);
     for (int64_t k = 0; k < width; ++k)
       examples[i * width + k] =
-          0.5F * draw(&pattern, k) + 0.5F * draw(&noise, k);
+          0.5F * synthetic_draw(&pattern, k) + 0.5F * synthetic_draw(&noise, k);
     labels[i] = (int32_t)label;
   }
 }
@@ -76,7 +76,7 @@ static void fill_texts(const ls_synthetic_options *options,
   }
 }
 
-static ls_status check(const ls_synthetic_options *options) {
+static ls_status synthetic_check(const ls_synthetic_options *options) {
   const int64_t width = ls_shape_num_elements(options->shape);
   if (options->dtype != LS_DTYPE_F32 && options->dtype != LS_DTYPE_I32)
     return ls_invalid_argument("made-up data are f32 or i32, asked for %s",
@@ -123,7 +123,7 @@ ls_dataset *ls_dataset_synthetic(const ls_synthetic_options *options) {
   if (opts.size == 0) opts.size = 1024;
   if (opts.num_classes == 0) opts.num_classes = 2;
   if (opts.dtype == LS_DTYPE_NONE) opts.dtype = LS_DTYPE_F32;
-  const ls_status status = check(&opts);
+  const ls_status status = synthetic_check(&opts);
   return ls_dataset_from_arrays(ls_status_is_ok(status) ? draw_all(&opts)
                                                         : ls_fail(status));
 }

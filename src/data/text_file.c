@@ -15,8 +15,8 @@ typedef struct pieces {
 } pieces;
 
 // The last tenth of the pieces is to test on, and at least one.
-static ls_status choose(const char *path, size_t size, int64_t length,
-                        bool test, pieces *out) {
+static ls_status text_file_choose(const char *path, size_t size, int64_t length,
+                                  bool test, pieces *out) {
   // The last byte is a label only.
   const int64_t total = size > 0 ? ((int64_t)size - 1) / length : 0;
   if (total < 2)
@@ -72,7 +72,7 @@ static ls_status open_text(const char *path, const ls_text_options *options,
       files->read(files->user, path, SIZE_MAX, allocator, &self->text, &size);
   if (ls_status_is_ok(status)) {
     self->hash = ls_hash(self->text, size, 0);
-    status = choose(path, size, length, options->test, &self->part);
+    status = text_file_choose(path, size, length, options->test, &self->part);
   }
   if (ls_status_is_ok(status))
     *out_file = self;

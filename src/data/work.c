@@ -112,8 +112,8 @@ typedef struct longest {
   int64_t since;
 } longest;
 
-static void look(longest *self, const ls_dataset *const *at,
-                 const int64_t *since) {
+static void work_look(longest *self, const ls_dataset *const *at,
+                      const int64_t *since) {
   const ls_dataset *dataset = __atomic_load_n(at, __ATOMIC_RELAXED);
   const int64_t began = __atomic_load_n(since, __ATOMIC_RELAXED);
   if (dataset == NULL || (self->at != NULL && self->since <= began)) return;
@@ -125,9 +125,9 @@ void ls_work_tell(ls_work *work, char *buffer, size_t size) {
   longest found = {0};
   ls_mutex_lock(&work->lock);
   for (const ls_fetch *it = work->all; it != NULL; it = it->other)
-    look(&found, &it->at, &it->since);
+    work_look(&found, &it->at, &it->since);
   ls_mutex_unlock(&work->lock);
-  if (found.at == NULL) look(&found, &work->at, &work->since);
+  if (found.at == NULL) work_look(&found, &work->at, &work->since);
   if (found.at == NULL) {
     ls_format(buffer, size, "iterator '%s', which no input thread works for",
               work->name);

@@ -190,7 +190,8 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
 
 // A value of unknown size leaves its branch on a stack, which is empty when the
 // other one runs.
-static ls_status wrap(ls_graph *branch, ls_tensor value, ls_tensor *out_stack) {
+static ls_status forward_wrap(ls_graph *branch, ls_tensor value,
+                              ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(ls_trial_join(branch));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, branch);
@@ -216,7 +217,7 @@ ls_status ls_forward_unstack(ls_forward *f, ls_tensor stack, ls_tensor value,
 static ls_status bring_out_on_stack(ls_forward *f, ls_tensor value,
                                     ls_tensor *out_value) {
   ls_tensor stack;
-  LS_RETURN_IF_ERROR(wrap(f->graph, value, &stack));
+  LS_RETURN_IF_ERROR(forward_wrap(f->graph, value, &stack));
   LS_RETURN_IF_ERROR(extend_op(f, stack, &stack));
   return ls_forward_unstack(f, stack, value, out_value);
 }
@@ -305,7 +306,8 @@ typedef struct agenda {
   size_t count, capacity;
 } agenda;
 
-static bool push(agenda *todo, ls_allocator *allocator, ls_tensor value) {
+static bool forward_push(agenda *todo, ls_allocator *allocator,
+                         ls_tensor value) {
   if (!ls_grow(allocator, &todo->items, &todo->capacity, todo->count + 1,
                sizeof(*todo->items)))
     return false;
@@ -331,7 +333,8 @@ static ls_status advance(ls_forward *f, agenda *todo) {
     LS_RETURN_IF_ERROR(find_at_once(f, input, &at_once, &inputs[i]));
     if (at_once) continue;
     ready = false;
-    if (!push(todo, f->graph->allocator, input)) return ls_out_of_memory();
+    if (!forward_push(todo, f->graph->allocator, input))
+      return ls_out_of_memory();
   }
   if (!ready) return ls_ok();
   --todo->count;
@@ -353,7 +356,7 @@ ls_status ls_forward_compute(ls_forward *forward, ls_tensor value,
   LS_RETURN_IF_ERROR(find_at_once(forward, value, &found, out_value));
   if (found) return ls_ok();
   agenda todo = {0};
-  ls_status status = push(&todo, forward->graph->allocator, value)
+  ls_status status = forward_push(&todo, forward->graph->allocator, value)
                          ? ls_ok()
                          : ls_out_of_memory();
   while (ls_status_is_ok(status) && todo.count != 0)

@@ -114,7 +114,8 @@ ls_status ls_forward_trips(ls_forward *f, ls_tensor *out_trips) {
 
 // Makes the loop give a stack of the value. Each gradient has its own: what is
 // taken from a stack is gone.
-static ls_status save(ls_forward *f, ls_tensor value, ls_tensor *out_stack) {
+static ls_status forward_loop_save(ls_forward *f, ls_tensor value,
+                                   ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(start_saving(f));
   ls_graph *graph = ls_graph_resolve(f->op.graph);
   ls_node *node = ls_graph_node(graph, f->op.id);
@@ -165,7 +166,7 @@ ls_status ls_forward_take(ls_forward *f, ls_tensor stack, ls_type type,
 static ls_status find_saved(ls_forward *f, ls_tensor value,
                             ls_tensor *out_value) {
   ls_tensor stack;
-  LS_RETURN_IF_ERROR(save(f, value, &stack));
+  LS_RETURN_IF_ERROR(forward_loop_save(f, value, &stack));
   return ls_forward_unstack(f, stack, value, out_value);
 }
 

@@ -25,15 +25,15 @@ ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
                                    index);
 }
 
-static bool is_number(ls_dtype dtype) {
+static bool grad_ys_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
 }
 
-static ls_status check_types(ls_tensor y, size_t i, ls_dtype given) {
+static ls_status grad_ys_check_types(ls_tensor y, size_t i, ls_dtype given) {
   const ls_dtype dtype = ls_tensor_dtype(y);
   const char *wanted = NULL;
-  if (is_number(dtype))
-    wanted = is_number(given) ? NULL : "real or integer";
+  if (grad_ys_is_number(dtype))
+    wanted = grad_ys_is_number(given) ? NULL : "real or integer";
   else if (ls_dtype_is_complex(dtype))
     wanted = ls_dtype_is_complex(given) ? NULL : "complex";
   else if (dtype == LS_DTYPE_VARIANT)
@@ -90,7 +90,7 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   }
   if (ls_tensor_is_failed(*out_gradient))
     return ls_gradient_why_failed(*out_gradient, "grad_ys", i);
-  return check_types(y, i, ls_tensor_dtype(*out_gradient));
+  return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
 }
 
 // Beside its y, of which a flow around is told.

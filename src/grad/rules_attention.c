@@ -5,7 +5,7 @@
 
 #include "grad/rules.h"
 
-static ls_attention_options options_of(const ls_gradient *g) {
+static ls_attention_options rules_attention_options_of(const ls_gradient *g) {
   const ls_attr *scale = ls_node_attr(g->node, LS_ATTR_ID_SCALE);
   return (ls_attention_options){
       .num_heads = ls_node_int(g->node, LS_ATTR_ID_NUM_HEADS),
@@ -17,7 +17,7 @@ ls_status gradient_attention(ls_gradient *g) {
   ls_tensor in[3] = {{0}};
   for (size_t i = 0; i < g->num_inputs; ++i)
     in[i] = ls_gradient_input(g, i);
-  const ls_attention_options options = options_of(g);
+  const ls_attention_options options = rules_attention_options_of(g);
   const ls_op op = ls_attention_grad(g->dout[0], in[0], in[1], in[2], &options);
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, (unsigned)i);
@@ -34,7 +34,8 @@ typedef struct heads {
   ls_dtype wide;
 } heads;
 
-static ls_tensor reshape(ls_tensor x, const ls_size *sizes, size_t count) {
+static ls_tensor rules_attention_reshape(ls_tensor x, const ls_size *sizes,
+                                         size_t count) {
   const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
   return ls_op_output(ls_op_add(&(ls_op_spec){.type = LS_OP_RESHAPE,
                                               .inputs = &x,
@@ -53,14 +54,15 @@ static ls_tensor split_heads(const heads *h, ls_tensor x) {
                            {0, 1},
                            {LS_SIZE_CONSTANT, h->options.num_heads},
                            {LS_SIZE_CONSTANT, depth}};
-  return ls_transpose(reshape(ls_convert(x, h->wide), sizes, 4), heads_first);
+  return ls_transpose(rules_attention_reshape(ls_convert(x, h->wide), sizes, 4),
+                      heads_first);
 }
 
 static ls_tensor join_heads(ls_tensor x) {
   const ls_tensor joined = ls_transpose(x, heads_first);
   const int64_t width = ls_gradient_product(ls_tensor_shape(joined), 2, 4);
   const ls_size sizes[] = {{0, 0}, {0, 1}, {LS_SIZE_CONSTANT, width}};
-  return reshape(joined, sizes, 3);
+  return rules_attention_reshape(joined, sizes, 3);
 }
 
 // q, k and v of what holds them: operands, or gradients of the results; zeroed
@@ -161,7 +163,7 @@ static void differentiate_again(const heads *h, ls_tensor d,
   out[2] = plus(out[2], times(u, true, q, false));
 }
 
-static void give(ls_gradient *g, size_t i, ls_tensor value) {
+static void rules_attention_give(ls_gradient *g, size_t i, ls_tensor value) {
   if (g->wanted[i] && value.ref != 0)
     g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
 }
@@ -176,12 +178,14 @@ static void give_packed(ls_gradient *g, const ls_tensor in[3],
         out[i + 1].ref != 0 ? out[i + 1] : ls_broadcast_like(zero, in[i]);
     parts[i] = join_heads(part);
   }
-  give(g, 1, ls_concatenate(parts, 3, 2));
+  rules_attention_give(g, 1, ls_concatenate(parts, 3, 2));
 }
 
 // Operands: the result's gradient, then those of attention.
 ls_status gradient_attention_grad(ls_gradient *g) {
-  heads h = {.g = g, .options = options_of(g), .packed = g->num_inputs == 2};
+  heads h = {.g = g,
+             .options = rules_attention_options_of(g),
+             .packed = g->num_inputs == 2};
   const ls_tensor d = ls_gradient_input(g, 0);
   ls_tensor operands[3] = {{0}}, in[3], given[3], out[4] = {{0}};
   for (size_t i = 1; i < g->num_inputs; ++i)
@@ -197,9 +201,11 @@ ls_status gradient_attention_grad(ls_gradient *g) {
   if (scale == 0)
     scale = 1.0 / sqrt((double)h.width / (double)h.options.num_heads);
   differentiate_again(&h, split_heads(&h, d), in, given, scale, out);
-  if (g->wanted[0] && out[0].ref != 0) give(g, 0, join_heads(out[0]));
+  if (g->wanted[0] && out[0].ref != 0)
+    rules_attention_give(g, 0, join_heads(out[0]));
   if (h.packed && g->wanted[1]) give_packed(g, in, out);
   for (size_t i = 1; !h.packed && i < 4; ++i)
-    if (g->wanted[i] && out[i].ref != 0) give(g, i, join_heads(out[i]));
+    if (g->wanted[i] && out[i].ref != 0)
+      rules_attention_give(g, i, join_heads(out[i]));
   return ls_ok();
 }

@@ -36,14 +36,16 @@ static ls_nest next_gradient(ls_nest leaf, void *user) {
   return ls_leaf(ls_broadcast_like(ls_gradient_number(like, 0), like));
 }
 
-static ls_nest fill(ls_gradient *g, ls_nest structure, ls_leaf_function next) {
+static ls_nest rules_custom_fill(ls_gradient *g, ls_nest structure,
+                                 ls_leaf_function next) {
   filling f = {.g = g};
   return ls_nest_map(structure, next, &f);
 }
 
 // Takes the gradients, in the order of the inputs.
-static ls_status take(ls_gradient *g, const ls_custom_gradient_object *object,
-                      ls_nest made) {
+static ls_status rules_custom_take(ls_gradient *g,
+                                   const ls_custom_gradient_object *object,
+                                   ls_nest made) {
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   ls_arena *arena = g->walk->context->arena;
   const size_t count = ls_nest_num_leaves(object->inputs);
@@ -75,13 +77,14 @@ ls_status gradient_custom_gradient(ls_gradient *g) {
                                ls_op_name(g->op), ls_op_type_name(g->op));
   const ls_custom_gradient_object *object =
       (const ls_custom_gradient_object *)attr->as.object;
-  LS_OWN(ls_nest, inputs) = fill(g, object->inputs, next_input);
-  LS_OWN(ls_nest, outputs) = fill(g, object->outputs, next_output);
-  LS_OWN(ls_nest, gradients) = fill(g, object->outputs, next_gradient);
+  LS_OWN(ls_nest, inputs) = rules_custom_fill(g, object->inputs, next_input);
+  LS_OWN(ls_nest, outputs) = rules_custom_fill(g, object->outputs, next_output);
+  LS_OWN(ls_nest, gradients) =
+      rules_custom_fill(g, object->outputs, next_gradient);
   LS_OWN(ls_nest, made) = ls_none();
   if (g->walk->failure == NULL) {
     made = object->gradient(inputs, outputs, gradients, object->user);
-    LS_RETURN_IF_ERROR(take(g, object, made));
+    LS_RETURN_IF_ERROR(rules_custom_take(g, object, made));
   }
   return ls_ok();
 }

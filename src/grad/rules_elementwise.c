@@ -92,52 +92,58 @@ ls_status gradient_convert(ls_gradient *g) {
 
 // ---- Two operands ----------------------------------------------------------
 // Gives operand `i` of two `term`, which has the result's shape.
-static void give(ls_gradient *g, size_t i, ls_tensor term) {
+static void rules_elementwise_give(ls_gradient *g, size_t i, ls_tensor term) {
   g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
 }
 
 ls_status gradient_add(ls_gradient *g) {
-  if (g->wanted[0]) give(g, 0, g->dout[0]);
-  if (g->wanted[1]) give(g, 1, g->dout[0]);
+  if (g->wanted[0]) rules_elementwise_give(g, 0, g->dout[0]);
+  if (g->wanted[1]) rules_elementwise_give(g, 1, g->dout[0]);
   return ls_ok();
 }
 
 ls_status gradient_sub(ls_gradient *g) {
-  if (g->wanted[0]) give(g, 0, g->dout[0]);
-  if (g->wanted[1]) give(g, 1, ls_neg(g->dout[0]));
+  if (g->wanted[0]) rules_elementwise_give(g, 0, g->dout[0]);
+  if (g->wanted[1]) rules_elementwise_give(g, 1, ls_neg(g->dout[0]));
   return ls_ok();
 }
 
 ls_status gradient_mul(ls_gradient *g) {
-  if (g->wanted[0]) give(g, 0, ls_mul(g->dout[0], in(g, 1)));
-  if (g->wanted[1]) give(g, 1, ls_mul(g->dout[0], in(g, 0)));
+  if (g->wanted[0]) rules_elementwise_give(g, 0, ls_mul(g->dout[0], in(g, 1)));
+  if (g->wanted[1]) rules_elementwise_give(g, 1, ls_mul(g->dout[0], in(g, 0)));
   return ls_ok();
 }
 
 // d / y and -(d / y) (x / y)
 ls_status gradient_div(ls_gradient *g) {
   const ls_tensor quotient = ls_div(g->dout[0], in(g, 1));
-  if (g->wanted[0]) give(g, 0, quotient);
-  if (g->wanted[1]) give(g, 1, ls_neg(ls_mul(quotient, out(g))));
+  if (g->wanted[0]) rules_elementwise_give(g, 0, quotient);
+  if (g->wanted[1])
+    rules_elementwise_give(g, 1, ls_neg(ls_mul(quotient, out(g))));
   return ls_ok();
 }
 
 // Equal operands: all of it goes to the first.
-static ls_status choose(ls_gradient *g,
-                        ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
+static ls_status
+rules_elementwise_choose(ls_gradient *g,
+                         ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
   const ls_tensor first = first_is_chosen(x, y);
   const ls_tensor zero = ls_gradient_number(g->dout[0], 0);
-  if (g->wanted[0]) give(g, 0, ls_select(first, g->dout[0], zero));
-  if (g->wanted[1]) give(g, 1, ls_select(first, zero, g->dout[0]));
+  if (g->wanted[0])
+    rules_elementwise_give(g, 0, ls_select(first, g->dout[0], zero));
+  if (g->wanted[1])
+    rules_elementwise_give(g, 1, ls_select(first, zero, g->dout[0]));
   return ls_ok();
 }
 
 ls_status gradient_maximum(ls_gradient *g) {
-  return choose(g, ls_greater_equal);
+  return rules_elementwise_choose(g, ls_greater_equal);
 }
 
-ls_status gradient_minimum(ls_gradient *g) { return choose(g, ls_less_equal); }
+ls_status gradient_minimum(ls_gradient *g) {
+  return rules_elementwise_choose(g, ls_less_equal);
+}
 
 // d y x^(y - 1), which is 0 for y = 0 whatever x is.
 static ls_tensor pow_by_base(ls_gradient *g) {
@@ -160,14 +166,15 @@ static ls_tensor pow_by_exponent(ls_gradient *g) {
 }
 
 ls_status gradient_pow(ls_gradient *g) {
-  if (g->wanted[0]) give(g, 0, pow_by_base(g));
-  if (g->wanted[1]) give(g, 1, pow_by_exponent(g));
+  if (g->wanted[0]) rules_elementwise_give(g, 0, pow_by_base(g));
+  if (g->wanted[1]) rules_elementwise_give(g, 1, pow_by_exponent(g));
   return ls_ok();
 }
 
 // Linear in the first; nothing for the second, which only switches.
 ls_status gradient_relu_grad(ls_gradient *g) {
-  if (g->wanted[0]) give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
+  if (g->wanted[0])
+    rules_elementwise_give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
   return ls_ok();
 }
 

@@ -82,7 +82,7 @@ typedef struct branches {
   size_t num_results;
 } branches;
 
-static ls_status list_results(ls_gradient *g, branches *all) {
+static ls_status rules_flow_list_results(ls_gradient *g, branches *all) {
   ls_gradient_goal *variables = NULL;
   size_t *sources = NULL, num_variables = 0;
   LS_RETURN_IF_ERROR(ls_gradient_walk_variables(g->walk, g->node, &variables,
@@ -174,7 +174,7 @@ static ls_nest trace_else(ls_nest none, void *user) {
 // branches. What they need of the forward pass is computed again in them.
 ls_status gradient_cond(ls_gradient *g) {
   branches all = {0};
-  LS_RETURN_IF_ERROR(list_results(g, &all));
+  LS_RETURN_IF_ERROR(rules_flow_list_results(g, &all));
   if (all.num_results == 0) return ls_ok();
   LS_OWN(ls_nest, made) =
       ls_cond(ls_gradient_input(g, 0), trace_then, trace_else, &all);

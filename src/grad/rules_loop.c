@@ -46,13 +46,14 @@ typedef struct loop {
 
 // ---- Sets ------------------------------------------------------------------
 // Item `num_carried` of a set is the mark: a capture or variable is wanted.
-static bool has(const uint64_t *set, size_t item) {
+static bool rules_loop_has(const uint64_t *set, size_t item) {
   return (set[item / 64] >> item % 64 & 1) != 0;
 }
-static void add(uint64_t *set, size_t item) {
+static void rules_loop_add(uint64_t *set, size_t item) {
   set[item / 64] |= UINT64_C(1) << item % 64;
 }
-static void join(const loop *l, uint64_t *set, const uint64_t *other) {
+static void rules_loop_join(const loop *l, uint64_t *set,
+                            const uint64_t *other) {
   for (size_t i = 0; i < l->words; ++i)
     set[i] |= other[i];
 }
@@ -74,9 +75,9 @@ static void find_sources_of_parameter(const loop *l, const ls_node *node,
                                       uint64_t *set) {
   const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
   if (index < l->num_carried) {
-    if (is_trainable(l, ls_ref(node->id, 0))) add(set, index);
+    if (is_trainable(l, ls_ref(node->id, 0))) rules_loop_add(set, index);
   } else if (l->g->wanted[l->first_capture + index - l->num_carried]) {
-    add(set, l->num_carried);
+    rules_loop_add(set, l->num_carried);
   }
 }
 
@@ -89,18 +90,21 @@ static void find_sources(const loop *l) {
       continue;
     }
     if (ls_gradient_table[node->type] == gradient_none) continue;
-    if (ls_gradient_walk_reads(l->g->walk, node)) add(set, l->num_carried);
+    if (ls_gradient_walk_reads(l->g->walk, node))
+      rules_loop_add(set, l->num_carried);
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       if (is_trainable(l, node->inputs[k]))
-        join(l, set, sources_of(l, node->inputs[k]));
+        rules_loop_join(l, set, sources_of(l, node->inputs[k]));
   }
 }
 
 // Whether a value with these sources leads to a wanted gradient.
 static bool leads_on(const loop *l, const uint64_t *set) {
-  if (has(set, l->num_carried)) return true;
+  if (rules_loop_has(set, l->num_carried)) return true;
   for (size_t k = 0; k < l->num_carried; ++k)
-    if (has(set, k) && (l->g->wanted[k] || has(l->useful, k))) return true;
+    if (rules_loop_has(set, k) &&
+        (l->g->wanted[k] || rules_loop_has(l->useful, k)))
+      return true;
   return false;
 }
 
@@ -120,10 +124,11 @@ static void find_useful(const loop *l) {
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < l->num_carried; ++i) {
-      if (has(l->useful, i) || !is_trainable(l, l->body->results[i]) ||
+      if (rules_loop_has(l->useful, i) ||
+          !is_trainable(l, l->body->results[i]) ||
           !leads_on(l, sources_of(l, l->body->results[i])))
         continue;
-      add(l->useful, i);
+      rules_loop_add(l->useful, i);
       more = true;
     }
   }
@@ -131,24 +136,26 @@ static void find_useful(const loop *l) {
 
 static void find_turning(const loop *l) {
   for (size_t i = 0; i < l->num_carried; ++i)
-    if (comes_in(l, i)) add(l->turning, i);
+    if (comes_in(l, i)) rules_loop_add(l->turning, i);
   for (size_t i = 0; i < l->num_saved; ++i)
     if (is_saved_followed(l, i))
-      join(l, l->turning, sources_of(l, l->body->results[l->num_carried + i]));
+      rules_loop_join(l, l->turning,
+                      sources_of(l, l->body->results[l->num_carried + i]));
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < l->num_carried; ++i) {
-      if (!has(l->turning, i)) continue;
+      if (!rules_loop_has(l->turning, i)) continue;
       const uint64_t *from = sources_of(l, l->body->results[i]);
       for (size_t k = 0; k < l->num_carried; ++k)
-        if (has(from, k) && !has(l->turning, k)) {
-          add(l->turning, k);
+        if (rules_loop_has(from, k) && !rules_loop_has(l->turning, k)) {
+          rules_loop_add(l->turning, k);
           more = true;
         }
     }
   }
   for (size_t i = 0; i < l->num_carried; ++i)
-    if (has(l->turning, i) && !l->g->wanted[i] && !has(l->useful, i))
+    if (rules_loop_has(l->turning, i) && !l->g->wanted[i] &&
+        !rules_loop_has(l->useful, i))
       l->turning[i / 64] &= ~(UINT64_C(1) << i % 64);
   l->turning[l->num_carried / 64] &= ~(UINT64_C(1) << l->num_carried % 64);
 }
@@ -194,7 +201,7 @@ static ls_status check_place(const loop *l) {
   return ls_ok();
 }
 
-static ls_status check_captures(const loop *l) {
+static ls_status rules_loop_check_captures(const loop *l) {
   for (size_t i = 0; i < l->body->num_captures; ++i)
     if (l->g->wanted[l->first_capture + i] &&
         ls_tensor_dtype(ls_op_input(l->g->op, l->first_capture + i)) ==
@@ -213,7 +220,7 @@ static ls_status make_draft(loop *l) {
   l->draft->is_while_body = true;
   for (size_t i = 0; i < l->num_carried; ++i) {
     ls_tensor gradient;
-    if (!has(l->turning, i)) continue;
+    if (!rules_loop_has(l->turning, i)) continue;
     LS_RETURN_IF_ERROR(ls_graph_add_parameter(
         l->draft, ls_graph_type(l->body, l->body->parameters[i]), NULL,
         &gradient));
@@ -234,7 +241,7 @@ static ls_status list_seeds(loop *l) {
   if (walk->seeds == NULL) return ls_out_of_memory();
   size_t number = 0;
   for (size_t i = 0; i < l->num_carried; ++i)
-    if (has(l->turning, i))
+    if (rules_loop_has(l->turning, i))
       walk->seeds[walk->num_seeds++] = (ls_gradient_seed){
           {l->body, l->body->results[i]}, turning_gradient(l, number++)};
   for (size_t i = 0; i < l->num_saved; ++i) {
@@ -264,7 +271,7 @@ static ls_status list_goals(loop *l) {
     return ls_out_of_memory();
   size_t number = 0;
   for (size_t i = 0; i < l->num_carried; ++i) {
-    if (!has(l->turning, i)) continue;
+    if (!rules_loop_has(l->turning, i)) continue;
     l->turning_goals[number++] = walk->num_goals;
     walk->goals[walk->num_goals++].tensor =
         ls_gradient_parameter(l->forward, i);
@@ -284,13 +291,13 @@ static ls_status list_goals(loop *l) {
   return ls_ok();
 }
 
-static ls_status add_result(loop *l, ls_tensor value) {
+static ls_status rules_loop_add_result(loop *l, ls_tensor value) {
   if (ls_tensor_is_failed(value)) return ls_graph_error(l->draft);
   return ls_graph_import(l->draft, value, &l->results[l->num_results++]);
 }
 
 // The gradients of this trip's operands, then what is left of the stacks.
-static ls_status list_results(loop *l) {
+static ls_status rules_loop_list_results(loop *l) {
   const ls_gradient_goal *goals = l->walk.goals;
   const ls_forward_loop *saved = l->forward->loop;
   l->results =
@@ -300,13 +307,13 @@ static ls_status list_results(loop *l) {
   for (size_t i = 0; i < l->num_turning; ++i) {
     ls_tensor gradient = goals[l->turning_goals[i]].gradient;
     if (gradient.ref == 0) gradient = ls_gradient_zeros(turning_gradient(l, i));
-    LS_RETURN_IF_ERROR(add_result(l, gradient));
+    LS_RETURN_IF_ERROR(rules_loop_add_result(l, gradient));
   }
   for (size_t i = 0; i < l->num_sums; ++i) {
     const ls_tensor gradient = goals[l->sums[i].goal].gradient;
     if (gradient.ref == 0) continue;
     l->sums[l->num_sums_kept++] = l->sums[i];
-    LS_RETURN_IF_ERROR(add_result(l, gradient));
+    LS_RETURN_IF_ERROR(rules_loop_add_result(l, gradient));
   }
   for (size_t i = 0; i < saved->num_stacks; ++i)
     l->results[l->num_results++] = saved->stacks[i].rest;
@@ -320,7 +327,7 @@ static ls_status fill_draft(loop *l) {
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, l->draft);
   ls_status status = ls_gradient_walk_inner(l->g, &l->walk);
-  if (ls_status_is_ok(status)) status = list_results(l);
+  if (ls_status_is_ok(status)) status = rules_loop_list_results(l);
   if (ls_status_is_ok(status)) status = ls_graph_error(l->draft);
   ls_scope_end(&scope);
   return status;
@@ -346,7 +353,7 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
 
 // Rows that were looked up are added where they belong: a trip costs what it
 // looks up, not the whole table.
-static ls_tensor add_term(ls_tensor sum, ls_tensor term) {
+static ls_tensor rules_loop_add_term(ls_tensor sum, ls_tensor term) {
   ls_tensor indices, values;
   const ls_dtype dtype = ls_tensor_dtype(term);
   const bool rounds_once = ls_is_half(dtype);
@@ -370,7 +377,8 @@ static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
     const bool is_sum =
         i >= l->num_turning && i < l->num_turning + l->num_sums_kept;
     leaves[1 + i] = ls_leaf(
-        is_sum ? add_term(ls_nest_tensor(values, 1 + i), made[i]) : made[i]);
+        is_sum ? rules_loop_add_term(ls_nest_tensor(values, 1 + i), made[i])
+               : made[i]);
   }
   return ls_ok();
 }
@@ -400,7 +408,7 @@ static ls_status list_initial(const loop *l, ls_nest *leaves) {
   size_t count = 0;
   leaves[count++] = ls_leaf(trips);
   for (size_t i = 0; i < l->num_carried; ++i) {
-    if (!has(l->turning, i)) continue;
+    if (!rules_loop_has(l->turning, i)) continue;
     leaves[count++] = ls_leaf(
         comes_in(l, i) ? l->g->dout[i]
                        : ls_gradient_zeros(ls_gradient_output(l->g, i)));
@@ -413,11 +421,11 @@ static ls_status list_initial(const loop *l, ls_nest *leaves) {
 }
 
 // Hands out what has come of the turning gradients and the sums.
-static ls_status take_results(const loop *l, ls_nest made) {
+static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
   ls_gradient *g = l->g;
   size_t next = 1;
   for (size_t i = 0; i < l->num_carried; ++i) {
-    if (!has(l->turning, i)) continue;
+    if (!rules_loop_has(l->turning, i)) continue;
     if (g->wanted[i]) g->din[i] = ls_nest_tensor(made, next);
     ++next;
   }
@@ -444,7 +452,7 @@ static ls_status run_back(loop *l) {
                ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results),
                ls_node_int(l->g->node, LS_ATTR_ID_MAX_TRIPS));
   LS_RETURN_IF_ERROR(ls_nest_status(made));
-  return take_results(l, made);
+  return rules_loop_take_results(l, made);
 }
 
 ls_status gradient_while(ls_gradient *g) {
@@ -455,7 +463,7 @@ ls_status gradient_while(ls_gradient *g) {
     followed |= is_saved_followed(&l, i);
   if (!followed) return ls_ok();
   LS_RETURN_IF_ERROR(check_place(&l));
-  LS_RETURN_IF_ERROR(check_captures(&l));
+  LS_RETURN_IF_ERROR(rules_loop_check_captures(&l));
   ls_status status = make_draft(&l);
   if (ls_status_is_ok(status)) status = fill_draft(&l);
   if (ls_status_is_ok(status)) status = run_back(&l);

@@ -39,7 +39,8 @@ static size_t num_results(const merge_gradient *m, size_t output) {
   return output < m->gathered ? m->replicas : 1;
 }
 
-static void need(const merge_gradient *m, bool *needed, uint64_t ref) {
+static void rules_merge_need(const merge_gradient *m, bool *needed,
+                             uint64_t ref) {
   needed[ls_graph_position(m->body, ls_ref_id(ref))] = true;
 }
 
@@ -54,11 +55,12 @@ static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
 }
 
 // A function that is called once for all does what it does once only.
-static ls_status find_needed(const merge_gradient *m, bool *needed) {
+static ls_status rules_merge_find_needed(const merge_gradient *m,
+                                         bool *needed) {
   const ls_graph *body = m->body;
   for (size_t i = 0; i < m->g->num_outputs; ++i)
     for (size_t r = 0; m->g->dout[i].ref != 0 && r < num_results(m, i); ++r)
-      need(m, needed, body->results[first_result(m, i) + r]);
+      rules_merge_need(m, needed, body->results[first_result(m, i) + r]);
   for (size_t i = body->num_nodes; i > 0; --i) {
     ls_node *node = body->nodes[i - 1];
     if (!needed[i - 1] || node->type == LS_OP_PARAMETER) continue;
@@ -73,7 +75,7 @@ static ls_status find_needed(const merge_gradient *m, bool *needed) {
           ls_op_name(m->g->op), ls_node_name(m->body, node),
           ls_node_info(node)->name);
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      need(m, needed, node->inputs[k]);
+      rules_merge_need(m, needed, node->inputs[k]);
   }
   return ls_ok();
 }
@@ -83,7 +85,7 @@ static ls_status add_parameter(const merge_gradient *m, ls_type type,
   return ls_graph_add_parameter(m->made, type, NULL, out);
 }
 
-static ls_status add_parameters(merge_gradient *m) {
+static ls_status rules_merge_add_parameters(merge_gradient *m) {
   const ls_gradient *g = m->g;
   const ls_graph *body = m->body;
   m->values = ls_arena_new_array(m->arena, ls_tensor, body->num_parameters);
@@ -158,7 +160,7 @@ static ls_status make_question(const merge_gradient *m, question *q) {
   return ls_ok();
 }
 
-static ls_status push(merge_gradient *m, ls_tensor result) {
+static ls_status rules_merge_push(merge_gradient *m, ls_tensor result) {
   return ls_graph_import(m->made, result, &m->refs[m->num_refs++]);
 }
 
@@ -176,15 +178,16 @@ static ls_status take_answers(merge_gradient *m, const question *q) {
     if (!m->has_gradient[i]) continue;
     if (i < m->args) ++m->num_gathered;
     for (size_t r = 0; r < count; ++r)
-      LS_RETURN_IF_ERROR(push(m, own[r].kind == LS_KIND_TENSOR
-                                     ? own[r].as.tensor
-                                     : ls_gradient_zeros(xs[r].as.tensor)));
+      LS_RETURN_IF_ERROR(
+          rules_merge_push(m, own[r].kind == LS_KIND_TENSOR
+                                  ? own[r].as.tensor
+                                  : ls_gradient_zeros(xs[r].as.tensor)));
   }
   for (size_t i = 0; i < m->body->num_nodes; ++i) {
     const size_t goal = goal_at(m, i);
     if (goal == SIZE_MAX || q->answers[next++].kind != LS_KIND_TENSOR) continue;
     m->goals[m->num_goals++] = goal;
-    LS_RETURN_IF_ERROR(push(m, q->answers[next - 1].as.tensor));
+    LS_RETURN_IF_ERROR(rules_merge_push(m, q->answers[next - 1].as.tensor));
   }
   return ls_ok();
 }
@@ -205,8 +208,8 @@ static ls_status walk_back(merge_gradient *m) {
 static ls_status build_body(merge_gradient *m) {
   bool *needed = ls_arena_new_array(m->arena, bool, m->body->num_nodes);
   if (needed == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(find_needed(m, needed));
-  LS_RETURN_IF_ERROR(add_parameters(m));
+  LS_RETURN_IF_ERROR(rules_merge_find_needed(m, needed));
+  LS_RETURN_IF_ERROR(rules_merge_add_parameters(m));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, m->made);
   ls_status status =
@@ -224,7 +227,7 @@ static ls_status build_body(merge_gradient *m) {
 }
 
 // ---- The op ----------------------------------------------------------------
-static ls_status add_op(const merge_gradient *m, ls_op *out_op) {
+static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
   ls_gradient *g = m->g;
   const size_t most = m->args + g->num_outputs + m->made->num_captures;
   ls_tensor *inputs = ls_arena_new_array(m->arena, ls_tensor, most);
@@ -263,7 +266,7 @@ static ls_status differentiate(merge_gradient *m) {
   ls_op op = {0};
   LS_RETURN_IF_ERROR(build_body(m));
   if (m->num_refs == 0) return ls_ok();
-  LS_RETURN_IF_ERROR(add_op(m, &op));
+  LS_RETURN_IF_ERROR(rules_merge_add_op(m, &op));
   if (ls_op_is_failed(op)) return ls_ok();  // The walk finds the error.
   m->made = NULL;                           // The op has it.
   unsigned own = 0, shared = (unsigned)m->num_gathered;

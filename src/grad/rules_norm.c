@@ -38,7 +38,7 @@ static ls_axes together(const grouping *g) {
 }
 
 // How many elements are normalized together, as a wide scalar.
-static ls_tensor count_of(const grouping *g, ls_tensor x) {
+static ls_tensor rules_norm_count_of(const grouping *g, ls_tensor x) {
   ls_tensor count = ls_scalar_i64(LS_DTYPE_I64, 1);
   for (size_t i = 0; i < g->num_together; ++i) {
     const ls_tensor size = ls_dim_size(x, g->together[i]);
@@ -51,7 +51,7 @@ static ls_tensor count_of(const grouping *g, ls_tensor x) {
 // wide.
 static ls_tensor mean_of(const grouping *g, ls_tensor x) {
   const ls_tensor sum = ls_reduce_sum_keep(x, together(g));
-  return ls_div(sum, count_of(g, x));
+  return ls_div(sum, rules_norm_count_of(g, x));
 }
 
 // The sum of what is there; zeroed if neither is.
@@ -86,7 +86,7 @@ static ls_status need_rank(const ls_gradient *g, size_t x) {
 }
 
 // Sets the first `count` operands' gradients to an op's results.
-static void take_results(ls_gradient *g, ls_op op, unsigned count) {
+static void rules_norm_take_results(ls_gradient *g, ls_op op, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, i);
 }
@@ -94,13 +94,15 @@ static void take_results(ls_gradient *g, ls_op op, unsigned count) {
 // ---- First gradients -------------------------------------------------------
 ls_status gradient_layer_norm(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
-  take_results(g, ls_layer_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 3);
+  rules_norm_take_results(
+      g, ls_layer_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 3);
   return ls_ok();
 }
 
 ls_status gradient_rms_norm(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
-  take_results(g, ls_rms_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 2);
+  rules_norm_take_results(
+      g, ls_rms_norm_grad(g->dout[0], x, scale, epsilon_of(g)), 2);
   return ls_ok();
 }
 
@@ -116,7 +118,7 @@ static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
     const ls_tensor term = ls_mul(ls_mul_scalar(rest, 2), g->dout[2]);
     sum = plus(sum, term);
   }
-  const ls_tensor mean = ls_div(sum, count_of(&axes, x));
+  const ls_tensor mean = ls_div(sum, rules_norm_count_of(&axes, x));
   return plus(dx, ls_convert(mean, ls_tensor_dtype(x)));
 }
 
@@ -128,10 +130,11 @@ ls_status gradient_batch_norm(ls_gradient *g) {
     const ls_tensor offset = ls_gradient_input(g, 2);
     const ls_tensor mean = ls_gradient_output(g, 1);
     const ls_tensor variance = ls_gradient_output(g, 2);
-    take_results(g,
-                 ls_batch_norm_grad(g->dout[0], x, scale, offset, mean,
-                                    variance, epsilon_of(g), activation_of(g)),
-                 3);
+    rules_norm_take_results(g,
+                            ls_batch_norm_grad(g->dout[0], x, scale, offset,
+                                               mean, variance, epsilon_of(g),
+                                               activation_of(g)),
+                            3);
   }
   if (g->wanted[0] && (g->dout[1].ref != 0 || g->dout[2].ref != 0))
     g->din[0] = gradient_of_moments(g, g->din[0]);
@@ -181,7 +184,7 @@ typedef struct second {
 
 // J value, by the op that makes x's gradient, for a scale of ones. Of a relu
 // it need not know: what comes in is masked before.
-static ls_tensor project(const second *s, ls_tensor value) {
+static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
   const double epsilon = epsilon_of(s->g);
   ls_op op;
   if (s->by_channel)
@@ -215,7 +218,7 @@ static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
   if (c.ref != 0) of_d = plus(of_d, ls_broadcast_like(c, d));
   if (g->dout[0].ref != 0) {
     const ls_tensor a = ls_convert(g->dout[0], s->axes.wide);
-    const ls_tensor projected = project(s, a);
+    const ls_tensor projected = rules_norm_project(s, a);
     of_d = plus(of_d, ls_mul(projected, scale));
     *out_scale = sum_by_channel(ls_mul(projected, d));
     const ls_tensor inner = ls_mul(d, scale);
@@ -228,10 +231,10 @@ static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
     of_x = ls_neg(ls_mul(r, ls_mul(along, i)));
   }
   *out_d = of_d;
-  *out_x = of_r.ref == 0 ? of_x : plus(of_x, project(s, of_r));
+  *out_x = of_r.ref == 0 ? of_x : plus(of_x, rules_norm_project(s, of_r));
 }
 
-static void give(ls_gradient *g, size_t i, ls_tensor value) {
+static void rules_norm_give(ls_gradient *g, size_t i, ls_tensor value) {
   if (!g->wanted[i] || value.ref == 0) return;
   g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
 }
@@ -253,9 +256,9 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
   ls_tensor of_d, of_scale = ls_failed_tensor(), of_x;
   const ls_tensor d = ls_convert(dy, s.axes.wide);
   differentiate_again(&s, d, scale, &of_d, &of_scale, &of_x);
-  give(g, 0, of_d);
-  give(g, 1, of_x);
-  give(g, 2, of_scale);
+  rules_norm_give(g, 0, of_d);
+  rules_norm_give(g, 1, of_x);
+  rules_norm_give(g, 2, of_scale);
   return ls_ok();
 }
 
@@ -282,8 +285,8 @@ ls_status gradient_batch_norm_grad(ls_gradient *g) {
   }
   ls_tensor of_d, of_scale = ls_failed_tensor(), of_x;
   differentiate_again(&s, d, scale, &of_d, &of_scale, &of_x);
-  give(g, 0, relu ? ls_relu_grad(of_d, z) : of_d);
-  give(g, 1, of_x);
-  give(g, 2, of_scale);
+  rules_norm_give(g, 0, relu ? ls_relu_grad(of_d, z) : of_d);
+  rules_norm_give(g, 1, of_x);
+  rules_norm_give(g, 2, of_scale);
   return ls_ok();
 }

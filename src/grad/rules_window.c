@@ -34,7 +34,7 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
 }
 
 // The rank that values and weights have alike, from whichever is known.
-static ls_status rank_of(ls_gradient *g, int32_t *out_rank) {
+static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
   *out_rank = LS_UNKNOWN_RANK;
   for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
     *out_rank = ls_tensor_shape(ls_op_input(g->op, i)).rank;
@@ -46,7 +46,7 @@ static ls_status rank_of(ls_gradient *g, int32_t *out_rank) {
 // Of c(x, w) where d is the gradient of the result.
 static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
   int32_t rank;
-  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor x = ls_gradient_input(g, 0), w = ls_gradient_input(g, 1);
   if (g->wanted[0])
     g->din[0] = same_windows(g, LS_OP_CONV_GRAD_INPUT, d, w, x, rank);
@@ -73,7 +73,7 @@ ls_status gradient_conv_bias_act(ls_gradient *g) {
 // x = the input's gradient for (dy, w); d is shaped as x.
 ls_status gradient_conv_grad_input(ls_gradient *g) {
   int32_t rank;
-  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor d = g->dout[0];
   const ls_tensor dy = ls_gradient_input(g, 0), w = ls_gradient_input(g, 1);
   if (g->wanted[0])
@@ -86,7 +86,7 @@ ls_status gradient_conv_grad_input(ls_gradient *g) {
 // w = the weights' gradient for (x, dy); d is shaped as w.
 ls_status gradient_conv_grad_weights(ls_gradient *g) {
   int32_t rank;
-  LS_RETURN_IF_ERROR(rank_of(g, &rank));
+  LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
   const ls_tensor d = g->dout[0];
   const ls_tensor x = ls_gradient_input(g, 0), dy = ls_gradient_input(g, 1);
   if (g->wanted[0])

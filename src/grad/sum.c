@@ -74,7 +74,7 @@ void ls_gradient_begin_names(ls_scope *scope, const char *name,
 }
 
 // ---- Sums ------------------------------------------------------------------
-static int compare_devices(const char *a, const char *b) {
+static int sum_compare_devices(const char *a, const char *b) {
   return strcmp(a != NULL ? a : "", b != NULL ? b : "");
 }
 
@@ -84,7 +84,7 @@ static ls_tensor sum_on_device(const ls_gradient_context *context,
                                size_t count, ls_tensor *group) {
   size_t size = 0;
   for (size_t i = 0; i < count; ++i)
-    if (compare_devices(ls_op_device(ls_tensor_op(terms[i])), device) == 0)
+    if (sum_compare_devices(ls_op_device(ls_tensor_op(terms[i])), device) == 0)
       group[size++] = terms[i];
   if (size == 1) return group[0];
   ls_scope nowhere = {0}, beside = {0};
@@ -107,8 +107,8 @@ static bool next_device(const ls_tensor *terms, size_t count,
   const char *best = NULL;
   for (size_t i = 0; i < count; ++i) {
     const char *at = ls_op_device(ls_tensor_op(terms[i]));
-    if (!first && compare_devices(at, *device) <= 0) continue;
-    if (best == NULL || compare_devices(at, best) < 0) best = at;
+    if (!first && sum_compare_devices(at, *device) <= 0) continue;
+    if (best == NULL || sum_compare_devices(at, best) < 0) best = at;
   }
   if (best == NULL) return false;
   *device = best;
@@ -199,7 +199,7 @@ static ls_op group_by_device(const ls_gradient_context *context,
        first = false) {
     size_t size = 0;
     for (size_t i = 0; i < count; ++i)
-      if (compare_devices(ls_op_device(ops[i]), device) == 0)
+      if (sum_compare_devices(ls_op_device(ops[i]), device) == 0)
         members[size++] = ops[i];
     ls_scope scope = {0};
     if (device != NULL && device[0] != '\0')

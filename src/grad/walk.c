@@ -59,8 +59,8 @@ ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
 }
 
 // ---- Gradients that have come in -------------------------------------------
-static ls_status add_term(ls_gradient_walk *walk, ls_tensor value,
-                          ls_tensor gradient) {
+static ls_status walk_add_term(ls_gradient_walk *walk, ls_tensor value,
+                               ls_tensor gradient) {
   ls_arena *arena = walk->context->arena;
   const size_t index = ls_gradient_index(walk, ls_tensor_op(value));
   if (index == SIZE_MAX) return ls_ok();
@@ -243,7 +243,7 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   LS_RETURN_IF_ERROR(apply_rule(&g));
   for (size_t i = 0; i < g.num_inputs; ++i)
     if (din[i].ref != 0)
-      LS_RETURN_IF_ERROR(add_term(walk, ls_op_input(op, i), din[i]));
+      LS_RETURN_IF_ERROR(walk_add_term(walk, ls_op_input(op, i), din[i]));
   return ls_ok();
 }
 
@@ -289,7 +289,7 @@ static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
     return ls_ok();
   const ls_capture *capture = ls_gradient_capture(walk, graph, node);
   if (capture != NULL)
-    return add_term(walk, capture->outer, entry->slots[0].sum);
+    return walk_add_term(walk, capture->outer, entry->slots[0].sum);
   if (ls_gradient_initial(walk, graph, node) != NULL) {
     const size_t behind = operand_behind(walk, graph, node);
     if (behind != SIZE_MAX) return refuse_initial(walk, op, behind);
@@ -365,7 +365,7 @@ ls_status ls_gradient_walk_run(ls_gradient_walk *walk) {
   LS_RETURN_IF_ERROR(ls_gradient_find_ops(walk));
   for (size_t i = 0; i < walk->num_seeds; ++i)
     LS_RETURN_IF_ERROR(
-        add_term(walk, walk->seeds[i].y, walk->seeds[i].gradient));
+        walk_add_term(walk, walk->seeds[i].y, walk->seeds[i].gradient));
   for (size_t i = 0; i < walk->num_seeds; ++i)
     enqueue_if_ready(walk,
                      ls_gradient_index(walk, ls_tensor_op(walk->seeds[i].y)));

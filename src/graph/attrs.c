@@ -47,7 +47,7 @@ bool ls_op_owns(uint16_t type, uint16_t id) {
   return false;
 }
 
-static ls_attr_id find_name(uint16_t type, const char *name) {
+static ls_attr_id attrs_find_name(uint16_t type, const char *name) {
   const ls_op_info *info = &ls_op_table[type];
   for (uint32_t i = 0; i < info->num_attrs; ++i)
     if (strcmp(ls_attr_table[info->attrs[i].id].name, name) == 0)
@@ -61,10 +61,10 @@ ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as,
   const bool has_id =
       attr->id < LS_ATTR_ID_COUNT && attr->name == ls_attr_table[attr->id].name;
   if (has_id && ls_op_owns(type, attr->id)) return (ls_attr_id)attr->id;
-  const ls_attr_id id = find_name(type, attr->name);
+  const ls_attr_id id = attrs_find_name(type, attr->name);
   return id != LS_ATTR_ID_NONE || met_as == LS_OP_NONE
              ? id
-             : find_name(met_as, attr->name);
+             : attrs_find_name(met_as, attr->name);
 }
 
 void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr) {
@@ -72,7 +72,7 @@ void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr) {
   if (attr->id != LS_ATTR_ID_NONE) attr->name = ls_attr_table[attr->id].name;
 }
 
-static ls_status check_names(const ls_attr *attrs, size_t count) {
+static ls_status attrs_check_names(const ls_attr *attrs, size_t count) {
   if (attrs == NULL && count > 0)
     return ls_invalid_argument("it has %zu attributes at NULL", count);
   for (size_t i = 0; i < count; ++i)
@@ -84,7 +84,7 @@ static ls_status check_names(const ls_attr *attrs, size_t count) {
 ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
                            size_t count, const ls_attr **out_attrs) {
   *out_attrs = attrs;
-  LS_RETURN_IF_ERROR(check_names(attrs, count));
+  LS_RETURN_IF_ERROR(attrs_check_names(attrs, count));
   const uint16_t met_as = ls_attrs_met_as(type, attrs, count);
   size_t same = 0;
   while (same < count &&
@@ -102,8 +102,8 @@ ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
 
 // ---- Bounds ----------------------------------------------------------------
 // `at` is the place of one of some numbers; SIZE_MAX: it is the only one.
-static ls_status check_number(const ls_attr_info *info, int64_t value,
-                              size_t at) {
+static ls_status attrs_check_number(const ls_attr_info *info, int64_t value,
+                                    size_t at) {
   if (value >= info->least && value <= info->most) return ls_ok();
   char what[32] = "", range[64];
   if (at != SIZE_MAX) snprintf(what, sizeof(what), "number %zu of ", at);
@@ -121,7 +121,7 @@ static ls_status check_numbers(const ls_attr_info *info, const ls_attr *attr) {
     return ls_invalid_argument("'%s' has %zu numbers, at most %zu are possible",
                                info->name, attr->as.ints.count, info->count);
   for (size_t i = 0; i < attr->as.ints.count; ++i)
-    LS_RETURN_IF_ERROR(check_number(info, attr->as.ints.items[i], i));
+    LS_RETURN_IF_ERROR(attrs_check_number(info, attr->as.ints.items[i], i));
   return ls_ok();
 }
 
@@ -159,8 +159,8 @@ static ls_status check_dtype(const ls_attr_info *info, ls_dtype dtype) {
                              (int)dtype);
 }
 
-static ls_status check_sizes(const ls_attr_info *info, const ls_attr *attr,
-                             size_t num_inputs) {
+static ls_status attrs_check_sizes(const ls_attr_info *info,
+                                   const ls_attr *attr, size_t num_inputs) {
   if (attr->as.sizes.count > LS_MAX_RANK)
     return ls_invalid_argument("'%s' has %zu sizes, at most %d are possible",
                                info->name, attr->as.sizes.count, LS_MAX_RANK);
@@ -183,15 +183,15 @@ static ls_status check_sizes(const ls_attr_info *info, const ls_attr *attr,
 }
 
 // What stands in one of the op's own.
-static ls_status check_value(const ls_attr_info *info, const ls_attr *attr,
-                             size_t num_inputs) {
+static ls_status attrs_check_value(const ls_attr_info *info,
+                                   const ls_attr *attr, size_t num_inputs) {
   if (attr->kind != info->kind)
     return ls_invalid_argument("attribute '%s' is %s, not %s", info->name,
                                kind_names[attr->kind], kind_names[info->kind]);
   switch (info->kind) {
   case LS_ATTR_INT:
   case LS_ATTR_BOOL:
-    return check_number(info, attr->as.i, SIZE_MAX);
+    return attrs_check_number(info, attr->as.i, SIZE_MAX);
   case LS_ATTR_FLOAT:
     return check_real(info, attr->as.f);
   case LS_ATTR_STRING:
@@ -206,7 +206,7 @@ static ls_status check_value(const ls_attr_info *info, const ls_attr *attr,
     return ls_status_annotate(ls_shape_check(attr->as.shape), "attribute '%s'",
                               info->name);
   case LS_ATTR_SIZES:
-    return check_sizes(info, attr, num_inputs);
+    return attrs_check_sizes(info, attr, num_inputs);
   default:
     return ls_ok();
   }
@@ -261,7 +261,7 @@ static bool is_there_before(const ls_attr *attrs, size_t end) {
 ls_status ls_attrs_check(uint16_t type, const ls_attr *attrs, size_t count,
                          size_t num_inputs) {
   bool is_there[LS_ATTR_ID_COUNT] = {0};
-  LS_RETURN_IF_ERROR(check_names(attrs, count));
+  LS_RETURN_IF_ERROR(attrs_check_names(attrs, count));
   for (size_t i = 0; i < count; ++i) {
     const ls_attr *attr = &attrs[i];
     LS_RETURN_IF_ERROR(check_pointer(attr));
@@ -270,7 +270,8 @@ ls_status ls_attrs_check(uint16_t type, const ls_attr *attrs, size_t count,
       return ls_invalid_argument("attribute '%s' is there twice", attr->name);
     if (!is_own) continue;
     is_there[attr->id] = true;
-    LS_RETURN_IF_ERROR(check_value(&ls_attr_table[attr->id], attr, num_inputs));
+    LS_RETURN_IF_ERROR(
+        attrs_check_value(&ls_attr_table[attr->id], attr, num_inputs));
   }
   LS_RETURN_IF_ERROR(check_needed(type, is_there));
   const uint16_t met_as = ls_attrs_met_as(type, attrs, count);

@@ -12,7 +12,7 @@ typedef struct collection {
   size_t count, capacity;
 } collection;
 
-static collection *find(const ls_graph *graph, const char *name) {
+static collection *collection_find(const ls_graph *graph, const char *name) {
   return ls_map_find_text(&graph->collections, name);
 }
 
@@ -27,7 +27,7 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
                                      ls_nest leaf) {
   LS_REQUIRE(graph);
   LS_REQUIRE(name);
-  collection *c = find(graph, name);
+  collection *c = collection_find(graph, name);
   if (c == NULL) {
     c = ls_new(graph->allocator, collection);
     if (c == NULL) return ls_out_of_memory();
@@ -50,7 +50,7 @@ ls_status ls_graph_add_to_collection(ls_graph *graph, const char *name,
 
 void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
                                      ls_nest leaf) {
-  collection *c = find(graph, name);
+  collection *c = collection_find(graph, name);
   if (c == NULL) return;
   const size_t at = position(c, leaf);
   if (at == c->count) return;
@@ -68,7 +68,7 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
 void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
                                     ls_nest leaf, size_t position) {
   // Nothing has been added since that was not taken out again: there is room.
-  collection *c = find(graph, name);
+  collection *c = collection_find(graph, name);
   for (size_t i = c->count++; i > position; --i)
     c->leaves[i] = c->leaves[i - 1];
   c->leaves[position] = leaf;
@@ -76,7 +76,7 @@ void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
 
 size_t ls_graph_collection(const ls_graph *graph, const char *name,
                            ls_nest *leaves, size_t capacity) {
-  const collection *c = find(graph, name);
+  const collection *c = collection_find(graph, name);
   for (size_t i = 0; c != NULL && i < c->count && i < capacity; ++i)
     leaves[i] = c->leaves[i];
   return c == NULL ? 0 : c->count;

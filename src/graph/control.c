@@ -14,7 +14,7 @@ static bool is_around(const ls_graph *outer, const ls_graph *graph) {
   return graph != NULL;
 }
 
-static ls_status add(gathering *g, ls_op op) {
+static ls_status control_add(gathering *g, ls_op op) {
   op.graph = ls_graph_resolve(op.graph);
   if (op.id == 0 || op.graph == NULL)
     return ls_invalid_argument("a control input of %s is a failed op",
@@ -76,7 +76,7 @@ static ls_status add_scope(gathering *g, const ls_open_scope *scope,
   if (is_implied(g, spec, scope->own.control.group)) return ls_ok();
   for (size_t i = 0; i < scope->own.control.count; ++i)
     if (!is_operand(g, spec, scope->own.control.ops[i]))
-      LS_RETURN_IF_ERROR(add(g, scope->own.control.ops[i]));
+      LS_RETURN_IF_ERROR(control_add(g, scope->own.control.ops[i]));
   return ls_ok();
 }
 
@@ -88,11 +88,11 @@ ls_status ls_control_gather(const ls_graph *graph, const ls_op_info *info,
   gathering g = {graph, info, ls_arena_new_array(memory, ls_op, most), 0};
   if (g.ops == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < spec->num_control; ++i)
-    LS_RETURN_IF_ERROR(add(&g, spec->control[i]));
+    LS_RETURN_IF_ERROR(control_add(&g, spec->control[i]));
   for (size_t r = 0; r < spec->num_regions; ++r) {
     const ls_graph *region = ls_graph_resolve(spec->regions[r]);
     for (size_t i = 0; i < region->num_waits_outside; ++i)
-      LS_RETURN_IF_ERROR(add(&g, region->waits_outside[i].outer));
+      LS_RETURN_IF_ERROR(control_add(&g, region->waits_outside[i].outer));
   }
   for (const ls_open_scope *s = innermost; s != NULL; s = s->before.control)
     LS_RETURN_IF_ERROR(add_scope(&g, s, spec));

@@ -31,7 +31,8 @@ ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static ls_status missing(const ls_copying *c, ls_node *user, uint64_t ref) {
+static ls_status copy_missing(const ls_copying *c, ls_node *user,
+                              uint64_t ref) {
   char to[LS_MAX_FULL_NAME] = "a result", from[LS_MAX_FULL_NAME];
   if (user != NULL) ls_node_describe(c->from, user, to, sizeof(to));
   ls_node_describe(c->from, ls_graph_node_of(c->from, ref), from, sizeof(from));
@@ -45,7 +46,7 @@ ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,
   if (!c->is_body)
     return c->policy != NULL && c->policy->missing != NULL
                ? c->policy->missing(c, user, ref)
-               : missing(c, user, ref);
+               : copy_missing(c, user, ref);
   uint64_t outer = 0;
   LS_RETURN_IF_ERROR(ls_copied(c->outer, user, ref, &outer));
   return ls_graph_add_capture(c->to, (ls_tensor){c->outer->to, outer}, out_ref);
@@ -119,8 +120,8 @@ static ls_status copy_region(ls_copying *outer, ls_node *holder, ls_graph *from,
 }
 
 // ---- Ops -------------------------------------------------------------------
-static void wait_for(const ls_copying *c, uint64_t id, ls_op *control,
-                     size_t *count) {
+static void copy_wait_for(const ls_copying *c, uint64_t id, ls_op *control,
+                          size_t *count) {
   const uint64_t copy = (uintptr_t)ls_map_find_u64(&c->ids, id);
   for (size_t i = 0; i < *count; ++i)
     if (control[i].id == copy) return;
@@ -139,10 +140,10 @@ static ls_status copy_control(const ls_copying *c, const ls_node *node,
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const ls_node *before = ls_graph_node(c->from, node->control[i]);
     if (node->type == LS_OP_TPU_COMPILATION_RESULT) continue;
-    wait_for(c, before->id, control, &spec->num_control);
+    copy_wait_for(c, before->id, control, &spec->num_control);
     if (before->type != LS_OP_TPU_REPLICATE_METADATA) continue;
     for (uint32_t k = 0; k < before->num_control; ++k)
-      wait_for(c, before->control[k], control, &spec->num_control);
+      copy_wait_for(c, before->control[k], control, &spec->num_control);
   }
   spec->control = control;
   return ls_ok();

@@ -7,7 +7,7 @@
 #include "graph/walk.h"
 
 // ---- The object ------------------------------------------------------------
-static void destroy(ls_object *object) {
+static void custom_gradient_destroy(ls_object *object) {
   ls_custom_gradient_object *self = (ls_custom_gradient_object *)object;
   ls_nest_release(self->inputs);
   ls_nest_release(self->outputs);
@@ -29,8 +29,10 @@ static bool equal(const ls_object *a, const ls_object *b) {
          same_structure(x->outputs, y->outputs);
 }
 
-const ls_object_type ls_custom_gradient_type = {
-    .name = "custom_gradient", .destroy = destroy, .equal = equal};
+const ls_object_type ls_custom_gradient_type = {.name = "custom_gradient",
+                                                .destroy =
+                                                    custom_gradient_destroy,
+                                                .equal = equal};
 
 // Handles would outlive what they name.
 static ls_nest without_handles(ls_nest leaf, void *user) {
@@ -109,9 +111,10 @@ static ls_status check_reads(const ls_graph *graph, size_t first) {
   return ls_ok();
 }
 
-static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
-                        void *user, ls_nest inputs, ls_nest outputs,
-                        ls_nest *out_result) {
+static ls_status custom_gradient_add_op(ls_graph *graph,
+                                        ls_gradient_callback gradient,
+                                        void *user, ls_nest inputs,
+                                        ls_nest outputs, ls_nest *out_result) {
   const size_t most = ls_nest_num_leaves(inputs) + ls_nest_num_leaves(outputs);
   operands all = {.items = ls_new_array(graph->allocator, ls_tensor, most + 1)};
   ls_custom_gradient_object *object = NULL;
@@ -135,9 +138,11 @@ static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
   return status;
 }
 
-static ls_status build(ls_graph *graph, ls_flow_callback forward,
-                       ls_gradient_callback gradient, void *user,
-                       ls_nest inputs, ls_nest *out_result) {
+static ls_status custom_gradient_build(ls_graph *graph,
+                                       ls_flow_callback forward,
+                                       ls_gradient_callback gradient,
+                                       void *user, ls_nest inputs,
+                                       ls_nest *out_result) {
   ls_nest made = ls_none(), outputs = ls_none();
   const ls_nest tensors = ls_nest_map(inputs, to_tensor, NULL);
   ls_status status = ls_nest_status(tensors);
@@ -151,7 +156,8 @@ static ls_status build(ls_graph *graph, ls_flow_callback forward,
   if (ls_status_is_ok(status)) outputs = ls_nest_map(made, to_tensor, NULL);
   if (ls_status_is_ok(status)) status = ls_nest_status(outputs);
   if (ls_status_is_ok(status))
-    status = add_op(graph, gradient, user, tensors, outputs, out_result);
+    status = custom_gradient_add_op(graph, gradient, user, tensors, outputs,
+                                    out_result);
   ls_nest_release(outputs);
   ls_nest_release(made);
   ls_nest_release(tensors);
@@ -164,7 +170,8 @@ ls_nest ls_custom_gradient(ls_flow_callback forward,
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph == NULL || ls_nest_is_failed(inputs)) return inputs;
   ls_nest result = ls_none();
-  ls_status status = build(graph, forward, gradient, user, inputs, &result);
+  ls_status status =
+      custom_gradient_build(graph, forward, gradient, user, inputs, &result);
   ls_nest_release(inputs);
   if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);

@@ -215,7 +215,7 @@ static ls_status refuse_frozen(const ls_graph *graph) {
       graph->name);
 }
 
-static ls_status append(addition *a, ls_node **out_node) {
+static ls_status op_add_append(addition *a, ls_node **out_node) {
   if (a->graph->frozen) return refuse_frozen(a->graph);
   const ls_graph_rollback_point before = ls_graph_mark(a->graph);
   const ls_op *outside = NULL;
@@ -251,7 +251,7 @@ static ls_status check_control(const addition *a) {
   return ls_ok();
 }
 
-static ls_op add(addition *a) {
+static ls_op graph_add(addition *a) {
   if (a->context->refused != NULL)
     return failed_op(a, ls_status_clone(a->context->refusal));
   if (a->graph->kind == LS_GRAPH_LOWERED)
@@ -282,7 +282,7 @@ static ls_op add(addition *a) {
     return ls_library_layers.eager->run(a->graph, &a->spec, a->refs, a->out,
                                         a->num_out);
   ls_node *node = NULL;
-  status = append(a, &node);
+  status = op_add_append(a, &node);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
   return (ls_op){a->graph, node->id};
 }
@@ -305,13 +305,13 @@ ls_op ls_op_add(const ls_op_spec *spec) {
   // It may have been destroyed in its own scope.
   if (a.graph == NULL || a.graph->allocator == NULL) return (ls_op){0};
   ls_arena_init(&a.memory, a.graph->allocator);
-  const ls_op op = add(&a);
+  const ls_op op = graph_add(&a);
   ls_arena_deinit(&a.memory);
   return op;
 }
 
 // ---- Places ----------------------------------------------------------------
-static void place(const char *file, int line) {
+static void op_add_place(const char *file, int line) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return;
   for (size_t i = graph->num_nodes; i > 0; --i) {
@@ -331,21 +331,21 @@ static void place(const char *file, int line) {
 }
 
 ls_tensor ls_at_tensor(ls_tensor value, const char *file, int line) {
-  place(file, line);
+  op_add_place(file, line);
   return value;
 }
 
 ls_op ls_at_op(ls_op value, const char *file, int line) {
-  place(file, line);
+  op_add_place(file, line);
   return value;
 }
 
 ls_nest ls_at_nest(ls_nest value, const char *file, int line) {
-  place(file, line);
+  op_add_place(file, line);
   return value;
 }
 
 ls_status ls_at_status(ls_status value, const char *file, int line) {
-  place(file, line);
+  op_add_place(file, line);
   return value;
 }

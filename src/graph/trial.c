@@ -72,7 +72,7 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
 }
 
 // What the last trial leaves stays.
-static void forget(ls_graph *graph) {
+static void trial_forget(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_undo; ++i)
     if (holds_leaf(&graph->undo[i])) ls_nest_release(graph->undo[i].leaf);
   ls_release(graph->allocator, graph->undo);
@@ -136,7 +136,7 @@ struct ls_joined_graph {
   ls_graph_rollback_point mark;
 };
 
-static const ls_graph *root_of(const ls_graph *graph) {
+static const ls_graph *trial_root_of(const ls_graph *graph) {
   while (graph->parent != NULL)
     graph = graph->parent;
   return graph;
@@ -146,7 +146,8 @@ static const ls_graph *root_of(const ls_graph *graph) {
 // one of those that hold each other.
 static bool lacks(const ls_trial *trial, const ls_graph *graph) {
   if (trial == NULL || graph == trial->graph || graph == trial->around ||
-      graph->id > trial->last_graph || root_of(graph) != root_of(trial->graph))
+      graph->id > trial->last_graph ||
+      trial_root_of(graph) != trial_root_of(trial->graph))
     return false;
   const ls_joined_graph *at = trial->joined;
   while (at != NULL && at->graph != graph)
@@ -204,7 +205,7 @@ ls_status ls_trial_add_result(ls_graph *graph) {
 // ---- Ends ------------------------------------------------------------------
 static void end_in(ls_graph *graph, ls_graph_rollback_point mark, bool undo) {
   if (undo) ls_graph_rollback(graph, mark);
-  if (--graph->num_trials == 0) forget(graph);
+  if (--graph->num_trials == 0) trial_forget(graph);
 }
 
 // What stays, a trial around this one may still take back.

@@ -2,8 +2,8 @@
 #include "graph/window.h"
 
 // The numbers of `attr`, `each` for a dimension, into out[dimension * each...].
-static ls_status read_numbers(const ls_window *w, const ls_attr *attr,
-                              int32_t each, int64_t *out) {
+static ls_status window_read_numbers(const ls_window *w, const ls_attr *attr,
+                                     int32_t each, int64_t *out) {
   const int32_t count = w->rank * each;
   if (attr->as.ints.count != (size_t)count)
     return ls_invalid_argument(
@@ -21,7 +21,7 @@ static ls_status read_padding(ls_window *w, const ls_attr *padding) {
         "%s: it has 'padding' and is 'same', which pads as it needs",
         w->op_name);
   int64_t numbers[2 * LS_WINDOW_DIMS];
-  LS_RETURN_IF_ERROR(read_numbers(w, padding, 2, numbers));
+  LS_RETURN_IF_ERROR(window_read_numbers(w, padding, 2, numbers));
   for (int32_t i = 0; i < w->rank; ++i) {
     w->low[i] = numbers[2 * i];
     w->high[i] = numbers[2 * i + 1];
@@ -53,7 +53,7 @@ ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
   for (size_t i = 0; i < LS_COUNT_OF(lists); ++i) {
     const ls_attr *attr = ls_attr_find(attrs, num_attrs, lists[i].id);
     if (attr != NULL)
-      LS_RETURN_IF_ERROR(read_numbers(w, attr, 1, lists[i].numbers));
+      LS_RETURN_IF_ERROR(window_read_numbers(w, attr, 1, lists[i].numbers));
   }
   w->same = ls_attr_int(attrs, num_attrs, LS_ATTR_ID_SAME) != 0;
   return read_padding(w, ls_attr_find(attrs, num_attrs, LS_ATTR_ID_PADDING));

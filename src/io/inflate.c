@@ -58,8 +58,8 @@ static const char *packing_name(const ls_inflater *inflater) {
   return inflater->packing == LS_PACKING_GZIP ? "gzip" : "deflate";
 }
 
-static ls_status report_cut_off(const ls_inflater *inflater,
-                                const ls_inflation *progress) {
+static ls_status inflate_report_cut_off(const ls_inflater *inflater,
+                                        const ls_inflation *progress) {
   return LS_STATUS(
       LS_DATA_LOSS, "'%s' is cut off: the %s data go on behind byte %lld",
       progress->name, packing_name(inflater), (long long)progress->position);
@@ -140,7 +140,7 @@ ls_status ls_inflater_run(ls_inflater *inflater, ls_inflation *progress,
       break;
     } else if (progress->in_size == 0 ||
                progress->in_size + progress->room == before) {
-      if (progress->is_last) return report_cut_off(inflater, progress);
+      if (progress->is_last) return inflate_report_cut_off(inflater, progress);
       break;
     }
   }

@@ -80,7 +80,7 @@ static ls_status read_plain(ls_reader *reader, size_t size) {
 
 // Moves the packed bytes that were not used to the front, and reads the file's
 // next bytes after them.
-static ls_status read_packed(ls_reader *reader) {
+static ls_status reader_read_packed(ls_reader *reader) {
   const size_t kept = reader->packed_size - reader->packed_at;
   if (kept > 0)
     memmove(reader->packed, reader->packed + reader->packed_at, kept);
@@ -116,7 +116,7 @@ static ls_status unpack_some(ls_reader *reader, size_t size) {
     reader->packed_at = reader->packed_size - inflation.in_size;
     reader->size += size - inflation.room;
     if (reader->size == before && !reader->ended)
-      LS_RETURN_IF_ERROR(read_packed(reader));
+      LS_RETURN_IF_ERROR(reader_read_packed(reader));
   }
   return ls_ok();
 }

@@ -328,7 +328,8 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
 }
 
 // ---- In parts --------------------------------------------------------------
-static ls_status report_cut_off(const ls_safetensors_file *file,
+static ls_status
+safetensors_read_report_cut_off(const ls_safetensors_file *file,
                                 int64_t offset) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: there is nothing at byte "
@@ -346,7 +347,7 @@ static ls_status read_pieces_at(const ls_safetensors_file *file, int64_t offset,
     size_t got = 0;
     LS_RETURN_IF_ERROR(
         files->read_at(files->user, file->handle, offset, data, most, &got));
-    if (got == 0) return report_cut_off(file, offset);
+    if (got == 0) return safetensors_read_report_cut_off(file, offset);
     if (crc != NULL) *crc = ls_crc32c(*crc, data, got);
     offset += (int64_t)got;
     data += got;

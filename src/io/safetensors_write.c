@@ -55,8 +55,8 @@ static ls_safetensors_entry *order_next(order *o) {
   return NULL;
 }
 
-static void print_array(ls_json_writer *json,
-                        const ls_safetensors_entry *entry) {
+static void safetensors_write_print_array(ls_json_writer *json,
+                                          const ls_safetensors_entry *entry) {
   ls_json_key(json, entry->name);
   ls_json_begin(json, '{');
   ls_json_key(json, "dtype");
@@ -114,7 +114,7 @@ ls_status ls_safetensors_lay_out(ls_text *text, ls_safetensors_entry *entries,
                   ls_dtype_size(entry->dtype);
     entry->offset = offset;
     offset += (int64_t)entry->size;
-    print_array(&json, entry);
+    safetensors_write_print_array(&json, entry);
   }
   ls_json_end(&json, '}');
   while (text->size % ALIGNMENT != 0 && !text->failed)

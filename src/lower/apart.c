@@ -123,7 +123,8 @@ static ls_status lower_ops(const ls_apart *a, const uint64_t *results) {
   return status;
 }
 
-static ls_status build(ls_apart *a, ls_apart_level *l, uint64_t *results) {
+static ls_status apart_build(ls_apart *a, ls_apart_level *l,
+                             uint64_t *results) {
   const ls_node *node = a->node;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     uint64_t ref = 0;
@@ -144,7 +145,7 @@ static ls_status lower_new(ls_apart *a) {
       ls_arena_new_array(&a->memory, uint64_t, a->node->num_outputs + 1);
   if (results == NULL) return ls_out_of_memory();
   ls_copying_init(&l.c, NULL, a->scope->from, a->to, &a->memory);
-  ls_status status = build(a, &l, results);
+  ls_status status = apart_build(a, &l, results);
   ls_copying_deinit(&l.c);
   if (ls_status_is_ok(status)) status = lower_ops(a, results);
   return status;

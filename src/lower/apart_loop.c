@@ -28,9 +28,9 @@ static ls_status declare_round(const loop *p, ls_graph *region,
 }
 
 // Whether it goes on with these values.
-static ls_status goes_on(ls_apart *a, const loop *p, ls_graph *to,
-                         uint64_t mask, const uint64_t *values,
-                         uint64_t *out_ref) {
+static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
+                                    uint64_t mask, const uint64_t *values,
+                                    uint64_t *out_ref) {
   uint64_t holds = 0;
   LS_RETURN_IF_ERROR(ls_apart_copy_region(a, p->around, p->node->regions[0], to,
                                           values, mask, &holds));
@@ -41,14 +41,14 @@ static ls_status goes_on(ls_apart *a, const loop *p, ls_graph *to,
 static ls_status goes_on_after(ls_apart *a, const loop *p, ls_graph *to,
                                uint64_t mask, uint64_t trips,
                                const uint64_t *values, uint64_t *out_ref) {
-  if (p->most == 0) return goes_on(a, p, to, mask, values, out_ref);
+  if (p->most == 0) return apart_loop_goes_on(a, p, to, mask, values, out_ref);
   uint64_t terms[2] = {trips, 0}, more = 0;
   LS_RETURN_IF_ERROR(
       ls_apart_make_number(a, to, LS_DTYPE_I64, p->most, &terms[1]));
   LS_RETURN_IF_ERROR(ls_apart_make(a, to, LS_OP_LESS, terms, 2, (ls_attr){0},
                                    LS_DTYPE_BOOL, &more));
   LS_RETURN_IF_ERROR(ls_apart_make_and(a, to, mask, more, &more));
-  return goes_on(a, p, to, more, values, out_ref);
+  return apart_loop_goes_on(a, p, to, more, values, out_ref);
 }
 
 static ls_status fill_condition(ls_apart *a, loop *p, uint64_t *refs) {
@@ -93,8 +93,8 @@ static ls_status fill_loop(ls_apart *a, loop *p, uint64_t *initial,
   }
   p->types[GOES_ON] = (ls_type){LS_DTYPE_BOOL, LS_SCALAR};
   p->types[NUM_TRIPS] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
-  LS_RETURN_IF_ERROR(
-      goes_on(a, p, to, l->mask, initial + FIRST_VALUE, &initial[GOES_ON]));
+  LS_RETURN_IF_ERROR(apart_loop_goes_on(
+      a, p, to, l->mask, initial + FIRST_VALUE, &initial[GOES_ON]));
   LS_RETURN_IF_ERROR(
       ls_apart_make_number(a, to, LS_DTYPE_I64, 0, &initial[NUM_TRIPS]));
   LS_RETURN_IF_ERROR(

@@ -6,7 +6,8 @@
 #include "lower/apart_graph.h"
 
 // ---- What stays together ---------------------------------------------------
-static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
+static bool apart_mask_is_listed(const uint64_t *list, size_t count,
+                                 uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == ref) return true;
   return false;
@@ -41,12 +42,13 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   for (size_t i = last; i < from->num_nodes; ++i)
     for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k) {
       const uint64_t ref = from->nodes[i]->inputs[k];
-      if (is_between(l, ref, first, last) && !is_listed(refs, count, ref))
+      if (is_between(l, ref, first, last) &&
+          !apart_mask_is_listed(refs, count, ref))
         refs[count++] = ref;
     }
   for (size_t i = 0; i < from->num_results; ++i)
     if (is_between(l, from->results[i], first, last) &&
-        !is_listed(refs, count, from->results[i]))
+        !apart_mask_is_listed(refs, count, from->results[i]))
       refs[count++] = from->results[i];
   *out_refs = refs;
   *out_count = count;
@@ -135,7 +137,7 @@ typedef struct step {
 } step;
 
 // Arguments, masks, then captures.
-static ls_status declare(const step *s, ls_copying *inner) {
+static ls_status apart_mask_declare(const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
   ls_tensor made;
   for (size_t i = 0; i < from->num_declared; ++i) {
@@ -155,7 +157,7 @@ static ls_status fill_step(ls_apart *a, const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
   uint64_t *refs = ls_arena_new_array(&a->memory, uint64_t, s->num_given + 1);
   if (refs == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(declare(s, inner));
+  LS_RETURN_IF_ERROR(apart_mask_declare(s, inner));
   LS_RETURN_IF_ERROR(ls_apart_map_captures(inner, &s->around->c));
   for (size_t r = 0; r < s->replicas; ++r) {
     const int64_t replica = (int64_t)r;

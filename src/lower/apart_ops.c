@@ -5,9 +5,10 @@
 #include "base/runtime_internal.h"
 #include "lower/apart_graph.h"
 
-static ls_status append(const ls_apart *a, ls_graph *to, const ls_op_spec *spec,
-                        const uint64_t *inputs, size_t num_outputs,
-                        ls_node **out_node) {
+static ls_status apart_ops_append(const ls_apart *a, ls_graph *to,
+                                  const ls_op_spec *spec,
+                                  const uint64_t *inputs, size_t num_outputs,
+                                  ls_node **out_node) {
   const ls_node *node = a->node;
   *out_node = ls_graph_append(to, spec, inputs, num_outputs);
   if (*out_node == NULL) return ls_out_of_memory();
@@ -21,12 +22,13 @@ ls_status ls_apart_make(const ls_apart *a, ls_graph *to, uint16_t type,
                         const uint64_t *inputs, size_t num_inputs, ls_attr attr,
                         ls_dtype dtype, uint64_t *out_ref) {
   ls_node *node = NULL;
-  LS_RETURN_IF_ERROR(append(a, to,
-                            &(ls_op_spec){.type = type,
-                                          .num_inputs = num_inputs,
-                                          .attrs = &attr,
-                                          .num_attrs = attr.name != NULL},
-                            inputs, 1, &node));
+  LS_RETURN_IF_ERROR(
+      apart_ops_append(a, to,
+                       &(ls_op_spec){.type = type,
+                                     .num_inputs = num_inputs,
+                                     .attrs = &attr,
+                                     .num_attrs = attr.name != NULL},
+                       inputs, 1, &node));
   node->outputs[0] = (ls_type){dtype, LS_SCALAR};
   *out_ref = ls_ref(node->id, 0);
   return ls_ok();
@@ -88,14 +90,14 @@ ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
   if (inputs == NULL) return ls_out_of_memory();
   memcpy(inputs, leading, num_leading * sizeof(*inputs));
   ls_list_capture_refs(regions, num_regions, inputs + num_leading);
-  LS_RETURN_IF_ERROR(append(a, to,
-                            &(ls_op_spec){.type = type,
-                                          .num_inputs = count,
-                                          .attrs = attrs,
-                                          .num_attrs = num_attrs,
-                                          .regions = regions,
-                                          .num_regions = num_regions},
-                            inputs, num_outputs, out_node));
+  LS_RETURN_IF_ERROR(apart_ops_append(a, to,
+                                      &(ls_op_spec){.type = type,
+                                                    .num_inputs = count,
+                                                    .attrs = attrs,
+                                                    .num_attrs = num_attrs,
+                                                    .regions = regions,
+                                                    .num_regions = num_regions},
+                                      inputs, num_outputs, out_node));
   memset(regions, 0, num_regions * sizeof(*regions));  // The op has them.
   memcpy((*out_node)->outputs, types, num_outputs * sizeof(*types));
   return ls_ok();
@@ -115,8 +117,9 @@ void ls_apart_drop_regions(ls_graph **regions, size_t count) {
 }
 
 // ---- Joining ---------------------------------------------------------------
-static ls_status give(ls_graph *region, ls_graph *around, const uint64_t *refs,
-                      size_t count, ls_arena *memory) {
+static ls_status apart_ops_give(ls_graph *region, ls_graph *around,
+                                const uint64_t *refs, size_t count,
+                                ls_arena *memory) {
   uint64_t *inner = ls_arena_new_array(memory, uint64_t, count + 1);
   if (inner == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
@@ -135,8 +138,8 @@ static ls_status join_by(ls_apart *a, ls_graph *to, uint64_t predicate,
     types[i] = ls_graph_type(to, yes[i]);
   LS_RETURN_IF_ERROR(ls_apart_make_region(a, "yes", to, &regions[0]));
   LS_RETURN_IF_ERROR(ls_apart_make_region(a, "no", to, &regions[1]));
-  LS_RETURN_IF_ERROR(give(regions[0], to, yes, count, &a->memory));
-  LS_RETURN_IF_ERROR(give(regions[1], to, no, count, &a->memory));
+  LS_RETURN_IF_ERROR(apart_ops_give(regions[0], to, yes, count, &a->memory));
+  LS_RETURN_IF_ERROR(apart_ops_give(regions[1], to, no, count, &a->memory));
   LS_RETURN_IF_ERROR(
       ls_apart_append_cond(a, to, predicate, regions, types, count, &node));
   for (size_t i = 0; i < count; ++i)

@@ -21,8 +21,8 @@ static size_t find_feed(const ls_lower_request *request, uint64_t ref) {
   return i;
 }
 
-static ls_status refuse(const ls_lower_request *request, ls_node *node,
-                        const char *why) {
+static ls_status buckets_refuse(const ls_lower_request *request, ls_node *node,
+                                const char *why) {
   char text[LS_MAX_FULL_NAME];
   return LS_STATUS(LS_ABORTED, "%s in %s", why,
                    ls_node_describe(request->graph, node, text, sizeof(text)));
@@ -37,12 +37,12 @@ static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
   for (uint32_t r = 0; r < node->num_inputs; ++r) {
     const size_t feed = find_feed(request, node->inputs[r]);
     if (feed == request->num_feeds)
-      return refuse(request, node,
-                    "a value that the program computes is padded");
+      return buckets_refuse(request, node,
+                            "a value that the program computes is padded");
     in[r] = request->feed_types[feed];
     // Sums of one row are that row, and -0 stays what it is.
     if (in[r].shape.dim[0] == 1)
-      return refuse(request, node, "a replica has one row alone");
+      return buckets_refuse(request, node, "a replica has one row alone");
   }
   const ls_op_spec spec = {
       .type = node->type, .attrs = node->attrs, .num_attrs = node->num_attrs};
@@ -68,17 +68,19 @@ static bool have_equal_sizes(const ls_lower_request *request, const ls_node *a,
   return true;
 }
 
-static ls_status add(const ls_lower_request *request, ls_node *node,
-                     ls_arena *memory, ls_buckets *out) {
+static ls_status buckets_add(const ls_lower_request *request, ls_node *node,
+                             ls_arena *memory, ls_buckets *out) {
   const ls_attr *axes = ls_node_attr(node, LS_ATTR_ID_AXES);
   int64_t rows = 0;
   if (axes->as.ints.count != 1 || axes->as.ints.items[0] != 0)
-    return refuse(request, node, "another dimension than the first is padded");
+    return buckets_refuse(request, node,
+                          "another dimension than the first is padded");
   LS_RETURN_IF_ERROR(infer_rows(request, node, memory, &rows));
   for (uint32_t r = 0; r < node->num_inputs; ++r) {
     int64_t *padded = &out->padded[find_feed(request, node->inputs[r])];
     if (*padded != 0 && *padded != rows)
-      return refuse(request, node, "a value is padded to several sizes");
+      return buckets_refuse(request, node,
+                            "a value is padded to several sizes");
     out->num_padded += *padded == 0;
     *padded = rows;
   }
@@ -100,7 +102,8 @@ static ls_status check_users(const ls_lower_request *request,
     for (uint32_t k = 0; k < node->num_inputs; ++k) {
       const size_t feed = find_feed(request, node->inputs[k]);
       if (feed < request->num_feeds && buckets->padded[feed] != 0)
-        return refuse(request, node, "a value that is padded is also used");
+        return buckets_refuse(request, node,
+                              "a value that is padded is also used");
     }
   }
   for (size_t i = 0; i < request->num_fetches; ++i) {
@@ -118,8 +121,8 @@ static ls_status refuse_nested(const ls_lower_request *request,
     for (ls_graph_walk_begin_at(&walk, graph->nodes[i]);
          ls_graph_walk_next(&walk);)
       if (walk.node != graph->nodes[i] && is_bucketized(walk.node))
-        return refuse(request, graph->nodes[i],
-                      "a value that the program computes is padded");
+        return buckets_refuse(request, graph->nodes[i],
+                              "a value that the program computes is padded");
   return ls_ok();
 }
 
@@ -139,7 +142,7 @@ ls_status ls_find_buckets(const ls_lower_request *request, ls_arena *memory,
     return ls_out_of_memory();
   for (size_t i = 0; i < graph->num_nodes; ++i)
     if (is_bucketized(graph->nodes[i]))
-      LS_RETURN_IF_ERROR(add(request, graph->nodes[i], memory, out));
+      LS_RETURN_IF_ERROR(buckets_add(request, graph->nodes[i], memory, out));
   return check_users(request, out);
 }
 

@@ -26,13 +26,14 @@ void ls_common_values_deinit(ls_common_values *self) {
   ls_arena_deinit(&self->memory);
 }
 
-static marks *find(const ls_common_values *self, const ls_graph *graph) {
+static marks *common_values_find(const ls_common_values *self,
+                                 const ls_graph *graph) {
   return ls_map_find_u64(&self->graphs, graph->id);
 }
 
 static ls_status marks_of(ls_common_values *self, const ls_graph *graph,
                           marks **out) {
-  *out = find(self, graph);
+  *out = common_values_find(self, graph);
   if (*out != NULL) return ls_ok();
   marks *made = ls_arena_new(&self->memory, marks);
   if (made == NULL) return ls_out_of_memory();
@@ -208,7 +209,7 @@ ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
 
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref) {
-  return *at(find(self, graph), ref);
+  return *at(common_values_find(self, graph), ref);
 }
 
 // Whether there is something in a region that is the replicas' business.
@@ -219,7 +220,8 @@ static bool concerns_replicas(const ls_common_values *self,
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
     const ls_node *node = walk.node;
     if (ls_node_info(node)->traits & (LS_OP_MERGE | LS_OP_ON_HOST)) return true;
-    if (m == NULL || m->graph != walk.graph) m = find(self, walk.graph);
+    if (m == NULL || m->graph != walk.graph)
+      m = common_values_find(self, walk.graph);
     for (uint32_t k = 0; m != NULL && k < node->num_outputs; ++k)
       if (*at(m, ls_ref(node->id, k))) return true;
   }
@@ -230,7 +232,7 @@ bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
                         const ls_node *node) {
   const ls_graph *first = node->regions[0];
   const bool is_loop = node->type == LS_OP_WHILE;
-  if (find(self, is_loop ? first : graph) == NULL) return false;
+  if (common_values_find(self, is_loop ? first : graph) == NULL) return false;
   return is_loop ? ls_value_varies(self, first, first->results[0])
                  : ls_value_varies(self, graph, node->inputs[0]);
 }

@@ -53,7 +53,7 @@ ls_status ls_cut_emit(ls_cut_graph *g) {
 }
 
 // ---- The body of the replicate op ------------------------------------------
-static ls_status take_arguments(ls_cut_graph *g) {
+static ls_status cut_take_arguments(ls_cut_graph *g) {
   const ls_cut_request *request = g->request;
   const size_t replicas = request->replicas;
   const uint64_t *inputs = request->inputs;
@@ -71,7 +71,7 @@ static ls_status take_arguments(ls_cut_graph *g) {
   return ls_ok();
 }
 
-static ls_status give_results(ls_cut_graph *g) {
+static ls_status cut_give_results(ls_cut_graph *g) {
   const ls_cut_request *request = g->request;
   uint64_t *out = request->outputs;
   for (size_t i = 0; i < g->from->num_results; ++i) {
@@ -94,9 +94,9 @@ static ls_status cut(ls_cut_graph *g) {
   for (size_t i = 0; i < g->from->num_results; ++i)
     roles[i] = i < g->request->num_gathered ? LS_CUT_NARROW : LS_CUT_COMMON;
   g->roles = roles;
-  LS_RETURN_IF_ERROR(take_arguments(g));
+  LS_RETURN_IF_ERROR(cut_take_arguments(g));
   LS_RETURN_IF_ERROR(ls_cut_emit(g));
-  return give_results(g);
+  return cut_give_results(g);
 }
 
 ls_status ls_cut_replicas(const ls_cut_request *request) {

@@ -11,8 +11,8 @@ static void take_place(const ls_node *node, ls_node *made) {
   made->line = node->line;
 }
 
-static ls_status type_of(const ls_cut_graph *g, uint64_t ref, bool is_wide,
-                         ls_type *out_type) {
+static ls_status cut_flow_type_of(const ls_cut_graph *g, uint64_t ref,
+                                  bool is_wide, ls_type *out_type) {
   *out_type = ls_graph_type(g->from, ref);
   return is_wide ? ls_wide_type(*out_type, g->request->replicas, out_type)
                  : ls_ok();
@@ -34,7 +34,7 @@ typedef struct leaving {
   uint32_t num_regions;
 } leaving;
 
-static ls_status add_input(leaving *l, uint32_t input) {
+static ls_status cut_flow_add_input(leaving *l, uint32_t input) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_cut_ref(l->g, l->node->inputs[input],
                                 ls_cut_operand_role(l->g, l->node, input),
@@ -43,13 +43,13 @@ static ls_status add_input(leaving *l, uint32_t input) {
 }
 
 // What goes round is a parameter in both regions of a loop.
-static ls_status declare(ls_cut_graph *inner) {
+static ls_status cut_flow_declare(ls_cut_graph *inner) {
   for (size_t i = 0; i < inner->from->num_declared; ++i) {
     const uint64_t ref = inner->from->parameters[i];
     const bool is_wide = ls_cut_varies(inner, ref);
     ls_type type;
     ls_tensor parameter;
-    LS_RETURN_IF_ERROR(type_of(inner, ref, is_wide, &type));
+    LS_RETURN_IF_ERROR(cut_flow_type_of(inner, ref, is_wide, &type));
     LS_RETURN_IF_ERROR(
         ls_graph_add_parameter(inner->to, type, NULL, &parameter));
     set_value(ls_cut_value_of(inner, ref), is_wide, parameter.ref);
@@ -73,7 +73,7 @@ static ls_status capture(const leaving *l, uint32_t r, ls_cut_graph *inner) {
   return ls_ok();
 }
 
-static ls_status set_results(ls_cut_graph *inner) {
+static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   const size_t count = inner->from->num_results;
   uint64_t *refs = ls_arena_new_array(inner->memory, uint64_t, count + 1);
   if (refs == NULL) return ls_out_of_memory();
@@ -94,10 +94,10 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   LS_RETURN_IF_ERROR(
       ls_cut_graph_init(&inner, l->g->request, l->g->memory, from, to));
   inner.roles = roles;
-  LS_RETURN_IF_ERROR(declare(&inner));
+  LS_RETURN_IF_ERROR(cut_flow_declare(&inner));
   LS_RETURN_IF_ERROR(capture(l, r, &inner));
   LS_RETURN_IF_ERROR(ls_cut_emit(&inner));
-  return set_results(&inner);
+  return cut_flow_set_results(&inner);
 }
 
 // Results that differ are wide.
@@ -111,7 +111,7 @@ static uint8_t *roles_of_results(const leaving *l) {
 }
 
 // The op itself, its regions cut, operands of its own listed.
-static ls_status append(leaving *l) {
+static ls_status cut_flow_append(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
   LS_RETURN_IF_ERROR(
@@ -130,7 +130,7 @@ static ls_status append(leaving *l) {
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
     const bool is_wide = ls_cut_varies(g, ref);
-    LS_RETURN_IF_ERROR(type_of(g, ref, is_wide, &made->outputs[i]));
+    LS_RETURN_IF_ERROR(cut_flow_type_of(g, ref, is_wide, &made->outputs[i]));
     set_value(ls_cut_value_of(g, ref), is_wide, ls_ref(made->id, i));
   }
   return ls_ok();
@@ -142,19 +142,19 @@ static ls_status cut_loop(leaving *l) {
   const uint8_t *roles = roles_of_results(l);
   if (roles == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(add_input(l, i));
+    LS_RETURN_IF_ERROR(cut_flow_add_input(l, i));
   LS_RETURN_IF_ERROR(cut_region(l, 0, &common));
   LS_RETURN_IF_ERROR(cut_region(l, 1, roles));
-  return append(l);
+  return cut_flow_append(l);
 }
 
 static ls_status cut_branches(leaving *l) {
   const uint8_t *roles = roles_of_results(l);
   if (roles == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(add_input(l, 0));
+  LS_RETURN_IF_ERROR(cut_flow_add_input(l, 0));
   LS_RETURN_IF_ERROR(cut_region(l, 0, roles));
   LS_RETURN_IF_ERROR(cut_region(l, 1, roles));
-  return append(l);
+  return cut_flow_append(l);
 }
 
 // ---- Host calls ------------------------------------------------------------
@@ -169,7 +169,7 @@ static ls_status cut_host(leaving *l) {
   size_t num_wide = 0;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     if (ls_cut_operand_role(g, node, i) == LS_CUT_WIDE) wide[num_wide++] = i;
-    LS_RETURN_IF_ERROR(add_input(l, i));
+    LS_RETURN_IF_ERROR(cut_flow_add_input(l, i));
   }
   memcpy(attrs, node->attrs, own * sizeof(*attrs));
   attrs[own] = LS_OWN_I(REPLICAS, (int64_t)g->request->replicas);
@@ -185,7 +185,7 @@ static ls_status cut_host(leaving *l) {
   take_place(node, made);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
-    LS_RETURN_IF_ERROR(type_of(g, ref, true, &made->outputs[i]));
+    LS_RETURN_IF_ERROR(cut_flow_type_of(g, ref, true, &made->outputs[i]));
     set_value(ls_cut_value_of(g, ref), true, ls_ref(made->id, i));
   }
   return ls_ok();

@@ -56,7 +56,7 @@ static bool is_mine(const segment *s, uint64_t ref) {
 }
 
 // Lists a value that differs and comes from around as an argument.
-static ls_status need(segment *s, uint64_t ref) {
+static ls_status cut_segment_need(segment *s, uint64_t ref) {
   const ls_cut_graph *g = s->g;
   if (is_mine(s, ref) || g->kind[ls_cut_place(g, ref)] == LS_CUT_FREE ||
       !ls_cut_varies(g, ref) || inside(s, ref) != 0)
@@ -66,7 +66,7 @@ static ls_status need(segment *s, uint64_t ref) {
   return ls_ref_list_push(is_wide ? &s->wide : &s->narrow, ref);
 }
 
-static ls_status declare(segment *s, const ls_ref_list *list) {
+static ls_status cut_segment_declare(segment *s, const ls_ref_list *list) {
   for (size_t i = 0; i < list->count; ++i) {
     ls_tensor parameter;
     LS_RETURN_IF_ERROR(ls_graph_add_parameter(
@@ -78,7 +78,8 @@ static ls_status declare(segment *s, const ls_ref_list *list) {
 }
 
 // The value inside: of one that is common and from around, what captures it.
-static ls_status enter(segment *s, uint64_t ref, uint64_t *out_ref) {
+static ls_status cut_segment_enter(segment *s, uint64_t ref,
+                                   uint64_t *out_ref) {
   ls_cut_graph *g = s->g;
   *out_ref = inside(s, ref);
   if (*out_ref != 0) return ls_ok();
@@ -117,7 +118,7 @@ static ls_status list_own_results(segment *s) {
   return ls_ok();
 }
 
-static bool has(const ls_ref_list *list, uint64_t ref) {
+static bool cut_segment_has(const ls_ref_list *list, uint64_t ref) {
   for (size_t i = 0; i < list->count; ++i)
     if (list->items[i] == ref) return true;
   return false;
@@ -130,10 +131,10 @@ static ls_status bring(segment *s, uint64_t ref, ls_cut_role role) {
       (role == LS_CUT_WIDE ? value->wide != 0 : value->narrow != NULL))
     return ls_ok();
   ls_ref_list *list = &s->results[role == LS_CUT_WIDE ? WIDE : NARROW];
-  return has(list, ref) ? ls_ok() : ls_ref_list_push(list, ref);
+  return cut_segment_has(list, ref) ? ls_ok() : ls_ref_list_push(list, ref);
 }
 
-static ls_status list_results(segment *s, const ls_node *leaving) {
+static ls_status cut_segment_list_results(segment *s, const ls_node *leaving) {
   const ls_cut_graph *g = s->g;
   LS_RETURN_IF_ERROR(list_own_results(s));
   for (uint32_t k = 0; leaving != NULL && k < leaving->num_inputs; ++k)
@@ -144,14 +145,14 @@ static ls_status list_results(segment *s, const ls_node *leaving) {
   return ls_ok();
 }
 
-static ls_status set_results(segment *s) {
+static ls_status cut_segment_set_results(segment *s) {
   ls_ref_list refs = {.allocator = s->region->allocator};
   ls_status status = ls_ok();
   for (int k = 0; k < 3; ++k)
     for (size_t i = 0; i < s->results[k].count && ls_status_is_ok(status);
          ++i) {
       uint64_t ref = 0;
-      status = enter(s, s->results[k].items[i], &ref);
+      status = cut_segment_enter(s, s->results[k].items[i], &ref);
       if (ls_status_is_ok(status)) status = ls_ref_list_push(&refs, ref);
     }
   if (ls_status_is_ok(status))
@@ -170,7 +171,7 @@ static ls_status copy_nodes(segment *s) {
         ls_arena_new_array(g->memory, uint64_t, node->num_inputs + 1);
     if (inputs == NULL) return ls_out_of_memory();
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      LS_RETURN_IF_ERROR(enter(s, node->inputs[k], &inputs[k]));
+      LS_RETURN_IF_ERROR(cut_segment_enter(s, node->inputs[k], &inputs[k]));
     LS_RETURN_IF_ERROR(ls_graph_move_node(node, s->region, inputs, &made));
     for (uint32_t k = 0; k < node->num_outputs; ++k)
       LS_RETURN_IF_ERROR(
@@ -185,26 +186,27 @@ static ls_status find_arguments(segment *s) {
     const ls_node *node = g->from->nodes[i];
     if (g->kind[i] != LS_CUT_SEGMENT || g->level[i] != s->level) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      LS_RETURN_IF_ERROR(need(s, node->inputs[k]));
+      LS_RETURN_IF_ERROR(cut_segment_need(s, node->inputs[k]));
   }
   for (int k = 0; k < 3; ++k)
     for (size_t i = 0; i < s->results[k].count; ++i)
-      LS_RETURN_IF_ERROR(need(s, s->results[k].items[i]));
+      LS_RETURN_IF_ERROR(cut_segment_need(s, s->results[k].items[i]));
   return ls_ok();
 }
 
 static ls_status fill_region(segment *s) {
   LS_RETURN_IF_ERROR(find_arguments(s));
-  LS_RETURN_IF_ERROR(declare(s, &s->narrow));
-  LS_RETURN_IF_ERROR(declare(s, &s->wide));
+  LS_RETURN_IF_ERROR(cut_segment_declare(s, &s->narrow));
+  LS_RETURN_IF_ERROR(cut_segment_declare(s, &s->wide));
   LS_RETURN_IF_ERROR(copy_nodes(s));
-  LS_RETURN_IF_ERROR(set_results(s));
+  LS_RETURN_IF_ERROR(cut_segment_set_results(s));
   ls_mark_varying(s->region, s->region->num_declared);
   return ls_ok();
 }
 
 // ---- The op ----------------------------------------------------------------
-static ls_status list_inputs(const segment *s, ls_ref_list *inputs) {
+static ls_status cut_segment_list_inputs(const segment *s,
+                                         ls_ref_list *inputs) {
   const ls_cut_graph *g = s->g;
   for (size_t i = 0; i < s->narrow.count; ++i) {
     const ls_cut_value *value = ls_cut_value_of(g, s->narrow.items[i]);
@@ -241,10 +243,10 @@ static ls_status set_values(const segment *s, ls_node *made) {
   return ls_ok();
 }
 
-static ls_status append(segment *s) {
+static ls_status cut_segment_append(segment *s) {
   const ls_cut_request *request = s->g->request;
   ls_ref_list inputs = {.allocator = s->region->allocator};
-  ls_status status = list_inputs(s, &inputs);
+  ls_status status = cut_segment_list_inputs(s, &inputs);
   const size_t narrow = s->results[NARROW].count;
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)request->replicas),
@@ -291,12 +293,12 @@ ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
   for (int k = 0; k < 3; ++k)
     s.results[k].allocator = allocator;
   ls_map_init(&s.inside, allocator);
-  ls_status status = list_results(&s, leaving);
+  ls_status status = cut_segment_list_results(&s, leaving);
   if (ls_status_is_ok(status) && !is_empty(&s)) {
     status = ls_graph_make(LS_GRAPH_LOWERED, "replica", g->to->runtime, g->to,
                            &s.region);
     if (ls_status_is_ok(status)) status = fill_region(&s);
-    if (ls_status_is_ok(status)) status = append(&s);
+    if (ls_status_is_ok(status)) status = cut_segment_append(&s);
   }
   ls_graph_free(s.region);
   ls_map_deinit(&s.inside);

@@ -48,7 +48,7 @@ void ls_lower_flow_end(ls_lower_flow *f) {
 }
 
 // Components in place of those containers.
-static ls_status take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
+static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   for (size_t k = 0; k < apart->count; ++k) {
     const ls_variable *container = apart->items[k];
     const size_t more = container->num_components;
@@ -73,7 +73,7 @@ ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
   for (bool again = true; again && ls_status_is_ok(status);) {
     ls_lower_flow f;
     status = ls_lower_flow_begin(&f, scope, node);
-    if (ls_status_is_ok(status)) status = take_apart(&f, &apart);
+    if (ls_status_is_ok(status)) status = flow_take_apart(&f, &apart);
     if (ls_status_is_ok(status)) status = lower(&f);
     again = f.differs != NULL;
     if (again) {
@@ -184,7 +184,7 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
 }
 
 // The region's results: its own, then the values of written variables.
-static ls_status set_results(ls_lower_flow *f, ls_lower_scope *inner) {
+static ls_status flow_set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   ls_ref_list results = {.allocator = f->scope->all->allocator};
   ls_status status = ls_ok();
   for (size_t i = 0; i < inner->from->num_results && ls_status_is_ok(status);
@@ -242,7 +242,7 @@ static ls_status branch_region(ls_lower_flow *f, size_t which,
       ls_lower_flow_open(f, f->node->regions[which], name, &inner));
   ls_status status = ls_lower_flow_map_captures(f, &inner);
   if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
-  if (ls_status_is_ok(status)) status = set_results(f, &inner);
+  if (ls_status_is_ok(status)) status = flow_set_results(f, &inner);
   ls_lower_scope_deinit(&inner);
   return status;
 }

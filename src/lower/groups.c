@@ -80,8 +80,8 @@ static ls_status value_of(const groups *g, int64_t replica, uint64_t *out_ref) {
   return pick(g, g->stack, index, out_ref);
 }
 
-static ls_status concatenate(const groups *g, const uint64_t *refs,
-                             int64_t axis, uint64_t *out_ref) {
+static ls_status groups_concatenate(const groups *g, const uint64_t *refs,
+                                    int64_t axis, uint64_t *out_ref) {
   const ls_attr attr = LS_OWN_I(AXIS, axis);
   return ls_lower_make(g->scope, LS_OP_CONCATENATE, refs, (size_t)g->size,
                        &attr, 1, g->node, out_ref);
@@ -103,8 +103,8 @@ static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
 }
 
 // Sums along the canonical tree; of 16-bit floats, in f32 and rounded once.
-static ls_status sum(const groups *g, uint64_t *refs, bool is_mean,
-                     uint64_t *out_ref) {
+static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
+                            uint64_t *out_ref) {
   const bool half = ls_dtype_is_float(g->dtype) && ls_dtype_size(g->dtype) < 4;
   if (is_mean && !ls_dtype_is_float(g->dtype))
     return ls_unimplemented("no mean of %s; convert it to a float first",
@@ -123,10 +123,10 @@ static ls_status sum(const groups *g, uint64_t *refs, bool is_mean,
   return convert(g, out_ref, g->dtype);
 }
 
-static ls_status reduce(const groups *g, const char *how, uint64_t *refs,
-                        uint64_t *out_ref) {
+static ls_status groups_reduce(const groups *g, const char *how, uint64_t *refs,
+                               uint64_t *out_ref) {
   if (strcmp(how, "sum") == 0 || strcmp(how, "mean") == 0)
-    return sum(g, refs, how[0] == 'm', out_ref);
+    return groups_sum(g, refs, how[0] == 'm', out_ref);
   const uint16_t type = strcmp(how, "max") == 0 ? LS_OP_MAXIMUM : LS_OP_MINIMUM;
   uint64_t pair[] = {refs[0], 0};
   for (int32_t i = 1; i < g->size; ++i) {
@@ -143,8 +143,8 @@ static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
   for (int32_t i = 0; i < g->size; ++i)
     LS_RETURN_IF_ERROR(
         value_of(g, member(g, first + i), &refs[place_by_id(g, first, i)]));
-  return reduce(g, ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string, refs,
-                out_ref);
+  return groups_reduce(g, ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string,
+                       refs, out_ref);
 }
 
 // The sums of all groups, and of them this replica's.
@@ -202,7 +202,7 @@ static ls_status gather_group(const groups *g, int64_t axis,
   if (refs == NULL) return ls_out_of_memory();
   for (int32_t i = 0; i < g->size; ++i)
     LS_RETURN_IF_ERROR(from_member(g, i, true, &refs[i]));
-  return concatenate(g, refs, axis, out_ref);
+  return groups_concatenate(g, refs, axis, out_ref);
 }
 
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
@@ -272,8 +272,8 @@ ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
     LS_RETURN_IF_ERROR(ls_lower_own_part(scope, refs[i], axis, g.entries, size,
                                          node, &refs[i]));
   }
-  LS_RETURN_IF_ERROR(
-      concatenate(&g, refs, ls_node_int(node, LS_ATTR_ID_CONCAT_AXIS), &ref));
+  LS_RETURN_IF_ERROR(groups_concatenate(
+      &g, refs, ls_node_int(node, LS_ATTR_ID_CONCAT_AXIS), &ref));
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 

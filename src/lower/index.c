@@ -3,8 +3,8 @@
 // How slices whose sizes are known only now are lowered.
 #include "lower/ops.h"
 
-static ls_type type_of(const ls_lower_scope *scope, const ls_node *node,
-                       uint32_t input) {
+static ls_type index_type_of(const ls_lower_scope *scope, const ls_node *node,
+                             uint32_t input) {
   return ls_lowered_type(scope, ls_lowered(scope, node->inputs[input]));
 }
 
@@ -26,7 +26,7 @@ ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
     const ls_size size = attr->as.sizes.items[i];
     sizes[i] = size;
     if (size.operand == LS_SIZE_CONSTANT) continue;
-    const ls_type from = type_of(scope, node, (uint32_t)size.operand);
+    const ls_type from = index_type_of(scope, node, (uint32_t)size.operand);
     LS_RETURN_IF_ERROR(check_axis(node, size.value, from));
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, from.shape.dim[size.value]};
   }
@@ -44,8 +44,8 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   const int64_t *strides =
       ls_node_attr(node, LS_ATTR_ID_STRIDES)->as.ints.items;
   const size_t rank = ls_node_attr(node, LS_ATTR_ID_STARTS)->as.ints.count;
-  const ls_type from = type_of(scope, node, 0);
-  const ls_shape to = type_of(scope, node, 1).shape;
+  const ls_type from = index_type_of(scope, node, 0);
+  const ls_shape to = index_type_of(scope, node, 1).shape;
   if (from.shape.rank != (int32_t)rank || to.rank != (int32_t)rank)
     return ls_invalid_argument("slice_grad of %s: starts for %zu axes of %s",
                                LS_SHAPE_TEXT(from.dtype, from.shape), rank,
@@ -87,7 +87,7 @@ ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
   for (uint32_t i = 1; i < node->num_inputs; ++i) {
     uint64_t ref = 0;
     starts[axis] = limits[axis];
-    limits[axis] += type_of(scope, node, i).shape.dim[axis];
+    limits[axis] += index_type_of(scope, node, i).shape.dim[axis];
     LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_SLICE, &x, 1, attrs,
                                      LS_COUNT_OF(attrs), node, &ref));
     LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, i - 1), ref));

@@ -33,13 +33,13 @@ static ls_node *find_metadata(const ls_lower_scope *scope, ls_node *node,
 }
 
 // One name behind the other, each with its end.
-static bool is_known(const ls_text *names, const char *name) {
+static bool launch_is_known(const ls_text *names, const char *name) {
   for (size_t at = 0; at < names->size; at += strlen(names->data + at) + 1)
     if (strcmp(names->data + at, name) == 0) return true;
   return false;
 }
 
-static ls_status add(ls_lowering *all, const ls_node *metadata) {
+static ls_status launch_add(ls_lowering *all, const ls_node *metadata) {
   ls_program *program = all->program;
   ls_object *launch = NULL;
   LS_RETURN_IF_ERROR(
@@ -58,9 +58,9 @@ ls_status ls_lower_launch(ls_lower_scope *scope, ls_node *node) {
   ls_lowering *all = scope->all;
   if (all->runtime->launches == NULL || scope->replicas > 0) return ls_ok();
   const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
-  if (name == NULL || is_known(&all->launched, name)) return ls_ok();
+  if (name == NULL || launch_is_known(&all->launched, name)) return ls_ok();
   ls_text_append_bytes(&all->launched, name, strlen(name) + 1);
   LS_RETURN_IF_ERROR(ls_text_status(&all->launched));
   const ls_node *metadata = find_metadata(scope, node, name);
-  return metadata == NULL ? ls_ok() : add(all, metadata);
+  return metadata == NULL ? ls_ok() : launch_add(all, metadata);
 }

@@ -134,8 +134,8 @@ static ls_status list_outputs(ls_lower_scope *scope,
   return status;
 }
 
-static ls_status set_results(ls_lower_scope *scope,
-                             const ls_lower_request *request) {
+static ls_status lower_set_results(ls_lower_scope *scope,
+                                   const ls_lower_request *request) {
   ls_program *program = scope->all->program;
   ls_allocator *allocator = scope->all->allocator;
   LS_RETURN_IF_ERROR(ls_lower_containers(scope));
@@ -152,7 +152,7 @@ static ls_status set_results(ls_lower_scope *scope,
   return status;
 }
 
-static ls_status finish(ls_backend *backend, ls_program *program) {
+static ls_status lower_finish(ls_backend *backend, ls_program *program) {
   ls_runtime *runtime = program->runtime;
   const struct ls_backend_vtable *vtable = backend->vtable;
   LS_RETURN_IF_ERROR(ls_watch_pass(runtime, program->body, "lower", false));
@@ -183,11 +183,11 @@ static ls_status lower_request(ls_backend *backend, ls_lowering *all,
     status = ls_lower_nodes(&scope, 1, request->fetches, request->num_fetches,
                             request->targets, request->num_targets,
                             request->effects_are_roots);
-  if (ls_status_is_ok(status)) status = set_results(&scope, request);
+  if (ls_status_is_ok(status)) status = lower_set_results(&scope, request);
   ls_lower_scope_deinit(&scope);
   LS_RETURN_IF_ERROR(status);
   program->num_inputs = request->num_feeds + program->num_padded;
-  return finish(backend, program);
+  return lower_finish(backend, program);
 }
 
 ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,

@@ -202,7 +202,7 @@ typedef struct rule {
   const ls_mask *mask;  // Of the operands that have one.
 } rule;
 
-static ls_status refuse(const rule *r) {
+static ls_status mask_refuse(const rule *r) {
   return no_rule(ls_op_table[r->spec->type].name);
 }
 
@@ -210,7 +210,7 @@ static const ls_mask *mask_of(const rule *r, size_t i) {
   return ls_mask_of(r->scope, r->inputs[i]);
 }
 
-static ls_shape shape_of(const rule *r, size_t i) {
+static ls_shape mask_shape_of(const rule *r, size_t i) {
   return ls_lowered_type(r->scope, r->inputs[i]).shape;
 }
 
@@ -219,22 +219,24 @@ static bool is_repeated(const rule *r, size_t i) {
   const ls_node *node = ls_graph_node_of(r->scope->to, r->inputs[i]);
   if (node->type != LS_OP_BROADCAST) return false;
   const ls_shape from = ls_lowered_type(r->scope, node->inputs[0]).shape;
-  return from.rank < shape_of(r, i).rank || from.dim[0] == 1;
+  return from.rank < mask_shape_of(r, i).rank || from.dim[0] == 1;
 }
 
 static ls_status elementwise(const rule *r) {
   for (size_t i = 0; i < r->spec->num_inputs; ++i)
-    if (mask_of(r, i) == NULL && shape_of(r, i).rank != 0 && !is_repeated(r, i))
-      return refuse(r);
+    if (mask_of(r, i) == NULL && mask_shape_of(r, i).rank != 0 &&
+        !is_repeated(r, i))
+      return mask_refuse(r);
   return ls_ok();
 }
 
 // Operands from `first` on to `end` have rows, others none.
-static ls_status rows_of(const rule *r, size_t first, size_t end,
-                         int32_t least_rank) {
+static ls_status mask_rows_of(const rule *r, size_t first, size_t end,
+                              int32_t least_rank) {
   for (size_t i = 0; i < r->spec->num_inputs; ++i)
-    if ((mask_of(r, i) != NULL) != (i >= first && i < end)) return refuse(r);
-  return shape_of(r, first).rank >= least_rank ? ls_ok() : refuse(r);
+    if ((mask_of(r, i) != NULL) != (i >= first && i < end))
+      return mask_refuse(r);
+  return mask_shape_of(r, first).rank >= least_rank ? ls_ok() : mask_refuse(r);
 }
 
 static bool reduces_rows(const rule *r) {
@@ -266,12 +268,13 @@ static ls_status product(rule *r, const uint64_t **inputs) {
       ls_attr_int(spec->attrs, spec->num_attrs, LS_ATTR_ID_TRANSPOSE_A) != 0;
   const bool turns_b =
       ls_attr_int(spec->attrs, spec->num_attrs, LS_ATTR_ID_TRANSPOSE_B) != 0;
-  if (shape_of(r, 0).rank != 2 || shape_of(r, 1).rank != 2) return refuse(r);
-  if (a && !b && !turns_a) return rows_of(r, 0, 1, 2);
+  if (mask_shape_of(r, 0).rank != 2 || mask_shape_of(r, 1).rank != 2)
+    return mask_refuse(r);
+  if (a && !b && !turns_a) return mask_rows_of(r, 0, 1, 2);
   if (a && b && turns_a && !turns_b && spec->num_inputs == 2 &&
-      shape_of(r, 0).dim[0] <= LONG_SUM)
+      mask_shape_of(r, 0).dim[0] <= LONG_SUM)
     return take_masked(r, 0, inputs);
-  return refuse(r);
+  return mask_refuse(r);
 }
 
 // What padding is to a reduction over rows: nothing.
@@ -279,11 +282,11 @@ static ls_status reduction(rule *r, const uint64_t **inputs) {
   const ls_dtype dtype = ls_lowered_type(r->scope, r->inputs[0]).dtype;
   if (!reduces_rows(r)) return ls_ok();
   if (r->spec->type == LS_OP_REDUCE_SUM) return take_masked(r, 0, inputs);
-  if (!ls_dtype_is_float(dtype)) return refuse(r);
+  if (!ls_dtype_is_float(dtype)) return mask_refuse(r);
   if (r->spec->type == LS_OP_REDUCE_MAX)
     return take_masked(r, -INFINITY, inputs);
   return r->spec->type == LS_OP_REDUCE_MIN ? take_masked(r, INFINITY, inputs)
-                                           : refuse(r);
+                                           : mask_refuse(r);
 }
 
 // What the op's sizes say of its rows.
@@ -293,12 +296,13 @@ static ls_status sized(rule *r) {
   const ls_mask *wanted = masks->has_sizes ? masks->sized : NULL;
   const ls_attr *sizes =
       ls_attr_find(r->spec->attrs, r->spec->num_attrs, LS_ATTR_ID_SIZES);
-  const bool keeps = from != NULL && sizes->as.sizes.count > 0 &&
-                     sizes->as.sizes.items[0].value == shape_of(r, 0).dim[0];
+  const bool keeps =
+      from != NULL && sizes->as.sizes.count > 0 &&
+      sizes->as.sizes.items[0].value == mask_shape_of(r, 0).dim[0];
   switch (r->spec->type) {
   case LS_OP_RESHAPE:
     if (!keeps || (masks->has_sizes && wanted == NULL && !masks->infers))
-      return refuse(r);
+      return mask_refuse(r);
     return ls_ok();
   case LS_OP_BROADCAST:
     if (from == NULL) {
@@ -306,14 +310,14 @@ static ls_status sized(rule *r) {
       return ls_ok();
     }
     return keeps && (!masks->has_sizes || wanted != NULL) &&
-                   (int32_t)sizes->as.sizes.count == shape_of(r, 0).rank
+                   (int32_t)sizes->as.sizes.count == mask_shape_of(r, 0).rank
                ? ls_ok()
-               : refuse(r);
+               : mask_refuse(r);
   case LS_OP_IOTA:
     r->mask = wanted;
     return ls_ok();
   default:
-    return refuse(r);
+    return mask_refuse(r);
   }
 }
 
@@ -322,25 +326,25 @@ static ls_status by_rows(rule *r, const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
   switch (traits & LS_OP_ALL_ROWS) {
   case LS_OP_ROWS:
-    return rows_of(r, 0, count, 1);
+    return mask_rows_of(r, 0, count, 1);
   case LS_OP_ROWS_OF_FIRST:
-    return rows_of(r, 0, 1, 1);
+    return mask_rows_of(r, 0, 1, 1);
   case LS_OP_ROWS_BUT_LAST:
-    return rows_of(r, 0, count - 1, 1);
+    return mask_rows_of(r, 0, count - 1, 1);
   case LS_OP_ROWS_OF_INDICES:
     return ls_attr_int(r->spec->attrs, r->spec->num_attrs, LS_ATTR_ID_AXIS) == 0
-               ? rows_of(r, 1, 2, 1)
-               : refuse(r);
+               ? mask_rows_of(r, 1, 2, 1)
+               : mask_refuse(r);
   case LS_OP_ROWS_IF_KEPT:
     return reduction(r, inputs);
   case LS_OP_ROWS_OF_PRODUCT:
     return product(r, inputs);
   case LS_OP_LINES:
-    return rows_of(r, 0, count, 2);
+    return mask_rows_of(r, 0, count, 2);
   case LS_OP_LINES_OF_FIRST:
-    return rows_of(r, 0, 1, 2);
+    return mask_rows_of(r, 0, 1, 2);
   default:
-    return refuse(r);
+    return mask_refuse(r);
   }
 }
 
@@ -354,14 +358,15 @@ ls_status ls_mask_operands(ls_lower_scope *scope, const ls_op_spec *spec,
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     const ls_mask *mask = mask_of(&r, i);
     if (mask == NULL) continue;
-    if (r.mask != NULL && r.mask->source != mask->source) return refuse(&r);
+    if (r.mask != NULL && r.mask->source != mask->source)
+      return mask_refuse(&r);
     r.mask = mask;
   }
   const bool is_sized = scope->masks->has_sizes && scope->masks->sized != NULL;
   if (r.mask == NULL && !is_sized) return ls_ok();
   if (traits & (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_MERGE |
                 LS_OP_REGIONS))
-    return refuse(&r);
+    return mask_refuse(&r);
   ls_status status = ls_ok();
   if (traits & LS_OP_SIZED)
     status = sized(&r);

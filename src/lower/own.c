@@ -129,9 +129,9 @@ static ls_status read_component(ls_lower_scope *scope,
   return ls_lower_reshape(scope, ref, shape, NULL, out_ref);
 }
 
-static ls_status write_component(ls_lower_scope *scope,
-                                 const ls_variable *component, int32_t replica,
-                                 uint64_t ref) {
+static ls_status own_write_component(ls_lower_scope *scope,
+                                     const ls_variable *component,
+                                     int32_t replica, uint64_t ref) {
   uint64_t inputs[3] = {0, ref, 0}, ids[2] = {0};
   LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &inputs[2]));
   LS_RETURN_IF_ERROR(
@@ -181,7 +181,7 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
   int32_t replica = 0;
   LS_RETURN_IF_ERROR(find_replica(scope, component, &replica));
   scope->in_merge = false;
-  const ls_status status = write_component(scope, component, replica, ref);
+  const ls_status status = own_write_component(scope, component, replica, ref);
   scope->in_merge = in_merge;
   return status;
 }

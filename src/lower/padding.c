@@ -6,8 +6,8 @@
 #include "lower/ops.h"
 
 // Zeros behind the value, up to `shape`.
-static ls_status pad(ls_lower_scope *scope, const ls_node *node, uint64_t ref,
-                     ls_shape shape, uint64_t *out_ref) {
+static ls_status padding_pad(ls_lower_scope *scope, const ls_node *node,
+                             uint64_t ref, ls_shape shape, uint64_t *out_ref) {
   const ls_type type = ls_lowered_type(scope, ref);
   const size_t rank = (size_t)type.shape.rank;
   int64_t low[LS_MAX_RANK] = {0}, high[LS_MAX_RANK], interior[LS_MAX_RANK];
@@ -52,7 +52,8 @@ ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
     const uint64_t value = ls_lowered(scope, node->inputs[r]);
     const ls_shape shape = ls_lowered_type(scope, value).shape;
     uint64_t ref = value;
-    if (!keeps) LS_RETURN_IF_ERROR(pad(scope, node, value, padded.shape, &ref));
+    if (!keeps)
+      LS_RETURN_IF_ERROR(padding_pad(scope, node, value, padded.shape, &ref));
     LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, r), ref));
     for (size_t i = 0; i < axes->as.ints.count; ++i) {
       const int64_t size = shape.dim[axes->as.ints.items[i]];

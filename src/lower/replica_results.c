@@ -40,8 +40,8 @@ static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
 }
 
 // Where refs, one of each body, are listed already, or the end.
-static size_t find_all(const ls_ref_list *lists, const uint64_t *refs,
-                       size_t count) {
+static size_t replica_results_find_all(const ls_ref_list *lists,
+                                       const uint64_t *refs, size_t count) {
   for (size_t i = 0; i < lists[0].count; ++i) {
     size_t k = 0;
     while (k < count && lists[k].items[i] == refs[k])
@@ -61,7 +61,7 @@ static ls_status list_some(ls_lower_replicas *self, bool common,
       LS_RETURN_IF_ERROR(ls_mask_check_result(&self->bodies[k], refs[k]));
     }
     if (is_common(self, refs) != common) continue;
-    self->place[i] = find_all(lists, refs, self->num_classes);
+    self->place[i] = replica_results_find_all(lists, refs, self->num_classes);
     if (self->place[i] < lists[0].count) continue;
     LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
@@ -122,8 +122,9 @@ static ls_status list_written(ls_lower_replicas *self, bool common,
 
 // The bodies' results in their final order: what differs, then what is the same
 // everywhere; of both, results of the source and written variables.
-static ls_status list_results(ls_lower_replicas *self, ls_ref_list *lists,
-                              uint64_t *refs) {
+static ls_status replica_results_list_results(ls_lower_replicas *self,
+                                              ls_ref_list *lists,
+                                              uint64_t *refs) {
   LS_RETURN_IF_ERROR(list_some(self, false, lists, refs));
   LS_RETURN_IF_ERROR(list_written(self, false, lists, refs));
   self->num_gathered = lists[0].count;
@@ -140,7 +141,8 @@ ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
       lists == NULL || refs == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t k = 0; lists != NULL && k < count; ++k)
     lists[k].allocator = allocator;
-  if (ls_status_is_ok(status)) status = list_results(self, lists, refs);
+  if (ls_status_is_ok(status))
+    status = replica_results_list_results(self, lists, refs);
   for (size_t k = 0; lists != NULL && k < count; ++k) {
     if (ls_status_is_ok(status))
       status = ls_graph_set_results(self->bodies[k].to, lists[k].items,

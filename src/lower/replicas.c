@@ -4,7 +4,7 @@
 #include "lower/replicas.h"
 
 // ---- The op ----------------------------------------------------------------
-static ls_status append(ls_lower_replicas *self) {
+static ls_status replicas_append(ls_lower_replicas *self) {
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)self->replicas),
       LS_OWN_I(NUM_SPLIT, (int64_t)(self->num_split + self->own->count)),
@@ -37,7 +37,7 @@ static ls_status append_cut(ls_lower_replicas *self) {
 }
 
 // The split arguments, then own variables.
-static ls_status list_inputs(ls_lower_replicas *self) {
+static ls_status replicas_list_inputs(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
     LS_RETURN_IF_ERROR(
@@ -54,7 +54,7 @@ static ls_status list_inputs(ls_lower_replicas *self) {
 }
 
 static ls_status lower_bodies(ls_lower_replicas *self) {
-  LS_RETURN_IF_ERROR(list_inputs(self));
+  LS_RETURN_IF_ERROR(replicas_list_inputs(self));
   ls_lower_replicas_find_classes(self);
   for (size_t k = 0; k < self->num_classes; ++k)
     LS_RETURN_IF_ERROR(ls_lower_replicas_open_body(self, k));
@@ -105,7 +105,7 @@ static ls_status lower_all(ls_lower_replicas *self) {
   self->outputs = ls_new_array(f->scope->all->allocator, uint64_t,
                                output_of(self, num_results) + 1);
   if (self->outputs == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(self->is_cut ? append_cut(self) : append(self));
+  LS_RETURN_IF_ERROR(self->is_cut ? append_cut(self) : replicas_append(self));
   for (size_t i = 0; i < f->node->num_outputs; ++i) {
     const size_t at = self->place[i / self->replicas];
     const uint64_t ref =
@@ -117,8 +117,8 @@ static ls_status lower_all(ls_lower_replicas *self) {
   return take_written(self);
 }
 
-static bool is_listed(ls_variable *const *list, size_t count,
-                      const ls_variable *variable) {
+static bool replicas_is_listed(ls_variable *const *list, size_t count,
+                               const ls_variable *variable) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == variable) return true;
   return false;
@@ -133,12 +133,13 @@ static void write_own_as_whole(ls_lower_replicas *self) {
     if (variable->container != NULL &&
         ls_lower_has_own(self->own, variable->container))
       variable = variable->container;
-    if (!is_listed(f->written, count, variable)) f->written[count++] = variable;
+    if (!replicas_is_listed(f->written, count, variable))
+      f->written[count++] = variable;
   }
   f->num_written = count;
 }
 
-static ls_status begin(ls_lower_replicas *self) {
+static ls_status replicas_begin(ls_lower_replicas *self) {
   const ls_node *node = self->f->node;
   ls_allocator *allocator = self->f->scope->all->allocator;
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
@@ -163,7 +164,7 @@ static ls_status begin(ls_lower_replicas *self) {
              : ls_ok();
 }
 
-static void end(ls_lower_replicas *self) {
+static void replicas_end(ls_lower_replicas *self) {
   ls_allocator *allocator = self->f->scope->all->allocator;
   for (size_t k = 0; k < self->num_bodies; ++k)
     ls_lower_scope_deinit(&self->bodies[k]);
@@ -186,7 +187,7 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
   ls_lower_flow f;
   ls_lower_replicas self = {.f = &f, .own = own};
   ls_status status = ls_lower_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = begin(&self);
+  if (ls_status_is_ok(status)) status = replicas_begin(&self);
   if (ls_status_is_ok(status)) status = lower_all(&self);
   *out_again = self.differs != NULL || self.goes_apart;
   if (*out_again) {
@@ -195,7 +196,7 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                  ? ls_lower_add_own(own, scope->all->allocator, self.differs)
                  : ls_ok();
   }
-  end(&self);
+  replicas_end(&self);
   ls_lower_flow_end(&f);
   return status;
 }

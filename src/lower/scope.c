@@ -80,13 +80,14 @@ ls_status ls_graph_written(const ls_graph *graph, ls_allocator *allocator,
   return ls_ok();
 }
 
-static void mark(const ls_graph *graph, bool *needed, uint64_t id) {
+static void scope_mark(const ls_graph *graph, bool *needed, uint64_t id) {
   const size_t at = ls_graph_position(graph, id);
   if (at != SIZE_MAX) needed[at] = true;
 }
 
 static void mark_ref(const ls_lower_scope *scope, bool *needed, uint64_t ref) {
-  if (ls_lowered(scope, ref) == 0) mark(scope->from, needed, ls_ref_id(ref));
+  if (ls_lowered(scope, ref) == 0)
+    scope_mark(scope->from, needed, ls_ref_id(ref));
 }
 
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
@@ -146,7 +147,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
   for (size_t i = 0; i < num_roots; ++i)
     mark_ref(scope, needed, roots[i]);
   for (size_t i = 0; i < num_targets; ++i)
-    mark(from, needed, targets[i].id);
+    scope_mark(from, needed, targets[i].id);
   for (size_t i = from->num_nodes; i > 0; --i) {
     const ls_node *node = from->nodes[i - 1];
     if (!needed[i - 1] && effects_are_roots && ls_node_has_effects(node))
@@ -155,7 +156,7 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       mark_ref(scope, needed, node->inputs[k]);
     for (uint32_t k = 0; k < node->num_control; ++k)
-      mark(from, needed, node->control[k]);
+      scope_mark(from, needed, node->control[k]);
   }
   ls_status status = ls_ok();
   for (size_t i = 0; i < from->num_nodes; ++i)

@@ -33,7 +33,7 @@ typedef struct stack_key {
   uint64_t graph, ref;
 } stack_key;
 
-static ls_lower_stack *root_of(ls_lower_stack *stack) {
+static ls_lower_stack *stack_root_of(ls_lower_stack *stack) {
   while (stack != NULL && stack->same != NULL)
     stack = stack->same;
   return stack;
@@ -46,7 +46,7 @@ ls_lower_stack *ls_lower_stack_new(ls_lowering *all) {
 ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
                                   uint64_t ref) {
   const stack_key key = {graph->id, ref};
-  return root_of(ls_map_find(&all->stacks, &key, sizeof(key)));
+  return stack_root_of(ls_map_find(&all->stacks, &key, sizeof(key)));
 }
 
 ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
@@ -88,16 +88,18 @@ static ls_status set_element(ls_lowering *all, ls_lower_stack *stack,
 }
 
 // Whether `inner` lies in `stack`, at any depth.
-static bool holds(const ls_lower_stack *stack, const ls_lower_stack *inner) {
-  const ls_lower_stack *at = root_of(stack->inner);
+static bool stack_holds(const ls_lower_stack *stack,
+                        const ls_lower_stack *inner) {
+  const ls_lower_stack *at = stack_root_of(stack->inner);
   while (at != NULL && at != inner)
-    at = root_of(at->inner);
+    at = stack_root_of(at->inner);
   return at != NULL;
 }
 
 // What is known of `a` and `b`, without what they hold, is one from now on.
-static ls_status join(ls_lowering *all, ls_lower_stack *a, ls_lower_stack *b) {
-  if (holds(a, b) || holds(b, a))
+static ls_status stack_join(ls_lowering *all, ls_lower_stack *a,
+                            ls_lower_stack *b) {
+  if (stack_holds(a, b) || stack_holds(b, a))
     return ls_invalid_argument("a stack is pushed on itself, or on one that it "
                                "holds");
   if (a->is_known) LS_RETURN_IF_ERROR(set_element(all, b, a->element));
@@ -113,13 +115,14 @@ static ls_status join(ls_lowering *all, ls_lower_stack *a, ls_lower_stack *b) {
 
 ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
                                ls_lower_stack *b) {
-  for (a = root_of(a), b = root_of(b); a != NULL && b != NULL && a != b;) {
-    LS_RETURN_IF_ERROR(join(all, a, b));
-    ls_lower_stack *const inner = root_of(a->inner);
+  for (a = stack_root_of(a), b = stack_root_of(b);
+       a != NULL && b != NULL && a != b;) {
+    LS_RETURN_IF_ERROR(stack_join(all, a, b));
+    ls_lower_stack *const inner = stack_root_of(a->inner);
     if (b->inner == NULL) b->inner = inner;
     a->same = b;
     a = inner;
-    b = root_of(b->inner);
+    b = stack_root_of(b->inner);
   }
   return ls_ok();
 }
@@ -144,7 +147,7 @@ ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
                                                    .num_attrs = num_attrs},
                                      NULL, origin, &made));
   *out_ref = ls_ref(made->id, 0);
-  stack = root_of(stack);
+  stack = stack_root_of(stack);
   LS_RETURN_IF_ERROR(add_maker(scope->all, stack, scope->to, made));
   return ls_lower_stack_set(scope->all, scope->to, *out_ref, stack);
 }

@@ -16,7 +16,8 @@ static uint64_t known(const ls_lower_scope *scope,
 }
 
 // Here or around.
-static bool is_known(const ls_lower_scope *scope, const ls_variable *variable) {
+static bool variable_is_known(const ls_lower_scope *scope,
+                              const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
     if (known(scope, variable) != 0) return true;
   return false;
@@ -29,8 +30,8 @@ static bool is_shared(const ls_lower_scope *scope,
          states->is_shared(states->store, container);
 }
 
-static ls_status set(ls_lower_scope *scope, const ls_variable *variable,
-                     uint64_t ref) {
+static ls_status variable_set(ls_lower_scope *scope,
+                              const ls_variable *variable, uint64_t ref) {
   return ls_map_insert_u64(&scope->variables, (uintptr_t)variable,
                            (void *)(uintptr_t)ref)
              ? ls_ok()
@@ -47,8 +48,8 @@ static ls_use *find_use(const ls_lower_scope *scope,
 }
 
 // A new use at the top: a parameter of the program.
-static ls_status add_use(ls_lower_scope *scope, ls_variable *variable,
-                         uint64_t *out_ref) {
+static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
+                                  uint64_t *out_ref) {
   ls_program *program = scope->all->program;
   if (!ls_grow(scope->all->allocator, &program->uses,
                &scope->all->uses_capacity, program->num_uses + 1,
@@ -156,7 +157,7 @@ static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
   *out_ref = known(scope, variable);
   if (*out_ref != 0) return note_met(scope, variable, *out_ref);
   if (scope->outer == NULL) {
-    LS_RETURN_IF_ERROR(add_use(scope, variable, out_ref));
+    LS_RETURN_IF_ERROR(variable_add_use(scope, variable, out_ref));
   } else {
     uint64_t outer = 0;
     LS_RETURN_IF_ERROR(
@@ -166,7 +167,7 @@ static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
     LS_RETURN_IF_ERROR(ls_graph_add_capture(
         scope->to, (ls_tensor){scope->outer->to, outer}, out_ref));
   }
-  return set(scope, variable, *out_ref);
+  return variable_set(scope, variable, *out_ref);
 }
 
 ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
@@ -180,7 +181,7 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
     return read_container(scope, variable, out_ref);
   const bool as_all = container != NULL && is_shared(scope, container) &&
                       !ls_lower_is_apart(scope, container) &&
-                      !is_known(scope, variable);
+                      !variable_is_known(scope, variable);
   return read_itself(scope, as_all ? container : variable, out_ref);
 }
 
@@ -202,25 +203,26 @@ ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
     LS_RETURN_IF_ERROR(note_container(scope, variable->container));
   if (variable->num_components == 0 || ls_lower_is_own(scope, variable) ||
       !ls_lower_is_split(scope, variable))
-    return set(scope, variable, ref);
+    return variable_set(scope, variable, ref);
   for (size_t i = 0; i < variable->num_components; ++i)
-    LS_RETURN_IF_ERROR(set(scope, variable->components[i], ref));
+    LS_RETURN_IF_ERROR(variable_set(scope, variable->components[i], ref));
   return ls_ok();
 }
 
 // A write of one component.
-static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
-                                 uint64_t ref) {
+static ls_status variable_write_component(ls_lower_scope *scope,
+                                          ls_variable *component,
+                                          uint64_t ref) {
   uint64_t before = 0;
   if (ls_lower_is_apart(scope, component->container))
-    return set(scope, component, ref);
+    return variable_set(scope, component, ref);
   // What the others are worth must be known before they go their own ways.
   LS_RETURN_IF_ERROR(read_itself(
       scope,
       is_shared(scope, component->container) ? component->container : component,
       &before));
   LS_RETURN_IF_ERROR(note_container(scope, component->container));
-  LS_RETURN_IF_ERROR(set(scope, component, ref));
+  LS_RETURN_IF_ERROR(variable_set(scope, component, ref));
   ls_use *use = scope->outer == NULL ? find_use(scope, component) : NULL;
   if (use != NULL) use->written = true;
   return ls_ok();
@@ -228,19 +230,21 @@ static ls_status write_component(ls_lower_scope *scope, ls_variable *component,
 
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref) {
-  if (ls_lower_is_own(scope, variable)) return set(scope, variable, ref);
+  if (ls_lower_is_own(scope, variable))
+    return variable_set(scope, variable, ref);
   if (variable->container != NULL)
     return is_own_component(scope, variable)
                ? ls_lower_write_own_component(scope, variable, ref)
-               : write_component(scope, variable, ref);
+               : variable_write_component(scope, variable, ref);
   if (variable->num_components > 0 && ls_lower_is_split(scope, variable)) {
     for (size_t i = 0; i < variable->num_components; ++i)
-      LS_RETURN_IF_ERROR(write_component(scope, variable->components[i], ref));
+      LS_RETURN_IF_ERROR(
+          variable_write_component(scope, variable->components[i], ref));
     return ls_ok();
   }
   uint64_t before = 0;  // Makes the use, so that the program knows of it.
   LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
-  LS_RETURN_IF_ERROR(set(scope, variable, ref));
+  LS_RETURN_IF_ERROR(variable_set(scope, variable, ref));
   if (scope->outer == NULL) find_use(scope, variable)->written = true;
   return ls_ok();
 }
@@ -251,7 +255,7 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
                             bool was_shared, uint64_t ref) {
   uint64_t unused = 0;
   if (find_use(scope, container) == NULL)
-    LS_RETURN_IF_ERROR(add_use(scope, container, &unused));
+    LS_RETURN_IF_ERROR(variable_add_use(scope, container, &unused));
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_use *use = find_use(scope, container->components[i]);
     if (use != NULL) use->written = false;
@@ -259,7 +263,7 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
   ls_use *use = find_use(scope, container);
   use->written = true;
   use->split_before = !was_shared;
-  return set(scope, container, ref);
+  return variable_set(scope, container, ref);
 }
 
 // A value each, where there was one for all.
@@ -268,11 +272,11 @@ static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
     ls_variable *component = container->components[i];
     uint64_t ref = known(scope, component), unused = 0;
     if (ref == 0) ref = known(scope, container);
-    LS_RETURN_IF_ERROR(add_use(scope, component, &unused));
+    LS_RETURN_IF_ERROR(variable_add_use(scope, component, &unused));
     ls_use *use = find_use(scope, component);
     use->written = true;
     use->split_before = false;
-    LS_RETURN_IF_ERROR(set(scope, component, ref));
+    LS_RETURN_IF_ERROR(variable_set(scope, component, ref));
   }
   ls_use *use = find_use(scope, container);
   use->written = false;

@@ -16,7 +16,7 @@ typedef struct cnn {
   ls_dense_layer *hidden, *logits;
 } cnn;
 
-static void destroy(void *self) {
+static void cnn_destroy(void *self) {
   cnn *net = self;
   if (net == NULL) return;
   ls_conv_layer_destroy(net->conv1);
@@ -41,7 +41,7 @@ static ls_status add_conv(const char *name, int64_t channels, int64_t filters,
       out_layer);
 }
 
-static ls_status fill(void *self, const ls_model_options *options) {
+static ls_status cnn_fill(void *self, const ls_model_options *options) {
   cnn *net = self;
   LS_RETURN_IF_ERROR(add_conv("conv1", 1, FIRST, options, &net->conv1));
   LS_RETURN_IF_ERROR(add_conv("conv2", FIRST, SECOND, options, &net->conv2));
@@ -63,11 +63,12 @@ static ls_status fill(void *self, const ls_model_options *options) {
   return ls_classifier_use_adam(&net->base, options);
 }
 
-static ls_status create(const ls_model_options *options, void **out_self) {
-  return ls_classifier_create(sizeof(cnn), options, fill, destroy, out_self);
+static ls_status cnn_create(const ls_model_options *options, void **out_self) {
+  return ls_classifier_create(sizeof(cnn), options, cnn_fill, cnn_destroy,
+                              out_self);
 }
 
-static ls_tensor apply(const cnn *net, ls_nest args) {
+static ls_tensor cnn_apply(const cnn *net, ls_nest args) {
   ls_tensor x = ls_classifier_examples(&net->base, args);
   x = ls_conv_layer_apply(net->conv1, x);
   x = ls_conv_layer_apply(net->conv2, x);
@@ -77,16 +78,16 @@ static ls_tensor apply(const cnn *net, ls_nest args) {
   return ls_dense_layer_apply(net->logits, x);
 }
 
-static ls_nest train_step(ls_nest args, void *self) {
+static ls_nest cnn_train_step(ls_nest args, void *self) {
   const cnn *net = self;
-  return ls_classifier_step(&net->base, apply(net, args), args);
+  return ls_classifier_step(&net->base, cnn_apply(net, args), args);
 }
 
-static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, args));
+static ls_nest cnn_logits(ls_nest args, void *self) {
+  return ls_leaf(cnn_apply(self, args));
 }
 
-static size_t variables(void *self, ls_variable **out, size_t capacity) {
+static size_t cnn_variables(void *self, ls_variable **out, size_t capacity) {
   const cnn *net = self;
   ls_variable *all[8] = {NULL};
   size_t count = 0;
@@ -114,10 +115,10 @@ const ls_model_type ls_model_cnn = {
     .example_shape = {.rank = 3, .dim = {SIDE, SIDE, 1}},
     .num_classes = CLASSES,
     .flops_per_example = PRODUCTS,
-    .create = create,
-    .destroy = destroy,
-    .train_step = train_step,
-    .logits = logits,
-    .variables = variables,
+    .create = cnn_create,
+    .destroy = cnn_destroy,
+    .train_step = cnn_train_step,
+    .logits = cnn_logits,
+    .variables = cnn_variables,
     .optimizer = ls_classifier_optimizer,
 };

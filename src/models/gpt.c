@@ -25,7 +25,7 @@ typedef struct gpt {
   ls_norm_layer *norm;
 } gpt;
 
-static void destroy(void *self) {
+static void gpt_destroy(void *self) {
   gpt *net = self;
   if (net == NULL) return;
   ls_embedding_layer_destroy(net->embedding);
@@ -84,7 +84,7 @@ static ls_status fill_block(const ls_model_options *options, gpt_block *block) {
   return add_dense("down", INNER, WIDTH, options, &block->down);
 }
 
-static ls_status fill(void *self, const ls_model_options *options) {
+static ls_status gpt_fill(void *self, const ls_model_options *options) {
   gpt *net = self;
   LS_RETURN_IF_ERROR(
       ls_embedding_layer_create(&(ls_embedding_options){.rows = VOCABULARY,
@@ -110,8 +110,9 @@ static ls_status fill(void *self, const ls_model_options *options) {
   return ls_classifier_use_adam(&net->base, options);
 }
 
-static ls_status create(const ls_model_options *options, void **out_self) {
-  return ls_classifier_create(sizeof(gpt), options, fill, destroy, out_self);
+static ls_status gpt_create(const ls_model_options *options, void **out_self) {
+  return ls_classifier_create(sizeof(gpt), options, gpt_fill, gpt_destroy,
+                              out_self);
 }
 
 // ---- Using -----------------------------------------------------------------
@@ -123,7 +124,7 @@ static ls_tensor block_apply(const gpt_block *block, ls_tensor x) {
   return ls_add(x, ls_dense_layer_apply(block->down, y));
 }
 
-static ls_tensor apply(const gpt *net, ls_nest args) {
+static ls_tensor gpt_apply(const gpt *net, ls_nest args) {
   const ls_tensor tokens = ls_nest_tensor(args, 0);
   ls_tensor x = ls_add(ls_embedding_layer_apply(net->embedding, tokens),
                        ls_variable_read(net->positions));
@@ -137,13 +138,13 @@ static ls_tensor apply(const gpt *net, ls_nest args) {
   return ls_embedding_layer_logits(net->embedding, x);
 }
 
-static ls_nest train_step(ls_nest args, void *self) {
+static ls_nest gpt_train_step(ls_nest args, void *self) {
   const gpt *net = self;
-  return ls_classifier_step(&net->base, apply(net, args), args);
+  return ls_classifier_step(&net->base, gpt_apply(net, args), args);
 }
 
-static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, args));
+static ls_nest gpt_logits(ls_nest args, void *self) {
+  return ls_leaf(gpt_apply(self, args));
 }
 
 static size_t block_variables(const gpt_block *block, ls_variable **out) {
@@ -157,7 +158,7 @@ static size_t block_variables(const gpt_block *block, ls_variable **out) {
 // A block has 8: two norms of 2, and 4 kernels.
 enum { MOST_VARIABLES = 2 + 8 * BLOCKS + 2 };
 
-static size_t variables(void *self, ls_variable **out, size_t capacity) {
+static size_t gpt_variables(void *self, ls_variable **out, size_t capacity) {
   const gpt *net = self;
   ls_variable *all[MOST_VARIABLES] = {NULL};
   size_t count = ls_embedding_layer_variables(net->embedding, all, 1);
@@ -188,10 +189,10 @@ const ls_model_type ls_model_gpt = {
     .label_shape = {.rank = 1, .dim = {TOKENS}},
     .num_classes = VOCABULARY,
     .flops_per_example = 2.0 * 3 * TOKENS * PER_TOKEN,
-    .create = create,
-    .destroy = destroy,
-    .train_step = train_step,
-    .logits = logits,
-    .variables = variables,
+    .create = gpt_create,
+    .destroy = gpt_destroy,
+    .train_step = gpt_train_step,
+    .logits = gpt_logits,
+    .variables = gpt_variables,
     .optimizer = ls_classifier_optimizer,
 };

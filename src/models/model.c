@@ -26,7 +26,7 @@ const ls_model_type *ls_model_find(const char *name) {
 }
 
 // OK unless the type is NULL, as ls_model_find gives it for an unknown name.
-static ls_status check_type(const ls_model_type *type) {
+static ls_status model_check_type(const ls_model_type *type) {
   char names[200] = "";
   size_t at = 0;
   if (type != NULL) return ls_ok();
@@ -39,9 +39,9 @@ static ls_status check_type(const ls_model_type *type) {
                    names);
 }
 
-static ls_status with_defaults(const ls_model_type *type,
-                               const ls_model_options *options,
-                               ls_model_options *out) {
+static ls_status model_with_defaults(const ls_model_type *type,
+                                     const ls_model_options *options,
+                                     ls_model_options *out) {
   *out = options != NULL ? *options : (ls_model_options){0};
   if (out->dtype == LS_DTYPE_NONE) out->dtype = LS_DTYPE_F32;
   if (!ls_dtype_is_float(out->dtype))
@@ -65,12 +65,12 @@ ls_status ls_model_create(const ls_model_type *type,
                           const ls_model_options *options,
                           ls_model *out_model) {
   LS_REQUIRE_OUT(out_model);
-  LS_RETURN_IF_ERROR(check_type(type));
+  LS_RETURN_IF_ERROR(model_check_type(type));
   LS_REQUIRE(type->create);
   LS_REQUIRE(type->destroy);
   out_model->type = type;
   ls_model_options opts;
-  ls_status status = with_defaults(type, options, &opts);
+  ls_status status = model_with_defaults(type, options, &opts);
   if (ls_status_is_ok(status)) status = type->create(&opts, &out_model->self);
   return ls_status_annotate(status, "while creating model '%s'", type->name);
 }
@@ -83,7 +83,7 @@ void ls_model_destroy(ls_model *model) {
 ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                    int64_t batch_size, ls_nest *out_batch) {
   LS_REQUIRE_OUT(out_batch);
-  LS_RETURN_IF_ERROR(check_type(type));
+  LS_RETURN_IF_ERROR(model_check_type(type));
   const bool text = type->example_dtype == LS_DTYPE_I32;
   const ls_shape labels = text ? type->example_shape : LS_SCALAR;
   if (!ls_shape_equal(type->label_shape, labels))

@@ -13,7 +13,7 @@ typedef struct perceptron {
   ls_dense_layer *layers[MAX_LAYERS];
 } perceptron;
 
-static void destroy(void *self) {
+static void perceptron_destroy(void *self) {
   perceptron *net = self;
   if (net == NULL) return;
   for (size_t i = 0; i < net->num_layers; ++i)
@@ -22,8 +22,9 @@ static void destroy(void *self) {
 }
 
 // `sizes`: the input's, then each layer's.
-static ls_status fill(perceptron *net, const int64_t *sizes, size_t num_layers,
-                      const ls_model_options *options) {
+static ls_status perceptron_fill(perceptron *net, const int64_t *sizes,
+                                 size_t num_layers,
+                                 const ls_model_options *options) {
   net->num_layers = num_layers;
   for (size_t i = 0; i < num_layers; ++i) {
     const bool last = i + 1 == num_layers;
@@ -42,23 +43,24 @@ static ls_status fill(perceptron *net, const int64_t *sizes, size_t num_layers,
   return ls_classifier_use_sgd(&net->base, options, 0);
 }
 
-static ls_tensor apply(const perceptron *net, ls_nest args) {
+static ls_tensor perceptron_apply(const perceptron *net, ls_nest args) {
   ls_tensor x = ls_classifier_examples(&net->base, args);
   for (size_t i = 0; i < net->num_layers; ++i)
     x = ls_dense_layer_apply(net->layers[i], x);
   return x;
 }
 
-static ls_nest train_step(ls_nest args, void *self) {
+static ls_nest perceptron_train_step(ls_nest args, void *self) {
   const perceptron *net = self;
-  return ls_classifier_step(&net->base, apply(net, args), args);
+  return ls_classifier_step(&net->base, perceptron_apply(net, args), args);
 }
 
-static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, args));
+static ls_nest perceptron_logits(ls_nest args, void *self) {
+  return ls_leaf(perceptron_apply(self, args));
 }
 
-static size_t variables(void *self, ls_variable **out, size_t capacity) {
+static size_t perceptron_variables(void *self, ls_variable **out,
+                                   size_t capacity) {
   const perceptron *net = self;
   ls_variable *all[2 * MAX_LAYERS] = {NULL};
   size_t count = 0;
@@ -74,12 +76,12 @@ static size_t variables(void *self, ls_variable **out, size_t capacity) {
 
 static ls_status fill_tiny(void *self, const ls_model_options *options) {
   static const int64_t sizes[] = {16, 16, 4};
-  return fill(self, sizes, 2, options);
+  return perceptron_fill(self, sizes, 2, options);
 }
 
 static ls_status create_tiny(const ls_model_options *options, void **out_self) {
-  return ls_classifier_create(sizeof(perceptron), options, fill_tiny, destroy,
-                              out_self);
+  return ls_classifier_create(sizeof(perceptron), options, fill_tiny,
+                              perceptron_destroy, out_self);
 }
 
 const ls_model_type ls_model_tiny = {
@@ -92,21 +94,21 @@ const ls_model_type ls_model_tiny = {
     .num_classes = 4,
     .flops_per_example = PRODUCTS(16 * 16, 16 * 4),
     .create = create_tiny,
-    .destroy = destroy,
-    .train_step = train_step,
-    .logits = logits,
-    .variables = variables,
+    .destroy = perceptron_destroy,
+    .train_step = perceptron_train_step,
+    .logits = perceptron_logits,
+    .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
 };
 
 static ls_status fill_mlp(void *self, const ls_model_options *options) {
   static const int64_t sizes[] = {784, 512, 512, 10};
-  return fill(self, sizes, 3, options);
+  return perceptron_fill(self, sizes, 3, options);
 }
 
 static ls_status create_mlp(const ls_model_options *options, void **out_self) {
-  return ls_classifier_create(sizeof(perceptron), options, fill_mlp, destroy,
-                              out_self);
+  return ls_classifier_create(sizeof(perceptron), options, fill_mlp,
+                              perceptron_destroy, out_self);
 }
 
 const ls_model_type ls_model_mlp = {
@@ -119,9 +121,9 @@ const ls_model_type ls_model_mlp = {
     .num_classes = 10,
     .flops_per_example = PRODUCTS(784 * 512, 512 * 512 + 512 * 10),
     .create = create_mlp,
-    .destroy = destroy,
-    .train_step = train_step,
-    .logits = logits,
-    .variables = variables,
+    .destroy = perceptron_destroy,
+    .train_step = perceptron_train_step,
+    .logits = perceptron_logits,
+    .variables = perceptron_variables,
     .optimizer = ls_classifier_optimizer,
 };

@@ -35,7 +35,7 @@ static void unit_destroy(conv_unit *unit) {
   ls_batch_norm_layer_destroy(unit->norm);
 }
 
-static void destroy(void *self) {
+static void resnet20_destroy(void *self) {
   resnet *net = self;
   if (net == NULL) return;
   unit_destroy(&net->stem);
@@ -109,7 +109,7 @@ static ls_status block_create(int number, const ls_model_options *options,
                      &block->projection);
 }
 
-static ls_status fill(void *self, const ls_model_options *options) {
+static ls_status resnet20_fill(void *self, const ls_model_options *options) {
   resnet *net = self;
   LS_RETURN_IF_ERROR(unit_create("stem", (conv_size){3, 3, FIRST_CHANNELS, 1},
                                  LS_ACTIVATION_RELU, options, &net->stem));
@@ -125,8 +125,10 @@ static ls_status fill(void *self, const ls_model_options *options) {
   return ls_classifier_use_sgd(&net->base, options, 0.9);
 }
 
-static ls_status create(const ls_model_options *options, void **out_self) {
-  return ls_classifier_create(sizeof(resnet), options, fill, destroy, out_self);
+static ls_status resnet20_create(const ls_model_options *options,
+                                 void **out_self) {
+  return ls_classifier_create(sizeof(resnet), options, resnet20_fill,
+                              resnet20_destroy, out_self);
 }
 
 // ---- Using -----------------------------------------------------------------
@@ -135,7 +137,8 @@ static ls_tensor unit_apply(const conv_unit *unit, ls_tensor x, bool training) {
       unit->norm, ls_conv_layer_apply(unit->conv, x), training);
 }
 
-static ls_tensor apply(const resnet *net, ls_nest args, bool training) {
+static ls_tensor resnet20_apply(const resnet *net, ls_nest args,
+                                bool training) {
   ls_tensor x = ls_classifier_examples(&net->base, args);
   x = unit_apply(&net->stem, x, training);
   for (int i = 0; i < NUM_BLOCKS; ++i) {
@@ -149,13 +152,13 @@ static ls_tensor apply(const resnet *net, ls_nest args, bool training) {
   return ls_dense_layer_apply(net->logits, ls_reduce_mean(x, LS_AXES(1, 2)));
 }
 
-static ls_nest train_step(ls_nest args, void *self) {
+static ls_nest resnet20_train_step(ls_nest args, void *self) {
   const resnet *net = self;
-  return ls_classifier_step(&net->base, apply(net, args, true), args);
+  return ls_classifier_step(&net->base, resnet20_apply(net, args, true), args);
 }
 
-static ls_nest logits(ls_nest args, void *self) {
-  return ls_leaf(apply(self, args, false));
+static ls_nest resnet20_logits(ls_nest args, void *self) {
+  return ls_leaf(resnet20_apply(self, args, false));
 }
 
 static size_t unit_variables(const conv_unit *unit, ls_variable **out) {
@@ -166,7 +169,8 @@ static size_t unit_variables(const conv_unit *unit, ls_variable **out) {
 // A unit has 5: kernel, scale, offset and the two averages.
 enum { MOST_VARIABLES = 5 * (1 + 2 * NUM_BLOCKS) + STAGES - 1 + 2 };
 
-static size_t variables(void *self, ls_variable **out, size_t capacity) {
+static size_t resnet20_variables(void *self, ls_variable **out,
+                                 size_t capacity) {
   const resnet *net = self;
   ls_variable *all[MOST_VARIABLES] = {NULL};
   size_t count = unit_variables(&net->stem, all);
@@ -202,10 +206,10 @@ const ls_model_type ls_model_resnet20 = {
     .example_shape = {.rank = 3, .dim = {SIDE, SIDE, 3}},
     .num_classes = CLASSES,
     .flops_per_example = 2.0 * (2 * STEM + 3 * REST),
-    .create = create,
-    .destroy = destroy,
-    .train_step = train_step,
-    .logits = logits,
-    .variables = variables,
+    .create = resnet20_create,
+    .destroy = resnet20_destroy,
+    .train_step = resnet20_train_step,
+    .logits = resnet20_logits,
+    .variables = resnet20_variables,
     .optimizer = ls_classifier_optimizer,
 };

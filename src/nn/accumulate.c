@@ -56,7 +56,7 @@ static ls_status loss_of_part(const accumulation *all, ls_tensor index,
 }
 
 // Part 0, in the graph itself. Finds out what is trained.
-static ls_status first_part(accumulation *all) {
+static ls_status accumulate_first_part(accumulation *all) {
   ls_allocator *allocator = all->optimizer->allocator;
   ls_tensor loss = ls_failed_tensor();
   size_t count = 0;
@@ -133,7 +133,7 @@ static ls_status minimize(accumulation *all, ls_tensor *out_loss) {
   if (all->parts < 1)
     return ls_invalid_argument("a batch cannot be cut into %lld parts",
                                (long long)all->parts);
-  LS_RETURN_IF_ERROR(first_part(all));
+  LS_RETURN_IF_ERROR(accumulate_first_part(all));
   LS_RETURN_IF_ERROR(other_parts(all));
   const ls_op moved = ls_optimizer_apply(all->optimizer, all->variables,
                                          all->sums + 1, all->count);

@@ -12,25 +12,28 @@
 // the weights.
 enum { FIRST, SECOND };
 
-static ls_tensor number(double value) { return ls_scalar(LS_DTYPE_F64, value); }
+static ls_tensor adam_number(double value) {
+  return ls_scalar(LS_DTYPE_F64, value);
+}
 
 // 1 - beta^t
 static ls_tensor correction(double beta, ls_tensor t) {
-  return ls_sub(number(1), ls_pow(number(beta), t));
+  return ls_sub(adam_number(1), ls_pow(adam_number(beta), t));
 }
 
-static void begin(const ls_optimizer *optimizer, ls_tensor t,
-                  ls_step_scalars *scalars) {
+static void adam_begin(const ls_optimizer *optimizer, ls_tensor t,
+                       ls_step_scalars *scalars) {
   scalars->own[FIRST] =
       optimizer->no_momentum
-          ? number(1)
-          : ls_div(number(1), correction(optimizer->beta1, t));
-  scalars->own[SECOND] = ls_div(number(1), correction(optimizer->beta2, t));
+          ? adam_number(1)
+          : ls_div(adam_number(1), correction(optimizer->beta1, t));
+  scalars->own[SECOND] =
+      ls_div(adam_number(1), correction(optimizer->beta2, t));
 }
 
 static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
                             ls_step_scalars *scalars) {
-  begin(optimizer, t, scalars);
+  adam_begin(optimizer, t, scalars);
   scalars->own[FIRST] = ls_mul(scalars->own[FIRST], scalars->rate);
 }
 
@@ -91,12 +94,13 @@ static const ls_optimizer_rule adamw_rule = {.name = "adamw",
 static const ls_optimizer_rule lamb_rule = {.name = "lamb",
                                             .counts = true,
                                             .own_decay = true,
-                                            .begin = begin,
+                                            .begin = adam_begin,
                                             .update = update_lamb};
 
-static ls_status create(const ls_optimizer_rule *base,
-                        const ls_adam_options *options, double weight_decay,
-                        double epsilon, ls_optimizer **out_optimizer) {
+static ls_status adam_create(const ls_optimizer_rule *base,
+                             const ls_adam_options *options,
+                             double weight_decay, double epsilon,
+                             ls_optimizer **out_optimizer) {
   *out_optimizer = NULL;
   ls_adam_options opts = options != NULL ? *options : (ls_adam_options){0};
   if (opts.beta1 == 0) opts.beta1 = 0.9;
@@ -122,17 +126,17 @@ static ls_status create(const ls_optimizer_rule *base,
 ls_status ls_adam_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return create(&adam_rule, options, 0, 1e-8, out_optimizer);
+  return adam_create(&adam_rule, options, 0, 1e-8, out_optimizer);
 }
 
 ls_status ls_adamw_create(const ls_adam_options *options,
                           ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
+  return adam_create(&adamw_rule, options, 0.01, 1e-8, out_optimizer);
 }
 
 ls_status ls_lamb_create(const ls_adam_options *options,
                          ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  return create(&lamb_rule, options, 0, 1e-6, out_optimizer);
+  return adam_create(&lamb_rule, options, 0, 1e-6, out_optimizer);
 }

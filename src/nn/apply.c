@@ -270,7 +270,7 @@ static ls_status move_here(step *s, ls_op *out_op) {
   return ls_update_ops_join(s->optimizer->name, out_op);
 }
 
-static ls_op failed(ls_status status) {
+static ls_op apply_failed(ls_status status) {
   return ls_tensor_op(ls_make_failed("optimizer", status));
 }
 
@@ -308,7 +308,7 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
   ls_trial_begin(&trial);
   const ls_status status = ls_trial_end(
       &trial, apply(optimizer, variables, gradients, count, &made));
-  return ls_status_is_ok(status) ? made : failed(status);
+  return ls_status_is_ok(status) ? made : apply_failed(status);
 }
 
 // ---- Minimizing ------------------------------------------------------------
@@ -396,7 +396,7 @@ ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
     status = descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
                      variables, count, &moved);
   status = ls_trial_end(&trial, status);
-  return ls_status_is_ok(status) ? moved : failed(status);
+  return ls_status_is_ok(status) ? moved : apply_failed(status);
 }
 
 ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer, ls_tape *tape,

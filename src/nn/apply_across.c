@@ -49,8 +49,9 @@ static ls_nest of_each(const across *a, ls_nest gradient) {
                                 ls_strategy_devices(a->strategy), a->replicas);
 }
 
-static ls_status check_pair(const across *a, const ls_variable *variable,
-                            ls_nest gradient) {
+static ls_status apply_across_check_pair(const across *a,
+                                         const ls_variable *variable,
+                                         ls_nest gradient) {
   if (variable->num_components != a->replicas)
     return LS_STATUS(variable->num_components == 0 ? LS_INVALID_ARGUMENT
                                                    : LS_UNIMPLEMENTED,
@@ -76,7 +77,7 @@ static ls_status take_pairs(across *a, ls_variable *const *variables,
                             const ls_nest *gradients, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (gradients[i].kind == LS_KIND_NONE) continue;
-    LS_RETURN_IF_ERROR(check_pair(a, variables[i], gradients[i]));
+    LS_RETURN_IF_ERROR(apply_across_check_pair(a, variables[i], gradients[i]));
     LS_RETURN_IF_ERROR(
         ls_take_nest(of_each(a, gradients[i]), &a->gradients[a->count]));
     a->variables[a->count++] = variables[i];
@@ -307,7 +308,7 @@ static ls_status begin_call(across *a) {
   return ls_hold_begin(a->optimizer, examples, &a->call);
 }
 
-static ls_status make_step(across *a, ls_op *out_op) {
+static ls_status apply_across_make_step(across *a, ls_op *out_op) {
   ls_graph *graph = ls_graph_current();
   if (ls_optimizer_holds(a->optimizer)) {
     LS_RETURN_IF_ERROR(reduce_all(a));
@@ -327,8 +328,9 @@ static ls_status make_step(across *a, ls_op *out_op) {
              : ls_ok();
 }
 
-static ls_status apply(across *a, ls_variable *const *variables,
-                       const ls_nest *gradients, size_t count, ls_op *out_op) {
+static ls_status nn_apply(across *a, ls_variable *const *variables,
+                          const ls_nest *gradients, size_t count,
+                          ls_op *out_op) {
   ls_allocator *allocator = a->optimizer->allocator;
   a->replicas = (size_t)ls_strategy_num_replicas(a->strategy);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, kept_variables, count);
@@ -344,7 +346,7 @@ static ls_status apply(across *a, ls_variable *const *variables,
   ls_status status = take_pairs(a, variables, gradients, count);
   {
     LS_NAME_SCOPE(a->optimizer->name);
-    if (ls_status_is_ok(status)) status = make_step(a, out_op);
+    if (ls_status_is_ok(status)) status = apply_across_make_step(a, out_op);
   }
   for (size_t i = 0; i < a->count; ++i)
     ls_nest_release(a->gradients[i]);
@@ -375,7 +377,8 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
               .global_step = global_step};
   ls_trial trial;
   ls_trial_begin(&trial);
-  return ls_trial_end(&trial, apply(&a, variables, gradients, count, out_op));
+  return ls_trial_end(&trial,
+                      nn_apply(&a, variables, gradients, count, out_op));
 }
 
 // ---- Replicas that meet ----------------------------------------------------
@@ -419,7 +422,7 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
     status = one_variable(ls_nest_item(listed, i), i, &variables[i]);
   }
   if (ls_status_is_ok(status))
-    status = apply(&a, variables, gradients, count, &op);
+    status = nn_apply(&a, variables, gradients, count, &op);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
 }

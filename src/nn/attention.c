@@ -28,8 +28,9 @@ static ls_status create_dense(const ls_attention_layer_options *options,
   return ls_layer_product_weights(&layer->base, &weights, out_kernel, out_bias);
 }
 
-static ls_status create_variables(const ls_attention_layer_options *options,
-                                  ls_attention_layer *layer) {
+static ls_status
+attention_create_variables(const ls_attention_layer_options *options,
+                           ls_attention_layer *layer) {
   const int64_t width = options->width;
   {
     LS_NAME_SCOPE(layer->base.name);
@@ -57,7 +58,7 @@ ls_status ls_attention_layer_create(const ls_attention_layer_options *options,
   layer->how =
       (ls_attention_options){.num_heads = heads, .causal = options->causal};
   return ls_layer_finish(&layer->base, "attention",
-                         create_variables(options, layer), out_layer);
+                         attention_create_variables(options, layer), out_layer);
 }
 
 void ls_attention_layer_destroy(ls_attention_layer *layer) {
@@ -65,7 +66,8 @@ void ls_attention_layer_destroy(ls_attention_layer *layer) {
 }
 
 // ---- Applying --------------------------------------------------------------
-static ls_tensor finish(const ls_attention_layer *layer, ls_tensor heads) {
+static ls_tensor attention_finish(const ls_attention_layer *layer,
+                                  ls_tensor heads) {
   return ls_dense(heads, ls_variable_read(layer->out),
                   ls_layer_read(layer->out_bias), LS_ACTIVATION_NONE);
 }
@@ -79,14 +81,14 @@ ls_tensor ls_attention_layer_apply(const ls_attention_layer *layer,
     const ls_tensor qkv =
         ls_dense(x, ls_variable_read(layer->qkv),
                  ls_layer_read(layer->qkv_bias), LS_ACTIVATION_NONE);
-    y = finish(layer, ls_attention_packed(qkv, &layer->how));
+    y = attention_finish(layer, ls_attention_packed(qkv, &layer->how));
   }
   return y;
 }
 
 // x by `count` of the three parts of the qkv weights, from part `first`.
-static ls_tensor project(const ls_attention_layer *layer, ls_tensor x,
-                         int64_t first, int64_t count) {
+static ls_tensor attention_project(const ls_attention_layer *layer, ls_tensor x,
+                                   int64_t first, int64_t count) {
   const int64_t start = first * layer->width;
   const int64_t limit = start + count * layer->width;
   const ls_tensor kernel =
@@ -103,9 +105,11 @@ ls_tensor ls_attention_layer_apply_to(const ls_attention_layer *layer,
   ls_tensor y = ls_failed_tensor();
   {
     LS_NAME_SCOPE(layer->base.name);
-    y = finish(layer, ls_attention(project(layer, x, 0, 1),
-                                   project(layer, memory, 1, 1),
-                                   project(layer, memory, 2, 1), &layer->how));
+    y = attention_finish(layer,
+                         ls_attention(attention_project(layer, x, 0, 1),
+                                      attention_project(layer, memory, 1, 1),
+                                      attention_project(layer, memory, 2, 1),
+                                      &layer->how));
   }
   return y;
 }

@@ -52,7 +52,8 @@ static ls_status create_average(const ls_average *average, size_t i) {
   return ls_ok();
 }
 
-static ls_status fill(ls_average *average, const ls_average_options *options) {
+static ls_status average_fill(ls_average *average,
+                              const ls_average_options *options) {
   ls_allocator *allocator = average->allocator;
   const char *name = options->name != NULL ? options->name : "average";
   average->name = ls_copy_text(allocator, name, strlen(name));
@@ -95,7 +96,7 @@ ls_status ls_average_create(const ls_average_options *options,
   average->decay = decay;
   ls_trial trial;
   ls_trial_begin(&trial);
-  LS_RETURN_IF_ERROR(ls_trial_end(&trial, fill(average, options)));
+  LS_RETURN_IF_ERROR(ls_trial_end(&trial, average_fill(average, options)));
   *out_average = ls_give(&average);
   return ls_ok();
 }
@@ -110,7 +111,7 @@ size_t ls_average_variables(const ls_average *average, ls_variable **variables,
 
 // ---- Updating --------------------------------------------------------------
 // (1 - decay) / (1 - decay^t), an f64 scalar; 1 at the first update.
-static ls_tensor share(const ls_average *average, ls_tensor t) {
+static ls_tensor average_share(const ls_average *average, ls_tensor t) {
   const ls_tensor decay = ls_scalar(LS_DTYPE_F64, average->decay);
   const ls_tensor one = ls_scalar(LS_DTYPE_F64, 1);
   return ls_div(ls_sub(one, decay), ls_sub(one, ls_pow(decay, t)));
@@ -119,7 +120,7 @@ static ls_tensor share(const ls_average *average, ls_tensor t) {
 static void update_all(ls_average *average, ls_op *ops) {
   const ls_tensor t =
       ls_variable_assign_add(average->step, ls_scalar_i64(LS_DTYPE_I64, 1));
-  const ls_tensor part = share(average, ls_convert(t, LS_DTYPE_F64));
+  const ls_tensor part = average_share(average, ls_convert(t, LS_DTYPE_F64));
   for (size_t i = 0; i < average->count; ++i) {
     const ls_tensor old = ls_variable_read(average->averages[i]);
     const ls_tensor w = ls_variable_read(average->variables[i]);

@@ -17,8 +17,9 @@ struct ls_batch_norm_layer {
 };
 
 // ---- Creating --------------------------------------------------------------
-static ls_status create_variables(const ls_batch_norm_options *options,
-                                  ls_batch_norm_layer *layer) {
+static ls_status
+batch_norm_create_variables(const ls_batch_norm_options *options,
+                            ls_batch_norm_layer *layer) {
   const struct {
     const char *name;
     ls_variable **variable;
@@ -70,7 +71,8 @@ ls_status ls_batch_norm_layer_create(const ls_batch_norm_options *options,
   layer->activation = options->activation;
   layer->over_replicas = options->over_replicas;
   return ls_layer_finish(&layer->base, "batch norm",
-                         create_variables(options, layer), out_layer);
+                         batch_norm_create_variables(options, layer),
+                         out_layer);
 }
 
 void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer) {

@@ -15,8 +15,8 @@ struct ls_conv_layer {
 };
 
 // ---- Creating --------------------------------------------------------------
-static ls_status check(const char *name, const ls_conv_options *options,
-                       int64_t groups) {
+static ls_status conv_check(const char *name, const ls_conv_options *options,
+                            int64_t groups) {
   if (options->channels < 1 || options->filters < 1)
     return ls_invalid_argument("convolution '%s' needs at least one channel "
                                "and one filter, got %lld and %lld",
@@ -48,8 +48,8 @@ static ls_shape kernel_shape(const ls_conv_options *options, int64_t groups) {
   return shape;
 }
 
-static ls_status create_variables(const ls_conv_options *options,
-                                  int64_t groups, ls_conv_layer *layer) {
+static ls_status conv_create_variables(const ls_conv_options *options,
+                                       int64_t groups, ls_conv_layer *layer) {
   const ls_product_weights weights = {
       .scope = layer->base.name,
       .kernel = kernel_shape(options, groups),
@@ -69,7 +69,7 @@ ls_status ls_conv_layer_create(const ls_conv_options *options,
   LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "conv";
   const int64_t groups = options->how.groups != 0 ? options->how.groups : 1;
-  LS_RETURN_IF_ERROR(check(name, options, groups));
+  LS_RETURN_IF_ERROR(conv_check(name, options, groups));
   ls_conv_layer *layer = ls_layer_make(sizeof(*layer), name);
   if (layer == NULL) return ls_out_of_memory();
   layer->window = options->window;
@@ -78,7 +78,8 @@ ls_status ls_conv_layer_create(const ls_conv_options *options,
   layer->transposed = options->transposed;
   layer->activation = options->activation;
   return ls_layer_finish(&layer->base, "convolution",
-                         create_variables(options, groups, layer), out_layer);
+                         conv_create_variables(options, groups, layer),
+                         out_layer);
 }
 
 void ls_conv_layer_destroy(ls_conv_layer *layer) {

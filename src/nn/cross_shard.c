@@ -16,7 +16,7 @@
 // ---- Making one ------------------------------------------------------------
 static const ls_optimizer_rule rule = {.name = "cross_shard"};
 
-static ls_status check(const ls_cross_shard_options *options) {
+static ls_status cross_shard_check(const ls_cross_shard_options *options) {
   if (options == NULL || options->optimizer == NULL)
     return ls_invalid_argument("cross_shard: there is no optimizer inside");
   const ls_optimizer *inner = options->optimizer;
@@ -62,7 +62,7 @@ static ls_status keep_groups(ls_optimizer *optimizer,
 ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
                                 ls_optimizer **out_optimizer) {
   LS_REQUIRE_OUT(out_optimizer);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(cross_shard_check(options));
   LS_OWN(ls_optimizer, optimizer) = NULL;
   LS_RETURN_IF_ERROR(ls_optimizer_make(&rule, NULL, 0, &optimizer));
   optimizer->over_replicas = options->reduction;
@@ -105,7 +105,7 @@ static const ls_replica_groups *groups_of(const ls_optimizer *optimizer) {
              : groups;
 }
 
-static ls_status sum(const ls_optimizer *optimizer, ls_tensor *x) {
+static ls_status cross_shard_sum(const ls_optimizer *optimizer, ls_tensor *x) {
   *x = ls_cross_replica_sum(*x, groups_of(optimizer));
   return ls_tensor_is_failed(*x) ? ls_made_status(*x) : ls_ok();
 }
@@ -120,7 +120,7 @@ ls_status ls_cross_shard_find(const ls_optimizer *optimizer,
   if (!out_shares->differ || optimizer->over_replicas != LS_GRADIENTS_MEAN)
     return ls_ok();
   out_shares->total = out_shares->count;
-  return sum(optimizer, &out_shares->total);
+  return cross_shard_sum(optimizer, &out_shares->total);
 }
 
 static ls_tensor sum_of_all(ls_tensor count) {
@@ -135,13 +135,14 @@ ls_tensor ls_cross_shard_examples(void) {
 // The sum's share of each replica. Where the number of examples plays no part,
 // these are the bits of the mean that all_reduce makes: one sum in f32 or
 // wider, one product, one rounding.
-static ls_status reduce(const ls_optimizer *optimizer, const ls_shares *shares,
-                        ls_tensor *gradient) {
+static ls_status cross_shard_reduce(const ls_optimizer *optimizer,
+                                    const ls_shares *shares,
+                                    ls_tensor *gradient) {
   const bool mean = optimizer->over_replicas == LS_GRADIENTS_MEAN;
   const ls_dtype dtype = ls_tensor_dtype(*gradient);
   ls_tensor x = ls_shares_given(shares, mean, *gradient);
   if (mean && ls_is_half(dtype)) x = ls_convert(x, LS_DTYPE_F32);
-  LS_RETURN_IF_ERROR(sum(optimizer, &x));
+  LS_RETURN_IF_ERROR(cross_shard_sum(optimizer, &x));
   if (mean && shares->differ)
     x = ls_shares_divided(shares->total, x, dtype);
   else if (mean)
@@ -156,7 +157,7 @@ ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
   ls_status status = ls_ok();
   {
     LS_COLOCATE_SCOPE(ls_tensor_op(*gradient));
-    status = reduce(optimizer, shares, gradient);
+    status = cross_shard_reduce(optimizer, shares, gradient);
   }
   return status;
 }

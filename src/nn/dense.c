@@ -11,8 +11,8 @@ struct ls_dense_layer {
   ls_activation activation;
 };
 
-static ls_status create_variables(const ls_dense_options *options,
-                                  ls_dense_layer *layer) {
+static ls_status dense_create_variables(const ls_dense_options *options,
+                                        ls_dense_layer *layer) {
   const ls_product_weights weights = {
       .scope = layer->base.name,
       .kernel = LS_SHAPE(options->inputs, options->units),
@@ -40,7 +40,7 @@ ls_status ls_dense_layer_create(const ls_dense_options *options,
   if (layer == NULL) return ls_out_of_memory();
   layer->activation = options->activation;
   return ls_layer_finish(&layer->base, "dense layer",
-                         create_variables(options, layer), out_layer);
+                         dense_create_variables(options, layer), out_layer);
 }
 
 void ls_dense_layer_destroy(ls_dense_layer *layer) {

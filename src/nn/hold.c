@@ -104,7 +104,7 @@ static ls_nest take_step(ls_nest nothing, void *user) {
              : ls_fail(status);
 }
 
-static ls_nest go_on(ls_nest nothing, void *user) {
+static ls_nest hold_go_on(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;
   return LS_TUPLE(ls_leaf(ls_identity(t->calls)),
@@ -129,7 +129,7 @@ ls_status ls_optimizer_step_if_due(ls_optimizer *optimizer,
             ls_add_scalar(ls_variable_read(optimizer->calls), 1)};
   const ls_tensor due = ls_greater_equal(
       t.calls, ls_scalar_i64(LS_DTYPE_I64, optimizer->accumulate));
-  LS_OWN(ls_nest, counts) = ls_cond(due, take_step, go_on, &t);
+  LS_OWN(ls_nest, counts) = ls_cond(due, take_step, hold_go_on, &t);
   LS_RETURN_IF_ERROR(ls_nest_status(counts));
   *out_op = keep_counts(optimizer, counts);
   return ls_ok();

@@ -47,7 +47,7 @@ struct ls_running_mean {
   ls_variable *total, *count;
 };
 
-static ls_status create_variables(ls_running_mean *mean) {
+static ls_status metric_create_variables(ls_running_mean *mean) {
   {
     LS_NAME_SCOPE(mean->name);
     ls_variable_options options = {
@@ -69,7 +69,7 @@ ls_status ls_running_mean_create(const char *name, ls_running_mean **out_mean) {
   ls_trial trial;
   ls_trial_begin(&trial);
   LS_RETURN_IF_ERROR(ls_trial_end(&trial, mean->name != NULL
-                                              ? create_variables(mean)
+                                              ? metric_create_variables(mean)
                                               : ls_out_of_memory()));
   *out_mean = ls_give(&mean);
   return ls_ok();

@@ -14,7 +14,7 @@ struct ls_norm_layer {
   double epsilon;
 };
 
-static ls_status check(const char *name, const ls_norm_options *options) {
+static ls_status norm_check(const char *name, const ls_norm_options *options) {
   if (options->kind > LS_NORM_GROUP)
     return ls_invalid_argument("norm '%s': there is no kind %d", name,
                                (int)options->kind);
@@ -31,8 +31,8 @@ static ls_status check(const char *name, const ls_norm_options *options) {
   return ls_ok();
 }
 
-static ls_status create_variables(const ls_norm_options *options,
-                                  ls_norm_layer *layer) {
+static ls_status norm_create_variables(const ls_norm_options *options,
+                                       ls_norm_layer *layer) {
   ls_weight_options weight = {.name = "scale",
                               .shape = LS_SHAPE(options->channels),
                               .dtype = layer->dtype,
@@ -54,7 +54,7 @@ ls_status ls_norm_layer_create(const ls_norm_options *options,
   LS_REQUIRE_OUT(out_layer);
   LS_REQUIRE(options);
   const char *name = options->name != NULL ? options->name : "norm";
-  LS_RETURN_IF_ERROR(check(name, options));
+  LS_RETURN_IF_ERROR(norm_check(name, options));
   ls_norm_layer *layer = ls_layer_make(sizeof(*layer), name);
   if (layer == NULL) return ls_out_of_memory();
   layer->kind = options->kind;
@@ -63,8 +63,8 @@ ls_status ls_norm_layer_create(const ls_norm_options *options,
   layer->channels = options->channels;
   layer->groups = options->groups;
   layer->epsilon = options->epsilon != 0 ? options->epsilon : 1e-5;
-  return ls_layer_finish(&layer->base, "norm", create_variables(options, layer),
-                         out_layer);
+  return ls_layer_finish(&layer->base, "norm",
+                         norm_create_variables(options, layer), out_layer);
 }
 
 void ls_norm_layer_destroy(ls_norm_layer *layer) {

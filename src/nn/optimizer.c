@@ -75,7 +75,8 @@ ls_status ls_optimizer_check(const char *kind, const char *what, double value,
                              kind, what, limit, value);
 }
 
-static ls_status check(const char *kind, const ls_optimizer_options *options) {
+static ls_status optimizer_check(const char *kind,
+                                 const ls_optimizer_options *options) {
   const struct {
     const char *what;
     double value;
@@ -104,7 +105,7 @@ ls_status ls_optimizer_make(const ls_optimizer_rule *rule, const void *options,
   *out_optimizer = NULL;
   ls_optimizer_options common = {0};
   if (options != NULL) memcpy(&common, options, sizeof(common));
-  LS_RETURN_IF_ERROR(check(rule->name, &common));
+  LS_RETURN_IF_ERROR(optimizer_check(rule->name, &common));
   const char *name = common.name != NULL ? common.name : rule->name;
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, ls_optimizer, optimizer);
@@ -219,13 +220,13 @@ ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                    optimizer->name, name, ls_variable_name(variable));
 }
 
-static bool is_there(const ls_variable *variable) {
+static bool optimizer_is_there(const ls_variable *variable) {
   return variable != NULL && !variable->is_dropped;
 }
 
 static ls_status create_count(const ls_optimizer *optimizer, const char *name,
                               ls_dtype dtype, ls_variable **variable) {
-  if (is_there(*variable)) return ls_ok();
+  if (optimizer_is_there(*variable)) return ls_ok();
   ls_variable_release(*variable);
   *variable = NULL;
   char scope[LS_MAX_FULL_NAME + 2];
@@ -277,7 +278,7 @@ size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                                  optimizer->examples,
                                  optimizer->first_examples};
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i) {
-    if (!is_there(counts[i])) continue;
+    if (!optimizer_is_there(counts[i])) continue;
     if (count < capacity) variables[count] = counts[i];
     ++count;
   }

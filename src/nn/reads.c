@@ -29,7 +29,7 @@ static ls_status see(walk *w, const void *address, bool *out_new) {
   return ls_out_of_memory();
 }
 
-static ls_status push(walk *w, ls_graph *graph, uint64_t id) {
+static ls_status reads_push(walk *w, ls_graph *graph, uint64_t id) {
   graph = ls_graph_resolve(graph);
   ls_node *node = ls_graph_node(graph, id);
   bool is_new = false;
@@ -69,8 +69,8 @@ static ls_status push_outer(walk *w, const place *at) {
   const ls_graph *graph = at->graph;
   for (size_t i = 0; i < graph->num_captures; ++i) {
     if (ls_ref_id(graph->captures[i].inner) == at->node->id)
-      return push(w, graph->captures[i].outer.graph,
-                  ls_ref_id(graph->captures[i].outer.ref));
+      return reads_push(w, graph->captures[i].outer.graph,
+                        ls_ref_id(graph->captures[i].outer.ref));
   }
   return ls_ok();
 }
@@ -80,11 +80,11 @@ static ls_status visit(walk *w, const place *at) {
   if (node->type == LS_OP_READ) return add_read(w, node);
   if (node->type == LS_OP_PARAMETER) return push_outer(w, at);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(push(w, at->graph, ls_ref_id(node->inputs[i])));
+    LS_RETURN_IF_ERROR(reads_push(w, at->graph, ls_ref_id(node->inputs[i])));
   for (uint32_t i = 0; i < node->num_regions; ++i) {
     ls_graph *region = node->regions[i];
     for (size_t k = 0; k < region->num_results; ++k)
-      LS_RETURN_IF_ERROR(push(w, region, ls_ref_id(region->results[k])));
+      LS_RETURN_IF_ERROR(reads_push(w, region, ls_ref_id(region->results[k])));
   }
   return ls_ok();
 }
@@ -99,7 +99,7 @@ ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
                         ls_variable ***out_variables, size_t *out_count) {
   walk w = {.allocator = allocator};
   ls_map_init(&w.seen, allocator);
-  ls_status status = push(&w, value.graph, ls_ref_id(value.ref));
+  ls_status status = reads_push(&w, value.graph, ls_ref_id(value.ref));
   while (ls_status_is_ok(status) && w.depth > 0) {
     const place at = w.stack[--w.depth];
     status = visit(&w, &at);

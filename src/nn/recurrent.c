@@ -32,8 +32,8 @@ static ls_tensor draw_lstm_bias(const ls_initializer *self, ls_dtype dtype,
   return ls_concatenate(parts, 3, 0);
 }
 
-static ls_status create_variables(const ls_recurrent_options *options,
-                                  ls_recurrent_layer *layer) {
+static ls_status recurrent_create_variables(const ls_recurrent_options *options,
+                                            ls_recurrent_layer *layer) {
   const bool lstm = layer->kind == LS_RECURRENT_LSTM;
   const int64_t wide = (lstm ? 4 : 3) * layer->units;
   ls_weight_options weight = {.name = "kernel",
@@ -87,7 +87,7 @@ ls_status ls_recurrent_layer_create(const ls_recurrent_options *options,
   layer->units = options->units;
   layer->unrolled = options->unrolled > 0 ? options->unrolled : UNROLLED;
   return ls_layer_finish(&layer->base, "recurrent layer",
-                         create_variables(options, layer), out_layer);
+                         recurrent_create_variables(options, layer), out_layer);
 }
 
 void ls_recurrent_layer_destroy(ls_recurrent_layer *layer) {
@@ -101,7 +101,8 @@ size_t ls_recurrent_layer_variables(const ls_recurrent_layer *layer,
 
 // ---- One step --------------------------------------------------------------
 // x by the kernel, of one step or of all.
-static ls_tensor project(const ls_recurrent_layer *layer, ls_tensor x) {
+static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
+                                   ls_tensor x) {
   return ls_dense(x, ls_variable_read(layer->kernel),
                   ls_layer_read(layer->bias), LS_ACTIVATION_NONE);
 }
@@ -156,8 +157,8 @@ static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
   return (ls_recurrent_state){.h = ls_add(n, ls_mul(z, ls_sub(state.h, n)))};
 }
 
-static ls_recurrent_state step(const shared *s, ls_tensor a,
-                               ls_recurrent_state state) {
+static ls_recurrent_state recurrent_step(const shared *s, ls_tensor a,
+                                         ls_recurrent_state state) {
   return s->layer->kind == LS_RECURRENT_LSTM ? lstm_step(s, a, state)
                                              : gru_step(s, a, state);
 }
@@ -168,7 +169,7 @@ ls_recurrent_state ls_recurrent_layer_step(const ls_recurrent_layer *layer,
   {
     LS_NAME_SCOPE(layer->base.name);
     const shared s = read_shared(layer);
-    state = step(&s, project(layer, x), state);
+    state = recurrent_step(&s, recurrent_project(layer, x), state);
   }
   return state;
 }
@@ -201,9 +202,9 @@ static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
   if (parts == NULL)
     return ls_make_failed("recurrent layer", ls_out_of_memory());
   const shared s = read_shared(layer);
-  cut_steps(project(layer, x), steps, parts);
+  cut_steps(recurrent_project(layer, x), steps, parts);
   for (size_t t = 0; t < steps; ++t) {
-    *state = step(&s, parts[t], *state);
+    *state = recurrent_step(&s, parts[t], *state);
     parts[t] = ls_reshape(state->h, LS_SHAPE(-1, 1, layer->units));
   }
   return ls_concatenate(parts, steps, 1);
@@ -241,7 +242,7 @@ static ls_nest next_step(ls_nest values, void *user) {
   const ls_recurrent_state before = {.h = ls_nest_tensor(values, H),
                                      .c = ls_nest_tensor(values, C)};
   const ls_recurrent_state state =
-      step(&all->s, ls_gather(all->projected, number, 0), before);
+      recurrent_step(&all->s, ls_gather(all->projected, number, 0), before);
   const ls_tensor row =
       ls_reshape(state.h, LS_SHAPE(1, -1, all->s.layer->units));
   return looped_values(
@@ -253,7 +254,7 @@ static ls_tensor looped_steps(const ls_recurrent_layer *layer, ls_tensor x,
                               int64_t steps, ls_recurrent_state *state) {
   const int swapped[] = {1, 0, 2};
   looped all = {.s = read_shared(layer),
-                .projected = ls_transpose(project(layer, x), swapped),
+                .projected = ls_transpose(recurrent_project(layer, x), swapped),
                 .steps = steps};
   const ls_size sizes[] = {
       {LS_SIZE_CONSTANT, steps}, {1, 0}, {LS_SIZE_CONSTANT, layer->units}};

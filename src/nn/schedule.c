@@ -7,7 +7,9 @@
 #include "graph/make/make.h"
 #include "nn/optimizer.h"
 
-static ls_tensor number(double value) { return ls_scalar(LS_DTYPE_F64, value); }
+static ls_tensor schedule_number(double value) {
+  return ls_scalar(LS_DTYPE_F64, value);
+}
 
 ls_status ls_schedule_check(const char *kind, const ls_schedule *schedule) {
   if (schedule->kind > LS_SCHEDULE_STEP)
@@ -36,25 +38,29 @@ bool ls_schedule_changes(const ls_schedule *schedule) {
 static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
   const double end = schedule->end;
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
-  const ls_tensor at = ls_div(i, number((double)schedule->steps));
+  const ls_tensor at = ls_div(i, schedule_number((double)schedule->steps));
   switch (schedule->kind) {
   case LS_SCHEDULE_LINEAR:
-    return ls_add_scalar(ls_mul_scalar(ls_minimum(at, number(1)), end - 1), 1);
+    return ls_add_scalar(
+        ls_mul_scalar(ls_minimum(at, schedule_number(1)), end - 1), 1);
   case LS_SCHEDULE_COSINE: {
-    const ls_tensor angle = ls_mul_scalar(ls_minimum(at, number(1)), M_PI);
+    const ls_tensor angle =
+        ls_mul_scalar(ls_minimum(at, schedule_number(1)), M_PI);
     return ls_add_scalar(
         ls_mul_scalar(ls_add_scalar(ls_cos(angle), 1), (1 - end) / 2), end);
   }
   case LS_SCHEDULE_EXPONENTIAL:
-    return ls_maximum(ls_pow(number(factor), at), number(end));
+    return ls_maximum(ls_pow(schedule_number(factor), at),
+                      schedule_number(end));
   case LS_SCHEDULE_STEP: {
     // To integers and back rounds towards zero.
     const ls_tensor whole =
         ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
-    return ls_maximum(ls_pow(number(factor), whole), number(end));
+    return ls_maximum(ls_pow(schedule_number(factor), whole),
+                      schedule_number(end));
   }
   default:
-    return number(1);
+    return schedule_number(1);
   }
 }
 
@@ -71,6 +77,6 @@ ls_tensor ls_schedule_factor(const ls_schedule *schedule, ls_tensor step) {
           : curve(schedule, ls_convert(after, LS_DTYPE_F64));
   if (schedule->warmup == 0) return factor;
   const ls_tensor rising = ls_div(ls_add_scalar(ls_convert(i, LS_DTYPE_F64), 1),
-                                  number((double)schedule->warmup));
+                                  schedule_number((double)schedule->warmup));
   return ls_select(ls_less(i, warmup), rising, factor);
 }

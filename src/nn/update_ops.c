@@ -25,7 +25,7 @@ typedef struct needs {
 } needs;
 enum { STEP = UINT32_MAX };
 
-static void push(needs *n, uint64_t id, uint32_t who) {
+static void update_ops_push(needs *n, uint64_t id, uint32_t who) {
   const size_t at = ls_graph_position(n->graph, id);
   if (at == SIZE_MAX || n->seen[at] == STEP || n->seen[at] == who) return;
   n->seen[at] = who;
@@ -37,23 +37,23 @@ static void push(needs *n, uint64_t id, uint32_t who) {
 static bool walk(needs *n, uint64_t id, uint32_t who) {
   bool inside = true;
   n->depth = 0;
-  push(n, id, who);
+  update_ops_push(n, id, who);
   while (n->depth > 0) {
     const ls_node *node = n->graph->nodes[n->stack[--n->depth]];
     inside &= node->type != LS_OP_PLACEHOLDER &&
               (ls_node_info(node)->traits & LS_OP_ON_HOST) == 0;
     for (uint32_t i = 0; i < node->num_inputs; ++i)
-      push(n, ls_ref_id(node->inputs[i]), who);
+      update_ops_push(n, ls_ref_id(node->inputs[i]), who);
     for (uint32_t i = 0; i < node->num_control; ++i)
-      push(n, node->control[i], who);
+      update_ops_push(n, node->control[i], who);
   }
   return inside;
 }
 
 // ---- With a step -----------------------------------------------------------
 // Leaves the step and the updates that go with it in `ops`.
-static size_t choose(needs *n, ls_op step, const ls_nest *updates, size_t count,
-                     ls_op *ops) {
+static size_t update_ops_choose(needs *n, ls_op step, const ls_nest *updates,
+                                size_t count, ls_op *ops) {
   size_t chosen = 0;
   walk(n, step.id, STEP);
   ops[chosen++] = step;
@@ -79,7 +79,7 @@ ls_status ls_update_ops_join(const char *name, ls_op *step) {
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, count + 1);
   needs n = {.graph = graph, .seen = seen, .stack = stack};
   ls_graph_collection(graph, LS_COLLECTION_UPDATE_OPS, updates, count);
-  const size_t chosen = choose(&n, *step, updates, count, ops);
+  const size_t chosen = update_ops_choose(&n, *step, updates, count, ops);
   if (chosen > 1) *step = ls_group(ops, chosen, name);
   return ls_ok();
 }

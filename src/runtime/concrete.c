@@ -30,7 +30,7 @@ static void destroy_concrete(void *user) {
 }
 
 // ---- Recording -------------------------------------------------------------
-static ls_status record(concrete *c, ls_nest args) {
+static ls_status concrete_record(concrete *c, ls_nest args) {
   const ls_function_options *options = ls_function_options_of(c->original);
   ls_runtime *runtime = ls_runtime_current();
   LS_RETURN_IF_ERROR(ls_signature_init(&c->signature, c->allocator, args));
@@ -64,7 +64,8 @@ typedef struct copying {
   size_t next;         //   of which this is the next.
 } copying;
 
-static ls_status refuse(const concrete *c, size_t leaf, ls_nest given) {
+static ls_status concrete_refuse(const concrete *c, size_t leaf,
+                                 ls_nest given) {
   const ls_leaf_key *key = &c->signature.keys[leaf];
   const char *name = ls_function_options_of(c->original)->name;
   char got[160];
@@ -79,7 +80,7 @@ static ls_status refuse(const concrete *c, size_t leaf, ls_nest given) {
       name, leaf, got);
 }
 
-static bool fits(ls_type want, ls_type have) {
+static bool concrete_fits(ls_type want, ls_type have) {
   return want.dtype == have.dtype && ls_shape_equal(want.shape, have.shape);
 }
 
@@ -91,11 +92,11 @@ static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
     ls_tensor tensor;
     if (given.kind != LS_KIND_TENSOR && given.kind != LS_KIND_ARRAY &&
         given.kind != LS_KIND_VARIABLE)
-      return refuse(c, leaf, given);
+      return concrete_refuse(c, leaf, given);
     LS_RETURN_IF_ERROR(ls_region_tensor(given, &tensor));
-    if (!fits(key->type,
-              (ls_type){ls_tensor_dtype(tensor), ls_tensor_shape(tensor)}))
-      return refuse(c, leaf, given);
+    if (!concrete_fits(key->type, (ls_type){ls_tensor_dtype(tensor),
+                                            ls_tensor_shape(tensor)}))
+      return concrete_refuse(c, leaf, given);
     copy->args[(*slot)++] = tensor;
     return ls_ok();
   }
@@ -107,10 +108,11 @@ static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
                  (given.kind != LS_KIND_SCALAR ||
                   given.dtype == key->type.dtype)
              ? ls_ok()
-             : refuse(c, leaf, given);
+             : concrete_refuse(c, leaf, given);
 }
 
-static ls_status take_arguments(copying *copy, ls_nest args, ls_arena *memory) {
+static ls_status concrete_take_arguments(copying *copy, ls_nest args,
+                                         ls_arena *memory) {
   const concrete *c = copy->function;
   const size_t count = c->signature.num_leaves;
   const ls_status same = ls_nest_same_structure(c->signature.structure, args);
@@ -139,7 +141,7 @@ static ls_status copy_graph(const concrete *c, ls_nest args, ls_arena *memory,
       .args = ls_arena_new_array(memory, ls_tensor, c->signature.num_slots),
       .results = ls_arena_new_array(memory, ls_tensor, c->graph->num_results)};
   if (copy.args == NULL || copy.results == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(take_arguments(&copy, args, memory));
+  LS_RETURN_IF_ERROR(concrete_take_arguments(&copy, args, memory));
   LS_RETURN_IF_ERROR(ls_graph_inline(c->graph, copy.args,
                                      c->signature.num_slots, copy.results));
   *out_results = ls_nest_map(c->results, result_of, &copy);
@@ -156,12 +158,13 @@ static ls_nest call_concrete(ls_nest args, void *user) {
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status make(concrete *c, ls_nest args, ls_function **out_function) {
+static ls_status concrete_make(concrete *c, ls_nest args,
+                               ls_function **out_function) {
   const ls_function_options *options = ls_function_options_of(c->original);
   LS_OWN(ls_nest, bound) = ls_none();
   LS_RETURN_IF_ERROR(ls_parameters_bind(options->parameters, options->name,
                                         args, ls_none(), &bound));
-  LS_RETURN_IF_ERROR(record(c, bound));
+  LS_RETURN_IF_ERROR(concrete_record(c, bound));
   return ls_function_create(
       &(ls_function_options){.call = call_concrete,
                              .user = c,
@@ -187,7 +190,7 @@ ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
   LS_NEW_OR_RETURN(allocator, concrete, c);
   c->allocator = allocator;
   c->original = ls_function_retain(function);
-  const ls_status status = make(c, args, out_function);
+  const ls_status status = concrete_make(c, args, out_function);
   if (!ls_status_is_ok(status)) destroy_concrete(c);
   return status;
 }

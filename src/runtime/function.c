@@ -95,14 +95,14 @@ static void free_dropped(ls_function *function) {
   }
 }
 
-static void enter(ls_function *function) {
+static void function_enter(ls_function *function) {
   __atomic_fetch_add(&function->running, 1, __ATOMIC_SEQ_CST);
 }
 
 static void free_function(ls_function *function);
 
 // The function may be gone afterwards.
-static void leave(ls_function *function) {
+static void function_leave(ls_function *function) {
   const size_t left =
       __atomic_sub_fetch(&function->running, 1, __ATOMIC_SEQ_CST);
   if (left == RELEASED)
@@ -290,8 +290,8 @@ static ls_status add_trace(ls_function *function, const ls_tracer *tracer,
 }
 
 // ---- Calling ---------------------------------------------------------------
-static bool make_room(ls_function *function, call_room *room, size_t leaves,
-                      size_t inputs, size_t outputs) {
+static bool function_make_room(ls_function *function, call_room *room,
+                               size_t leaves, size_t inputs, size_t outputs) {
   ls_allocator *allocator = function->allocator;
   return (leaves <= room->leaves_capacity ||
           ls_grow(allocator, &room->leaves, &room->leaves_capacity, leaves,
@@ -350,14 +350,15 @@ static ls_status call_trace(ls_function *function, const ls_tracer *tracer,
                             call_room *room, ls_nest args, ls_nest *results,
                             bool *out_stale) {
   const size_t leaves = ls_nest_num_leaves(args);
-  if (!make_room(function, room, leaves + 1, 1, 1)) return ls_out_of_memory();
+  if (!function_make_room(function, room, leaves + 1, 1, 1))
+    return ls_out_of_memory();
   trace *t = find_trace(function, tracer, args, room->leaves);
   if (t == NULL) {
     LS_RETURN_IF_ERROR(add_trace(function, tracer, args, &t));
     ls_nest_flatten(args, room->leaves, leaves);
   }
-  if (!make_room(function, room, leaves + 2 * t->num_result_leaves,
-                 t->signature.num_slots, t->result_map.num_outputs))
+  if (!function_make_room(function, room, leaves + 2 * t->num_result_leaves,
+                          t->signature.num_slots, t->result_map.num_outputs))
     return ls_out_of_memory();
   return run_trace(function, t, room, results, out_stale);
 }
@@ -384,8 +385,9 @@ static ls_nest record_plain(const ls_function *function, ls_nest args) {
 
 // The callback's ops become part of what is recorded: its own, or as a strategy
 // has them.
-static ls_nest record(const ls_function *function, const ls_tracer *tracer,
-                      ls_graph *graph, ls_nest args) {
+static ls_nest function_record(const ls_function *function,
+                               const ls_tracer *tracer, ls_graph *graph,
+                               ls_nest args) {
   ls_nest made = ls_none();
   if (tracer->trace == NULL) return record_plain(function, args);
   const ls_status status =
@@ -406,7 +408,7 @@ static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
     const ls_nest tensors = ls_trace_constants(args);
     made = ls_nest_is_failed(tensors)
                ? ls_nest_retain(tensors)
-               : record(function, tracer, graph, tensors);
+               : function_record(function, tracer, graph, tensors);
     made = ls_bring_effects(graph, first, made);
     ls_nest_release(tensors);
   }
@@ -420,24 +422,24 @@ ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   if (graph->kind != LS_GRAPH_EAGER || ls_eager_is_recording(graph)) {
-    enter(function);
+    function_enter(function);
     const ls_status inlined =
         call_inline(function, tracer, graph, args, results);
-    leave(function);
+    function_leave(function);
     return inlined;
   }
   call_room *room =
       __atomic_exchange_n(&function->room, NULL, __ATOMIC_ACQ_REL);
   if (room == NULL) room = ls_new(function->allocator, call_room);
   if (room == NULL) return ls_out_of_memory();
-  enter(function);
+  function_enter(function);
   const int64_t began = ls_span_begin(function->runtime);
   const ls_status status =
       call_with_room(function, tracer, room, args, results);
   end_span(function, "call", began);
   room = __atomic_exchange_n(&function->room, room, __ATOMIC_ACQ_REL);
   destroy_room(function, room);  // Another call's, at the same time.
-  leave(function);
+  function_leave(function);
   return status;
 }
 
@@ -470,14 +472,14 @@ ls_status ls_function_look(const ls_function *function,
   ls_runtime_state *state = NULL;
   ls_function *writable = (ls_function *)(uintptr_t)function;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(function->runtime, &state));
-  enter(writable);
+  function_enter(writable);
   const trace *t = __atomic_load_n(&function->traces, __ATOMIC_SEQ_CST);
   const ls_status status =
       t != NULL ? look(t->compiled, state->store, user)
                 : ls_failed_precondition(
                       "function '%s' has no program yet; call it first",
                       function->name);
-  leave(writable);
+  function_leave(writable);
   return status;
 }
 
@@ -487,12 +489,12 @@ ls_status ls_function_trace(ls_function *function, ls_nest args,
   *out_graph = NULL;
   LS_OWN_ARRAY_OR_RETURN(function->allocator, ls_nest, leaves,
                          ls_nest_num_leaves(args) + 1);
-  enter(function);
+  function_enter(function);
   trace *t = find_trace(function, &alone, args, leaves);
   const ls_status status =
       t != NULL ? ls_ok() : add_trace(function, &alone, args, &t);
   if (ls_status_is_ok(status)) *out_graph = t->graph;
-  leave(function);
+  function_leave(function);
   return status;
 }
 

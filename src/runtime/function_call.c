@@ -14,8 +14,8 @@ bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
          args.kind == LS_KIND_TUPLE && ls_nest_count(args) == parameters->count;
 }
 
-static ls_status call(ls_function *function, ls_nest args, ls_nest named,
-                      ls_nest *results) {
+static ls_status runtime_call(ls_function *function, ls_nest args,
+                              ls_nest named, ls_nest *results) {
   static const ls_tracer alone;
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   LS_RETURN_IF_ERROR(ls_nest_status(named));
@@ -32,12 +32,12 @@ ls_status ls_function_call(ls_function *function, ls_nest args,
                            ls_nest *results) {
   LS_REQUIRE(function);
   LS_REQUIRE(results);
-  return call(function, args, ls_none(), results);
+  return runtime_call(function, args, ls_none(), results);
 }
 
 ls_status ls_function_call_named(ls_function *function, ls_nest args,
                                  ls_nest named, ls_nest *results) {
   LS_REQUIRE(function);
   LS_REQUIRE(results);
-  return call(function, args, named, results);
+  return runtime_call(function, args, named, results);
 }

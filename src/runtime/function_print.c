@@ -31,13 +31,14 @@ ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
 }
 
 // ---- What it takes ---------------------------------------------------------
-static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
+static ls_status function_print_measure(ls_compiled *compiled, ls_store *store,
+                                        void *on) {
   return ls_compiled_measure(compiled, store, *(const bool *)on);
 }
 
 ls_status ls_function_measure(ls_function *function, bool on) {
   LS_REQUIRE(function);
-  return ls_function_look(function, measure, &on);
+  return ls_function_look(function, function_print_measure, &on);
 }
 
 static ls_status print_cost(ls_compiled *compiled, ls_store *store,

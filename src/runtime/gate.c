@@ -80,7 +80,7 @@ static bool may_enter(const ls_gate *gate, ls_access *access) {
 }
 
 // Lets in who insists and may enter now. Others wake up and try.
-static void settle(ls_gate *gate) {
+static void gate_settle(ls_gate *gate) {
   bool any = false;
   for (ls_access *at = gate->first; at != NULL; at = at->next) {
     if (at->is_in) continue;
@@ -109,7 +109,7 @@ static void wait_until_in(ls_gate *gate, ls_access *access,
   if (began != LS_NO_SPAN) ls_wait_end(gate->runtime, LS_WAIT_VARIABLES, began);
 }
 
-static void append(ls_gate *gate, ls_access *access) {
+static void gate_append(ls_gate *gate, ls_access *access) {
   ls_access **at = &gate->first;
   while (*at != NULL)
     at = &(*at)->next;
@@ -126,7 +126,7 @@ static void open_list(ls_gate *gate) {
   }
   if (seen == NULL || seen == &on_the_list) return;
   seen->is_in = true;
-  append(gate, seen);
+  gate_append(gate, seen);
 }
 
 static const ls_access *find_run(const ls_gate *gate, uint64_t run) {
@@ -161,7 +161,7 @@ static void take_off(ls_gate *gate, ls_access *access) {
   if (gate->first == NULL)
     __atomic_store_n(&gate->who, NULL, __ATOMIC_RELEASE);
   else
-    settle(gate);
+    gate_settle(gate);
 }
 
 // ---- In and out ------------------------------------------------------------
@@ -176,7 +176,7 @@ static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   if (ls_status_is_ok(status)) {
     open_list(gate);
     access->is_crowded = true;
-    append(gate, access);
+    gate_append(gate, access);
     wait_until_in(gate, access, access->cancels);
     if (!access->is_in) {
       take_off(gate, access);
@@ -212,7 +212,7 @@ ls_status ls_gate_enter(ls_gate *gate, ls_access *access) {
 void ls_gate_took(ls_gate *gate, ls_access *access) {
   ls_mutex_lock(&gate->lock);
   access->hold = LS_HOLD_LONG;
-  settle(gate);
+  gate_settle(gate);
   ls_mutex_unlock(&gate->lock);
 }
 

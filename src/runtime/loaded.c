@@ -18,15 +18,15 @@ typedef struct loaded {
   ls_graph *graph;
 } loaded;
 
-static void destroy(void *user) {
+static void loaded_destroy(void *user) {
   loaded *l = user;
   ls_graph_free(l->graph);
   ls_release(l->allocator, l);
 }
 
 // ---- Calling --------------------------------------------------------------
-static ls_status take_arguments(const loaded *l, ls_nest args,
-                                ls_tensor *tensors) {
+static ls_status loaded_take_arguments(const loaded *l, ls_nest args,
+                                       ls_tensor *tensors) {
   const ls_graph *graph = l->graph;
   const size_t count = graph->num_declared;
   if (ls_nest_count(args) != count)
@@ -49,7 +49,7 @@ static ls_status take_arguments(const loaded *l, ls_nest args,
   return ls_ok();
 }
 
-static ls_nest call(ls_nest args, void *user) {
+static ls_nest loaded_call(ls_nest args, void *user) {
   const loaded *l = user;
   LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, l->allocator);
@@ -61,7 +61,7 @@ static ls_nest call(ls_nest args, void *user) {
   ls_status status = ls_out_of_memory();
   if (tensors != NULL && results != NULL && leaves != NULL) {
     ls_status_free(status);
-    status = take_arguments(l, args, tensors);
+    status = loaded_take_arguments(l, args, tensors);
     if (ls_status_is_ok(status))
       status =
           ls_graph_inline(l->graph, tensors, l->graph->num_declared, results);
@@ -84,7 +84,7 @@ static const ls_variable *find_variable(const ls_graph *graph) {
   return NULL;
 }
 
-static ls_status check(const ls_graph *graph) {
+static ls_status loaded_check(const ls_graph *graph) {
   if (graph->kind != LS_GRAPH_FUNCTION)
     return ls_invalid_argument("graph '%s' is no function's: a function is "
                                "loaded from the text of one",
@@ -109,7 +109,7 @@ ls_status ls_function_load(const char *text,
   LS_REQUIRE_ITEMS(kernels, num_kernels);
   ls_graph *graph = NULL;
   LS_RETURN_IF_ERROR(ls_graph_parse(text, kernels, num_kernels, &graph));
-  ls_status status = check(graph);
+  ls_status status = loaded_check(graph);
   loaded *l = NULL;
   if (ls_status_is_ok(status)) {
     l = ls_new(graph->allocator, loaded);
@@ -120,10 +120,11 @@ ls_status ls_function_load(const char *text,
     return status;
   }
   *l = (loaded){.allocator = graph->allocator, .graph = graph};
-  status = ls_function_create(
-      &(ls_function_options){
-          .call = call, .user = l, .name = graph->name, .release = destroy},
-      out_function);
-  if (!ls_status_is_ok(status)) destroy(l);
+  status = ls_function_create(&(ls_function_options){.call = loaded_call,
+                                                     .user = l,
+                                                     .name = graph->name,
+                                                     .release = loaded_destroy},
+                              out_function);
+  if (!ls_status_is_ok(status)) loaded_destroy(l);
   return status;
 }

@@ -40,7 +40,7 @@ static ls_status find_data(ls_many *many, size_t i) {
   return ls_ok();
 }
 
-static void drop(ls_many *many) {
+static void many_drop(ls_many *many) {
   ls_allocator *allocator =
       ls_runtime_allocator(ls_store_gate(many->store)->runtime);
   ls_release(allocator, many->data);
@@ -58,7 +58,7 @@ ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
   many->data = ls_new_array(allocator, void *, count);
   many->touches = ls_new_array(allocator, ls_touch, count);
   if (many->data == NULL || many->touches == NULL) {
-    drop(many);
+    many_drop(many);
     return ls_out_of_memory();
   }
   many->access = (ls_access){.touches = many->touches,
@@ -66,14 +66,14 @@ ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
                              .hold = LS_HOLD_SHORT};
   ls_status status = ls_gate_enter(ls_store_gate(store), &many->access);
   if (!ls_status_is_ok(status)) {
-    drop(many);
+    many_drop(many);
     return status;
   }
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = find_data(many, i);
   if (ls_status_is_ok(status)) return status;
   ls_gate_leave(ls_store_gate(store), &many->access);
-  drop(many);
+  many_drop(many);
   return status;
 }
 
@@ -85,5 +85,5 @@ void ls_many_leave(ls_many *many, bool wrote) {
       ls_store_mark_lost(many->store, many->variables[i]);
   }
   ls_gate_leave(ls_store_gate(many->store), &many->access);
-  drop(many);
+  many_drop(many);
 }

@@ -14,12 +14,12 @@ typedef struct ls_padded_inputs {
   ls_array **arrays;    // As many.
 } ls_padded_inputs;
 
-static ls_type type_of(const ls_program *program, size_t i) {
+static ls_type pad_type_of(const ls_program *program, size_t i) {
   return ls_graph_type(program->body,
                        program->body->parameters[program->padded[i]]);
 }
 
-static ls_status make_room(ls_padded_inputs *p) {
+static ls_status pad_make_room(ls_padded_inputs *p) {
   const ls_program *program = p->program;
   p->inputs = ls_new_array(p->allocator, const void *, program->num_inputs + 1);
   p->rows = ls_new_array(p->allocator, int32_t, program->num_padded);
@@ -27,7 +27,7 @@ static ls_status make_room(ls_padded_inputs *p) {
   if (p->inputs == NULL || p->rows == NULL || p->arrays == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < program->num_padded; ++i) {
-    const ls_type type = type_of(program, i);
+    const ls_type type = pad_type_of(program, i);
     LS_RETURN_IF_ERROR(ls_array_create(type.dtype, type.shape, &p->arrays[i]));
   }
   return ls_ok();
@@ -41,7 +41,7 @@ ls_status ls_padded_inputs_create(const ls_program *program,
   LS_NEW_OR_RETURN(allocator, ls_padded_inputs, p);
   p->program = program;
   p->allocator = allocator;
-  const ls_status status = make_room(p);
+  const ls_status status = pad_make_room(p);
   if (ls_status_is_ok(status))
     *out = p;
   else
@@ -68,7 +68,7 @@ ls_status ls_padded_inputs_fill(ls_padded_inputs *p, ls_run_args *args) {
   for (size_t i = 0; i < program->num_padded; ++i) {
     const uint32_t input = program->padded[i];
     const int64_t rows = args->given[input].shape.dim[0];
-    const int64_t room = type_of(program, i).shape.dim[0];
+    const int64_t room = pad_type_of(program, i).shape.dim[0];
     if (rows > room)
       return ls_internal("%lld rows in a program for up to %lld",
                          (long long)rows, (long long)room);

@@ -20,14 +20,14 @@ typedef struct finder {
   ls_map orders;     // As host kernels give them -> 1 + a position.
 } finder;
 
-static uint32_t root_of(const finder *f, uint32_t i) {
+static uint32_t parts_root_of(const finder *f, uint32_t i) {
   while (f->parent[i] != i)
     i = f->parent[i];
   return i;
 }
 
-static void join(finder *f, uint32_t a, uint32_t b) {
-  const uint32_t to = root_of(f, a), from = root_of(f, b);
+static void parts_join(finder *f, uint32_t a, uint32_t b) {
+  const uint32_t to = parts_root_of(f, a), from = parts_root_of(f, b);
   f->parent[from] = to;
   f->waits[to] |= f->waits[from];
 }
@@ -39,7 +39,7 @@ static bool is_fed(const finder *f, uint64_t ref) {
   return false;
 }
 
-static void need(finder *f, uint64_t id) {
+static void parts_need(finder *f, uint64_t id) {
   const size_t at = ls_graph_position(f->graph, id);
   if (at != SIZE_MAX) f->needed[at] = true;
 }
@@ -48,16 +48,17 @@ static void mark_needed(finder *f) {
   const ls_lower_request *request = f->request;
   for (size_t i = 0; i < request->num_fetches; ++i)
     if (!is_fed(f, request->fetches[i]))
-      need(f, ls_ref_id(request->fetches[i]));
+      parts_need(f, ls_ref_id(request->fetches[i]));
   for (size_t i = 0; i < request->num_targets; ++i)
-    need(f, request->targets[i].id);
+    parts_need(f, request->targets[i].id);
   for (size_t i = f->graph->num_nodes; i-- > 0;) {
     const ls_node *node = f->graph->nodes[i];
     if (!f->needed[i]) continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      if (!is_fed(f, node->inputs[k])) need(f, ls_ref_id(node->inputs[k]));
+      if (!is_fed(f, node->inputs[k]))
+        parts_need(f, ls_ref_id(node->inputs[k]));
     for (uint32_t k = 0; k < node->num_control; ++k)
-      need(f, node->control[k]);
+      parts_need(f, node->control[k]);
   }
 }
 
@@ -94,7 +95,7 @@ static bool visit_write(finder *f, const ls_node *node, uint32_t at) {
 // Joins a node with the one that first had this key.
 static bool join_by(finder *f, ls_map *map, uint64_t key, uint32_t at) {
   const uintptr_t first = (uintptr_t)ls_map_find_u64(map, key);
-  if (first != 0) join(f, (uint32_t)first - 1, at);
+  if (first != 0) parts_join(f, (uint32_t)first - 1, at);
   return first != 0 || ls_map_insert_u64(map, key, (void *)((uintptr_t)at + 1));
 }
 
@@ -133,15 +134,15 @@ static void join_inputs(finder *f, const ls_node *node, uint32_t at) {
     if (f->effect[at] == NONE)
       f->effect[at] = f->effect[from];
     else
-      join(f, f->effect[at], f->effect[from]);
+      parts_join(f, f->effect[at], f->effect[from]);
   }
 }
 
 static size_t count_waiting(const finder *f) {
   size_t count = 0;
   for (uint32_t i = 0; i < f->graph->num_nodes; ++i)
-    count +=
-        f->needed[i] && f->effect[i] == i && root_of(f, i) == i && f->waits[i];
+    count += f->needed[i] && f->effect[i] == i && parts_root_of(f, i) == i &&
+             f->waits[i];
   return count;
 }
 
@@ -165,11 +166,11 @@ static ls_status join_all(finder *f) {
 // ---- Parts -----------------------------------------------------------------
 // The part of what a position hangs together with; all that waits for nothing
 // is of the first.
-static uint32_t part_of(const finder *f, uint64_t id, uint32_t *numbers,
-                        size_t *count) {
+static uint32_t parts_part_of(const finder *f, uint64_t id, uint32_t *numbers,
+                              size_t *count) {
   const size_t at = ls_graph_position(f->graph, id);
   if (at == SIZE_MAX || f->effect[at] == NONE) return 0;
-  const uint32_t root = root_of(f, f->effect[at]);
+  const uint32_t root = parts_root_of(f, f->effect[at]);
   if (!f->waits[root]) return 0;
   if (numbers[root] == NONE) numbers[root] = (uint32_t)(*count)++;
   return numbers[root];
@@ -183,13 +184,14 @@ static void number_parts(const finder *f, uint32_t *numbers,
     out->fetches[i] =
         is_fed(f, request->fetches[i])
             ? 0
-            : part_of(f, ls_ref_id(request->fetches[i]), numbers, &count);
+            : parts_part_of(f, ls_ref_id(request->fetches[i]), numbers, &count);
   for (size_t i = 0; i < request->num_targets; ++i)
-    out->targets[i] = part_of(f, request->targets[i].id, numbers, &count);
+    out->targets[i] = parts_part_of(f, request->targets[i].id, numbers, &count);
   out->count = count;
 }
 
-static ls_status find(finder *f, ls_arena *memory, ls_program_parts *out) {
+static ls_status parts_find(finder *f, ls_arena *memory,
+                            ls_program_parts *out) {
   const size_t count = f->graph->num_nodes;
   mark_needed(f);
   size_t num_waiting = 0;
@@ -231,7 +233,7 @@ ls_status ls_find_parts(const ls_lower_request *request, ls_arena *memory,
   ls_map_init(&f.written, allocator);
   ls_map_init(&f.states, allocator);
   ls_map_init(&f.orders, allocator);
-  const ls_status status = find(&f, memory, out_parts);
+  const ls_status status = parts_find(&f, memory, out_parts);
   ls_map_deinit(&f.variables);
   ls_map_deinit(&f.written);
   ls_map_deinit(&f.states);

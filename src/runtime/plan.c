@@ -29,9 +29,9 @@ void ls_plan_destroy(ls_plan *plan) {
 // ---- Compiling -------------------------------------------------------------
 // What is of one part: fetches and targets, and which of the part's outputs
 // each fetch is.
-static ls_status choose(const ls_lower_request *all,
-                        const ls_program_parts *parts, uint32_t number,
-                        ls_arena *memory, ls_lower_request *out_part) {
+static ls_status plan_choose(const ls_lower_request *all,
+                             const ls_program_parts *parts, uint32_t number,
+                             ls_arena *memory, ls_lower_request *out_part) {
   uint64_t *fetches =
       ls_arena_new_array(memory, uint64_t, all->num_fetches + 1);
   uint32_t *outputs =
@@ -63,7 +63,7 @@ static ls_status compile(ls_plan *plan, const ls_lower_request *all,
   uint32_t first = 0;  // Of the part's outputs.
   for (uint32_t number = 0; number < parts.count; ++number) {
     ls_lower_request part;
-    LS_RETURN_IF_ERROR(choose(all, &parts, number, memory, &part));
+    LS_RETURN_IF_ERROR(plan_choose(all, &parts, number, memory, &part));
     LS_RETURN_IF_ERROR(
         ls_compile(all->graph->runtime, &part, &plan->parts[number]));
     size_t k = 0;
@@ -173,8 +173,8 @@ static ls_status run_parts(const ls_plan *plan, ls_run_args args,
   return status;
 }
 
-static ls_status run(const ls_plan *plan, const ls_run_args *args,
-                     ls_arena *memory, bool *out_stale) {
+static ls_status plan_run(const ls_plan *plan, const ls_run_args *args,
+                          ls_arena *memory, bool *out_stale) {
   if (plan->num_parts > 1) return run_parts(plan, *args, memory, out_stale);
   return ls_compiled_run(plan->parts[0], plan->store, args, out_stale);
 }
@@ -207,7 +207,8 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
                                        &spare[i]);
     if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(spare[i]);
   }
-  if (ls_status_is_ok(status)) status = run(plan, &args, memory, out_stale);
+  if (ls_status_is_ok(status))
+    status = plan_run(plan, &args, memory, out_stale);
   for (size_t i = 0; i < map->num_outputs; ++i)
     ls_array_release(spare[i]);
   return status;
@@ -216,5 +217,5 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
 ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
                       ls_arena *memory, bool *out_stale) {
   return plan->feeds != NULL ? run_shared(plan, *args, memory, out_stale)
-                             : run(plan, args, memory, out_stale);
+                             : plan_run(plan, args, memory, out_stale);
 }

@@ -21,7 +21,7 @@ void ls_precompiled_destroy(ls_precompiled *list) {
 }
 
 // ---- What a computation gives ---------------------------------------------
-static bool is_of(const ls_node *node, const char *cluster) {
+static bool precompiled_is_of(const ls_node *node, const char *cluster) {
   const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
   return mark != NULL && strcmp(mark, cluster) == 0;
 }
@@ -34,7 +34,7 @@ static bool is_result(const ls_graph *graph, const ls_node *node,
     return false;
   const ls_node *output = ls_graph_node_of(graph, node->inputs[0]);
   return output->type == LS_OP_TPU_REPLICATED_OUTPUT &&
-         is_of(ls_graph_node_of(graph, output->inputs[0]), cluster);
+         precompiled_is_of(ls_graph_node_of(graph, output->inputs[0]), cluster);
 }
 
 // What has run when a replica has.
@@ -44,11 +44,12 @@ static bool is_end(const ls_graph *graph, const ls_node *node,
       ls_node_mark(node, LS_MARK_REPLICATE) != NULL)
     return false;
   for (uint32_t i = 0; i < node->num_control; ++i)
-    if (is_of(ls_graph_node(graph, node->control[i]), cluster)) return true;
+    if (precompiled_is_of(ls_graph_node(graph, node->control[i]), cluster))
+      return true;
   return false;
 }
 
-static ls_status list_results(ls_precompiled *a, ls_graph *graph) {
+static ls_status precompiled_list_results(ls_precompiled *a, ls_graph *graph) {
   const size_t count = graph->num_nodes;
   a->fetches = ls_new_array(a->allocator, uint64_t, count + 1);
   a->targets = ls_new_array(a->allocator, ls_op, count + 1);
@@ -78,7 +79,7 @@ static bool is_fed(const ls_precompiled *a, uint64_t ref) {
   return false;
 }
 
-static void need(needing *n, size_t place) {
+static void precompiled_need(needing *n, size_t place) {
   if (place == SIZE_MAX || n->seen[place]) return;
   n->seen[place] = true;
   n->stack[n->count++] = place;
@@ -86,10 +87,10 @@ static void need(needing *n, size_t place) {
 
 static void need_cluster(needing *n, const char *cluster) {
   for (size_t i = 0; i < n->graph->num_nodes; ++i)
-    if (is_of(n->graph->nodes[i], cluster)) need(n, i);
+    if (precompiled_is_of(n->graph->nodes[i], cluster)) precompiled_need(n, i);
 }
 
-static bool is_known(ls_shape shape) {
+static bool precompiled_is_known(ls_shape shape) {
   for (int d = 0; d < shape.rank; ++d)
     if (shape.dim[d] < 0) return false;
   return shape.rank >= 0;
@@ -105,15 +106,16 @@ static void need_all(needing *n) {
     if (cluster != NULL && strcmp(cluster, a->cluster) != 0)
       need_cluster(n, cluster);
     if (node->type == LS_OP_PLACEHOLDER && !is_fed(a, ref) &&
-        is_known(node->outputs[0].shape)) {
+        precompiled_is_known(node->outputs[0].shape)) {
       a->feeds[a->num_feeds] = ref;
       a->feed_types[a->num_feeds++] = node->outputs[0];
     }
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       if (!is_fed(a, node->inputs[i]))
-        need(n, ls_graph_position(n->graph, ls_ref_id(node->inputs[i])));
+        precompiled_need(
+            n, ls_graph_position(n->graph, ls_ref_id(node->inputs[i])));
     for (uint32_t i = 0; i < node->num_control; ++i)
-      need(n, ls_graph_position(n->graph, node->control[i]));
+      precompiled_need(n, ls_graph_position(n->graph, node->control[i]));
   }
 }
 
@@ -170,7 +172,7 @@ static bool is_lack_of_memory(ls_status status) {
 }
 
 // How a failure is told.
-static ls_status tell(ls_status failure, ls_array **out_told) {
+static ls_status precompiled_tell(ls_status failure, ls_array **out_told) {
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   if (!ls_status_is_ok(failure)) {
@@ -183,11 +185,12 @@ static ls_status tell(ls_status failure, ls_array **out_told) {
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out_told);
 }
 
-static ls_status prepare(ls_precompiled *a, const ls_lower_request *request,
-                         const char *cluster, ls_arena *memory) {
+static ls_status precompiled_prepare(ls_precompiled *a,
+                                     const ls_lower_request *request,
+                                     const char *cluster, ls_arena *memory) {
   a->cluster = ls_copy_text(a->allocator, cluster, strlen(cluster));
   if (a->cluster == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(list_results(a, request->graph));
+  LS_RETURN_IF_ERROR(precompiled_list_results(a, request->graph));
   return list_feeds(a, request, memory);
 }
 
@@ -197,11 +200,11 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
   for (const ls_precompiled *a = *list; a != NULL; a = a->next)
     if (strcmp(a->cluster, cluster) == 0 && feeds_fit(a, request, false) &&
         ls_plan_fits(a->plan))
-      return tell(ls_ok(), out_told);
+      return precompiled_tell(ls_ok(), out_told);
   ls_allocator *allocator = request->graph->allocator;
   LS_NEW_OR_RETURN(allocator, ls_precompiled, a);
   a->allocator = allocator;
-  ls_status status = prepare(a, request, cluster, memory);
+  ls_status status = precompiled_prepare(a, request, cluster, memory);
   if (!ls_status_is_ok(status)) {
     ls_precompiled_destroy(a);
     return status;
@@ -222,7 +225,8 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
   } else {
     ls_precompiled_destroy(a);
   }
-  return is_lack_of_memory(status) ? status : tell(status, out_told);
+  return is_lack_of_memory(status) ? status
+                                   : precompiled_tell(status, out_told);
 }
 
 // ---- Taking it ------------------------------------------------------------
@@ -251,8 +255,9 @@ static bool gives(const ls_precompiled *a, const ls_lower_request *request) {
          ls_plan_fits(a->plan);
 }
 
-static ls_status share(const ls_precompiled *a, const ls_lower_request *request,
-                       ls_plan *plan) {
+static ls_status precompiled_share(const ls_precompiled *a,
+                                   const ls_lower_request *request,
+                                   ls_plan *plan) {
   plan->parts =
       ls_new_array(plan->allocator, ls_compiled *, a->plan->num_parts);
   plan->feeds = ls_new_array(plan->allocator, uint32_t, a->num_feeds + 1);
@@ -287,7 +292,7 @@ ls_status ls_plan_from_precompiled(const ls_precompiled *list,
   LS_OWN_NEW_OR_RETURN(list->allocator, ls_plan, plan);
   plan->allocator = list->allocator;
   plan->store = list->plan->store;
-  LS_RETURN_IF_ERROR(share(list, request, plan));
+  LS_RETURN_IF_ERROR(precompiled_share(list, request, plan));
   *out_plan = ls_give(&plan);
   return ls_ok();
 }

@@ -10,7 +10,7 @@
 #include "runtime/state.h"
 
 // Leaves the cache, unless another has taken the place meanwhile.
-static void forget(ls_compiled *compiled) {
+static void program_forget(ls_compiled *compiled) {
   if (compiled->key == NULL) return;
   ls_runtime *runtime = compiled->program->runtime;
   ls_runtime_lock(runtime);
@@ -24,7 +24,7 @@ static void forget(ls_compiled *compiled) {
 
 static void destroy_compiled(ls_object *object) {
   ls_compiled *compiled = (ls_compiled *)object;
-  forget(compiled);
+  program_forget(compiled);
   ls_compiled_drop_bound(compiled, compiled->idle);
   if (compiled->executable != NULL)
     compiled->backend->vtable->release_executable(compiled->executable);

@@ -48,7 +48,7 @@ typedef struct walk {
   size_t next;  // Value.
 } walk;
 
-static bool holds(walk *w, ls_nest leaf) {
+static bool results_holds(walk *w, ls_nest leaf) {
   ls_array *array = ls_nest_as_array(leaf);
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
@@ -62,12 +62,12 @@ static bool holds(walk *w, ls_nest leaf) {
 }
 
 static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
-  if (wanted.kind == LS_KIND_TENSOR) return holds(w, have);
+  if (wanted.kind == LS_KIND_TENSOR) return results_holds(w, have);
   if (wanted.kind != LS_KIND_DISTRIBUTED) return ls_nest_is_same(wanted, have);
   const size_t count = ls_distributed_count(wanted);
   if (ls_distributed_count(have) != count) return false;
   for (size_t i = 0; i < count; ++i)
-    if (!holds(w, ls_distributed_component(have, i))) return false;
+    if (!results_holds(w, ls_distributed_component(have, i))) return false;
   return true;
 }
 
@@ -80,7 +80,8 @@ static bool is_ours(ls_nest nest) {
   return true;
 }
 
-static bool fits(walk *w, ls_nest structure, ls_nest *leaves, ls_nest results) {
+static bool results_fits(walk *w, ls_nest structure, ls_nest *leaves,
+                         ls_nest results) {
   if (results.kind == LS_KIND_NONE && structure.kind != LS_KIND_NONE)
     return false;
   if (!is_ours(results)) return false;
@@ -98,7 +99,7 @@ static bool fits(walk *w, ls_nest structure, ls_nest *leaves, ls_nest results) {
 }
 
 // ---- Anew ------------------------------------------------------------------
-static ls_nest make_array(walk *w) {
+static ls_nest results_make_array(walk *w) {
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
   ls_array *array = w->arrays[output];
@@ -113,14 +114,14 @@ static ls_nest make_array(walk *w) {
 
 static ls_nest make_leaf(ls_nest leaf, void *user) {
   walk *w = user;
-  if (leaf.kind == LS_KIND_TENSOR) return make_array(w);
+  if (leaf.kind == LS_KIND_TENSOR) return results_make_array(w);
   if (leaf.kind == LS_KIND_OP) return ls_none();
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
-    items[i] = make_array(w);
+    items[i] = results_make_array(w);
   return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
 }
 
@@ -135,7 +136,7 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_former_results *out_former) {
   *out_former = (ls_former_results){0};
   walk w = walk_begin(map, outputs);
-  if (!fits(&w, structure, leaves, *results)) {
+  if (!results_fits(&w, structure, leaves, *results)) {
     w = walk_begin(map, outputs);
     const ls_nest made = ls_nest_map(structure, make_leaf, &w);
     if (ls_nest_is_failed(made)) {

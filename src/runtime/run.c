@@ -23,8 +23,8 @@ void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *b) {
 }
 
 // ---- Binding ---------------------------------------------------------------
-static ls_status look_up(const ls_compiled *compiled, ls_store *store,
-                         ls_bound *b) {
+static ls_status run_look_up(const ls_compiled *compiled, ls_store *store,
+                             ls_bound *b) {
   const ls_program *program = compiled->program;
   const uint64_t moves = ls_store_moves(store);
   for (size_t i = 0; i < program->num_uses; ++i)
@@ -46,7 +46,7 @@ static ls_status make_bound(const ls_compiled *compiled, ls_store *store,
         store, (ls_variable *)program->uses[i].variable, &b->places[i]));
   LS_RETURN_IF_ERROR(
       ls_padded_inputs_create(program, compiled->allocator, &b->padded));
-  LS_RETURN_IF_ERROR(look_up(compiled, store, b));
+  LS_RETURN_IF_ERROR(run_look_up(compiled, store, b));
   return compiled->backend->vtable->bind(compiled->executable, b->buffers,
                                          &b->instance);
 }
@@ -88,16 +88,16 @@ static void give_back(ls_compiled *compiled, ls_bound *b) {
 }
 
 // An instance on `store`, idle or new.
-static ls_status take(ls_compiled *compiled, ls_store *store,
-                      ls_bound **out_bound) {
+static ls_status run_take(ls_compiled *compiled, ls_store *store,
+                          ls_bound **out_bound) {
   *out_bound = take_idle(compiled, ls_store_id(store));
   return *out_bound != NULL ? ls_ok() : bind(compiled, store, out_bound);
 }
 
 // ---- Running ---------------------------------------------------------------
 // Every variable that is read must have a value.
-static ls_status check_values(const ls_compiled *compiled,
-                              const ls_store *store) {
+static ls_status run_check_values(const ls_compiled *compiled,
+                                  const ls_store *store) {
   const ls_program *program = compiled->program;
   for (size_t i = 0; i < program->num_uses; ++i) {
     const ls_variable *variable = (ls_variable *)program->uses[i].variable;
@@ -180,7 +180,7 @@ static ls_status update_buffers(ls_run *r) {
       if (program->uses[i].written)
         LS_RETURN_IF_ERROR(ls_place_detach(r->store, b->places[i]));
   if (b->moves == ls_store_moves(r->store)) return ls_ok();
-  LS_RETURN_IF_ERROR(look_up(compiled, r->store, b));
+  LS_RETURN_IF_ERROR(run_look_up(compiled, r->store, b));
   compiled->backend->vtable->rebind(b->instance, b->buffers);
   return ls_ok();
 }
@@ -191,7 +191,7 @@ static ls_status take_values(ls_run *r) {
   const ls_program *program = compiled->program;
   ls_bound *b = r->bound;
   ls_buffer **fresh = b->buffers + program->num_uses;
-  ls_status status = look_up(compiled, r->store, b);
+  ls_status status = run_look_up(compiled, r->store, b);
   for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
     if (program->uses[i].written)
       status = ls_place_borrow(r->store, b->places[i], &fresh[i]);
@@ -226,9 +226,9 @@ static ls_status enter_store(ls_run *r, bool *out_stale) {
     *out_stale = !ls_compiled_fits(compiled, r->store);
     if (*out_stale)
       return LS_STATUS(LS_ABORTED, "what variables hold has changed meanwhile");
-    LS_RETURN_IF_ERROR(check_values(compiled, r->store));
+    LS_RETURN_IF_ERROR(run_check_values(compiled, r->store));
   }
-  LS_RETURN_IF_ERROR(take(compiled, r->store, &r->bound));
+  LS_RETURN_IF_ERROR(run_take(compiled, r->store, &r->bound));
   return compiled->program->apart ? take_values(r) : update_buffers(r);
 }
 
@@ -248,16 +248,16 @@ static void leave_store(ls_run *r, bool succeeded) {
 // ---- Runs ------------------------------------------------------------------
 // What a run keeps of its store until it is over. One that uses no variable
 // keeps nothing.
-static ls_status begin(ls_run *r, bool *out_stale) {
+static ls_status run_begin(ls_run *r, bool *out_stale) {
   if (r->compiled->num_touches == 0)
-    return take(r->compiled, r->store, &r->bound);
+    return run_take(r->compiled, r->store, &r->bound);
   LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(r->store), &r->access));
   r->has_store = true;
   r->args.run = r->access.run;
   return enter_store(r, out_stale);
 }
 
-static void end(ls_run *r, bool succeeded) {
+static void run_end(ls_run *r, bool succeeded) {
   if (r->has_store) {
     leave_store(r, succeeded);
     ls_gate_leave(ls_store_gate(r->store), &r->access);
@@ -279,13 +279,13 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
   run->args.cancels[0] = ls_cancel_current();
   run->access.cancels = run->args.cancels;
   ls_status status = launch(compiled->program, out_stale);
-  if (ls_status_is_ok(status)) status = begin(run, out_stale);
+  if (ls_status_is_ok(status)) status = run_begin(run, out_stale);
   if (*out_stale && args->steps != NULL) *args->steps = 0;
   if (ls_status_is_ok(status) && run->bound->padded != NULL)
     status = ls_padded_inputs_fill(run->bound->padded, &run->args);
   if (ls_status_is_ok(status))
     status = compiled->backend->vtable->start(run->bound->instance, &run->args);
-  if (!ls_status_is_ok(status)) end(run, false);
+  if (!ls_status_is_ok(status)) run_end(run, false);
   return status;
 }
 
@@ -294,7 +294,7 @@ ls_status ls_run_finish(ls_run *run) {
   bool keeps = false;
   const ls_status status =
       run->compiled->backend->vtable->finish(instance, &keeps);
-  end(run, keeps);
+  run_end(run, keeps);
   return status;
 }
 
@@ -381,7 +381,7 @@ static ls_status take_to_look(ls_compiled *compiled, ls_store *store,
   ls_access access = {.touches = compiled->touches,
                       .count = compiled->num_touches};
   LS_RETURN_IF_ERROR(ls_gate_enter(ls_store_gate(store), &access));
-  const ls_status status = take(compiled, store, out_bound);
+  const ls_status status = run_take(compiled, store, out_bound);
   ls_gate_leave(ls_store_gate(store), &access);
   return status;
 }

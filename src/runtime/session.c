@@ -178,7 +178,7 @@ static ls_nest fetch_leaf(ls_nest leaf, void *user) {
   }
 }
 
-static size_t count_values(const ls_nest *leaves, size_t count) {
+static size_t session_count_values(const ls_nest *leaves, size_t count) {
   size_t values = 0;
   for (size_t i = 0; i < count; ++i)
     values += leaves[i].kind == LS_KIND_DISTRIBUTED
@@ -195,7 +195,7 @@ static ls_status gather_fetches(request *r, ls_nest fetches) {
   r->targets = ls_arena_new_array(&r->memory, ls_op, r->num_leaves + 1);
   if (r->leaves == NULL || r->targets == NULL) return ls_out_of_memory();
   ls_nest_flatten(r->fetches, r->leaves, r->num_leaves);
-  const size_t values = count_values(r->leaves, r->num_leaves);
+  const size_t values = session_count_values(r->leaves, r->num_leaves);
   r->refs = ls_arena_new_array(&r->memory, uint64_t, values + 1);
   r->outputs = ls_arena_new_array(&r->memory, void *, values + 1);
   if (r->refs == NULL || r->outputs == NULL) return ls_out_of_memory();
@@ -350,8 +350,8 @@ static ls_status run_plan(request *r, ls_nest *results, bool *out_stale) {
   return ls_results_close(former, status, results);
 }
 
-static ls_status run(request *r, ls_nest fetches, const ls_feed *feeds,
-                     size_t num_feeds, ls_nest *results) {
+static ls_status session_run(request *r, ls_nest fetches, const ls_feed *feeds,
+                             size_t num_feeds, ls_nest *results) {
   LS_RETURN_IF_ERROR(gather_fetches(r, fetches));
   LS_RETURN_IF_ERROR(gather_feeds(r, feeds, num_feeds));
   for (;;) {
@@ -370,12 +370,12 @@ static ls_status is_closed(void) {
 // The session may be gone after `leave`.
 // A run is counted before it asks whether the session is closed, and who closes
 // it says so before it counts runs.
-static ls_status enter(ls_session *session) {
+static ls_status session_enter(ls_session *session) {
   __atomic_add_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
   return ls_cancel_is_requested(session->closing) ? is_closed() : ls_ok();
 }
 
-static void leave(ls_session *session) {
+static void session_leave(ls_session *session) {
   if (__atomic_load_n(&session->closing->requested, __ATOMIC_SEQ_CST)) {
     // Under the lock, or the session might go before its lock is left.
     ls_mutex_lock(&session->lock);
@@ -419,9 +419,9 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
   request r = {.session = session};
   ls_arena_init(&r.memory, session->allocator);
   const int64_t began = ls_span_begin(session->runtime);
-  ls_status status = enter(session);
+  ls_status status = session_enter(session);
   if (ls_status_is_ok(status)) {
-    status = run(&r, fetches, feeds, num_feeds, results);
+    status = session_run(&r, fetches, feeds, num_feeds, results);
     if (ls_status_code(status) == LS_CANCELLED &&
         ls_cancel_is_requested(session->closing))
       status = ls_status_annotate(status, "as its session was closed");
@@ -432,7 +432,7 @@ ls_status ls_session_run(ls_session *session, ls_nest fetches,
                                              .began = began});
   ls_nest_release(r.fetches);
   ls_arena_deinit(&r.memory);
-  leave(session);
+  session_leave(session);
   return status;
 }
 

@@ -21,7 +21,8 @@ void ls_session_config_deinit(ls_session_config *config) {
   *config = (ls_session_config){0};
 }
 
-static ls_status check_flag(const char *name, ls_flag flag, const char *off) {
+static ls_status session_config_check_flag(const char *name, ls_flag flag,
+                                           const char *off) {
   if ((unsigned)flag > LS_FLAG_OFF)
     return ls_invalid_argument("a session's %s %d is no flag", name, (int)flag);
   return flag != LS_FLAG_OFF
@@ -31,10 +32,11 @@ static ls_status check_flag(const char *name, ls_flag flag, const char *off) {
 
 ls_status ls_session_config_check(const ls_session_config *config) {
   if (config == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(check_flag("isolate_session_state",
-                                config->isolate_session_state,
-                                "each session has its own variables"));
-  LS_RETURN_IF_ERROR(check_flag("soft_placement", config->soft_placement,
+  LS_RETURN_IF_ERROR(session_config_check_flag(
+      "isolate_session_state", config->isolate_session_state,
+      "each session has its own variables"));
+  LS_RETURN_IF_ERROR(
+      session_config_check_flag("soft_placement", config->soft_placement,
                                 "ops run where there is a kernel, whatever "
                                 "device they name"));
   const ls_cluster_spec *cluster = config->cluster;

@@ -21,7 +21,7 @@ static ls_array *array_of(ls_nest leaf) {
              : node->values[ls_ref_output(leaf.as.tensor.ref)];
 }
 
-static ls_type type_of(const ls_array *array) {
+static ls_type signature_type_of(const ls_array *array) {
   return (ls_type){ls_array_dtype(array), ls_array_shape(array)};
 }
 
@@ -29,12 +29,12 @@ static bool same_type(ls_type a, ls_type b) {
   return a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape);
 }
 
-static bool key_of(ls_nest leaf, ls_leaf_key *key) {
+static bool signature_key_of(ls_nest leaf, ls_leaf_key *key) {
   *key = (ls_leaf_key){.kind = leaf.kind};
   const ls_array *array = array_of(leaf);
   if (array != NULL) {
     key->kind = LS_KIND_ARRAY;
-    key->type = type_of(array);
+    key->type = signature_type_of(array);
     key->slots = 1;
     return true;
   }
@@ -62,7 +62,7 @@ static bool is_object(ls_kind kind) {
   return kind == LS_KIND_VARIABLE || kind == LS_KIND_OBJECT;
 }
 
-static ls_status refuse(ls_nest leaf) {
+static ls_status signature_refuse(ls_nest leaf) {
   char text[200];
   if (leaf.kind == LS_KIND_FAILED) return ls_nest_status(leaf);
   if (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph != NULL) {
@@ -80,14 +80,14 @@ static ls_status refuse(ls_nest leaf) {
 static ls_status add_types(ls_signature *s, ls_nest leaf) {
   if (leaf.kind != LS_KIND_DISTRIBUTED) {
     const ls_array *array = array_of(leaf);
-    if (array != NULL) s->types[s->num_slots++] = type_of(array);
+    if (array != NULL) s->types[s->num_slots++] = signature_type_of(array);
     return ls_ok();
   }
   for (size_t i = 0; i < ls_distributed_count(leaf); ++i) {
     const ls_nest component = ls_distributed_component(leaf, i);
     const ls_array *array = array_of(component);
-    if (array == NULL) return refuse(component);
-    s->types[s->num_slots++] = type_of(array);
+    if (array == NULL) return signature_refuse(component);
+    s->types[s->num_slots++] = signature_type_of(array);
   }
   return ls_ok();
 }
@@ -98,11 +98,13 @@ static ls_nest to_none(ls_nest leaf, void *user) {
   return ls_none();
 }
 
-static ls_status fill(ls_signature *s, ls_nest args, ls_nest *leaves) {
+static ls_status signature_fill(ls_signature *s, ls_nest args,
+                                ls_nest *leaves) {
   size_t slots = 0;
   ls_nest_flatten(args, leaves, s->num_leaves);
   for (size_t i = 0; i < s->num_leaves; ++i) {
-    if (!key_of(leaves[i], &s->keys[i])) return refuse(leaves[i]);
+    if (!signature_key_of(leaves[i], &s->keys[i]))
+      return signature_refuse(leaves[i]);
     if (is_object(leaves[i].kind)) ls_object_retain(leaves[i].as.ref);
     slots += s->keys[i].slots;
   }
@@ -123,7 +125,7 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
   LS_OWN_ARRAY(allocator, ls_nest, leaves, signature->num_leaves + 1);
   const ls_status status = signature->keys == NULL || leaves == NULL
                                ? ls_out_of_memory()
-                               : fill(signature, args, leaves);
+                               : signature_fill(signature, args, leaves);
   if (!ls_status_is_ok(status)) ls_signature_deinit(signature);
   return status;
 }
@@ -156,7 +158,7 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
   for (size_t i = 0, slot = 0; i < signature->num_leaves; ++i) {
     const ls_leaf_key *want = &signature->keys[i];
     ls_leaf_key have;
-    if (!key_of(leaves[i], &have) || have.kind != want->kind ||
+    if (!signature_key_of(leaves[i], &have) || have.kind != want->kind ||
         have.slots != want->slots || have.bits != want->bits ||
         !same_type(have.type, want->type))
       return false;
@@ -164,7 +166,7 @@ bool ls_signature_matches(const ls_signature *signature, ls_nest args,
          ++c) {
       const ls_array *array = array_of(ls_distributed_component(leaves[i], c));
       if (array == NULL ||
-          !same_type(type_of(array), signature->types[slot + c]))
+          !same_type(signature_type_of(array), signature->types[slot + c]))
         return false;
     }
     slot += want->slots;

@@ -39,7 +39,7 @@ static uint64_t next_number(void) {
   return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-static void count(uint64_t *number) {
+static void store_count(uint64_t *number) {
   __atomic_store_n(number, next_number(), __ATOMIC_RELEASE);
 }
 
@@ -186,7 +186,7 @@ void ls_place_give_back(ls_store *store, ls_place *place, ls_buffer *buffer) {
 void ls_place_publish(ls_store *store, ls_place *place, ls_buffer *buffer) {
   ls_place_give_back(store, place, place->buffer);
   place->buffer = buffer;
-  count(&store->moves);
+  store_count(&store->moves);
 }
 
 ls_status ls_place_detach(ls_store *store, ls_place *place) {
@@ -212,7 +212,8 @@ ls_variable_states ls_store_states(const ls_store *store) {
 
 // Where the value is: a component's in the container while that is shared, a
 // container's else in its first component.
-static ls_place *find(const ls_store *store, const ls_variable *variable) {
+static ls_place *store_find(const ls_store *store,
+                            const ls_variable *variable) {
   const ls_variable *at = variable;
   if (at->container != NULL && ls_store_is_shared(store, at->container))
     at = at->container;
@@ -222,36 +223,36 @@ static ls_place *find(const ls_store *store, const ls_variable *variable) {
 }
 
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable) {
-  const ls_place *place = find(store, variable);
+  const ls_place *place = store_find(store, variable);
   return place != NULL && is_set(&place->written);
 }
 
-static void set(ls_store *store, bool *flag, bool on) {
+static void store_set(ls_store *store, bool *flag, bool on) {
   if (is_set(flag) == on) return;
   __atomic_store_n(flag, on, __ATOMIC_RELEASE);
-  count(&store->changes);
+  store_count(&store->changes);
 }
 
 void ls_store_mark_written(ls_store *store, const ls_variable *variable) {
   ls_place *place = find_own(store, variable);
-  if (place != NULL) set(store, &place->written, true);
+  if (place != NULL) store_set(store, &place->written, true);
 }
 
 void ls_store_mark_lost(ls_store *store, const ls_variable *variable) {
   ls_place *place = find_own(store, variable);
-  if (place != NULL) set(store, &place->written, false);
+  if (place != NULL) store_set(store, &place->written, false);
 }
 
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared) {
   ls_place *place = find_own(store, container);
-  if (place != NULL) set(store, &place->shared, shared);
+  if (place != NULL) store_set(store, &place->shared, shared);
 }
 
 // ---- Values, for who is in -------------------------------------------------
 ls_status ls_store_look(ls_store *store, const ls_variable *variable,
                         const ls_buffer **out_buffer) {
-  const ls_place *place = find(store, variable);
+  const ls_place *place = store_find(store, variable);
   *out_buffer = NULL;
   if (place == NULL || !is_set(&place->written))
     return ls_failed_precondition(
@@ -261,8 +262,8 @@ ls_status ls_store_look(ls_store *store, const ls_variable *variable,
   return ls_ok();
 }
 
-static ls_status read_value(ls_store *store, const ls_variable *variable,
-                            ls_array **out_array) {
+static ls_status store_read_value(ls_store *store, const ls_variable *variable,
+                                  ls_array **out_array) {
   const ls_buffer *buffer = NULL;
   LS_RETURN_IF_ERROR(ls_store_look(store, variable, &buffer));
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(
@@ -288,7 +289,7 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
   ls_place *from = find_own(store, container);
   if (from == NULL || !is_set(&from->shared)) return ls_ok();
   LS_OWN(ls_array, value) = NULL;
-  LS_RETURN_IF_ERROR(read_value(store, container, &value));
+  LS_RETURN_IF_ERROR(store_read_value(store, container, &value));
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
     ls_buffer *buffer = NULL;
@@ -297,7 +298,7 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
         store->backend->vtable->upload(buffer, ls_array_data(value)));
     ls_store_mark_written(store, component);
   }
-  set(store, &from->shared, false);
+  store_set(store, &from->shared, false);
   return ls_ok();
 }
 
@@ -338,8 +339,8 @@ typedef struct one {
   ls_access access;
 } one;
 
-static ls_status enter(ls_store *store, const ls_variable *variable,
-                       bool written, one *out) {
+static ls_status store_enter(ls_store *store, const ls_variable *variable,
+                             bool written, one *out) {
   out->touch = (ls_touch){variable->family, written, variable->name};
   out->access.touches = &out->touch;
   out->access.count = 1;
@@ -348,7 +349,7 @@ static ls_status enter(ls_store *store, const ls_variable *variable,
   return ls_gate_enter(&store->gate, &out->access);
 }
 
-static void leave(ls_store *store, one *self) {
+static void store_leave(ls_store *store, one *self) {
   ls_gate_leave(&store->gate, &self->access);
 }
 
@@ -357,20 +358,20 @@ ls_status ls_store_read(ls_store *store, ls_variable *variable,
   *out_array = NULL;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
-  LS_RETURN_IF_ERROR(enter(store, variable, false, &use));
-  const ls_status status = read_value(store, variable, out_array);
-  leave(store, &use);
+  LS_RETURN_IF_ERROR(store_enter(store, variable, false, &use));
+  const ls_status status = store_read_value(store, variable, out_array);
+  store_leave(store, &use);
   return status;
 }
 
 ls_status ls_store_take(ls_store *store, ls_variable *variable,
                         ls_array **out_array) {
   one use;
-  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
-  const ls_status status = read_value(store, variable, out_array);
+  LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
+  const ls_status status = store_read_value(store, variable, out_array);
   if (ls_status_is_ok(status))
-    set(store, &find(store, variable)->written, false);
-  leave(store, &use);
+    store_set(store, &store_find(store, variable)->written, false);
+  store_leave(store, &use);
   return status;
 }
 
@@ -390,11 +391,11 @@ ls_status ls_store_read_count(ls_store *store, const ls_variable *variable,
         LS_SHAPE_TEXT(type.dtype, type.shape));
   one use;
   ls_status status = ls_ok();
-  LS_RETURN_IF_ERROR(enter(store, variable, false, &use));
-  const ls_place *place = find(store, variable);
+  LS_RETURN_IF_ERROR(store_enter(store, variable, false, &use));
+  const ls_place *place = store_find(store, variable);
   if (place != NULL && is_set(&place->written))
     status = store->backend->vtable->download(place->buffer, &value);
-  leave(store, &use);
+  store_leave(store, &use);
   *out_value = type.dtype == LS_DTYPE_I64 ? value.i64 : value.i32;
   return status;
 }
@@ -404,9 +405,9 @@ ls_status ls_store_write(ls_store *store, ls_variable *variable,
   const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
-  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
   const ls_status status = write_value(store, variable, array);
-  leave(store, &use);
+  store_leave(store, &use);
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
@@ -417,12 +418,12 @@ ls_status ls_store_update(ls_store *store, ls_variable *variable,
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
   LS_OWN(ls_array, before) = NULL;
-  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
-  ls_status status = read_value(store, variable, &before);
+  LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
+  ls_status status = store_read_value(store, variable, &before);
   if (ls_status_is_ok(status)) status = change(before, user, out_after);
   if (ls_status_is_ok(status))
     status = write_value(store, variable, *out_after);
-  leave(store, &use);
+  store_leave(store, &use);
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
@@ -432,23 +433,23 @@ ls_status ls_store_fill(ls_store *store, ls_variable *variable,
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
   ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
   ls_status status = ls_store_buffer_to_write(
       store, variable, ls_compiled_output(compiled, 0), &buffer);
   if (ls_status_is_ok(status))
     status = ls_compiled_fill(compiled, buffer, step);
   if (ls_status_is_ok(status)) ls_store_note_write(store, variable);
-  leave(store, &use);
+  store_leave(store, &use);
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
 ls_status ls_store_add_zero(ls_store *store, ls_variable *variable) {
   one use;
   ls_buffer *buffer = NULL;
-  LS_RETURN_IF_ERROR(enter(store, variable, true, &use));
+  LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
   const ls_status status = own_buffer(store, variable, &buffer);
   if (ls_status_is_ok(status)) ls_store_mark_written(store, variable);
-  leave(store, &use);
+  store_leave(store, &use);
   return status;
 }
 
@@ -459,25 +460,25 @@ static ls_status join_values(ls_store *store, ls_variable *container) {
   LS_RETURN_IF_ERROR(ls_store_place(store, container, &all));
   ls_place_publish(store, all, first->buffer);
   first->buffer = NULL;
-  set(store, &all->written, is_set(&first->written));
-  set(store, &first->written, false);
-  set(store, &all->shared, true);
+  store_set(store, &all->written, is_set(&first->written));
+  store_set(store, &first->written, false);
+  store_set(store, &all->shared, true);
   return ls_ok();
 }
 
 ls_status ls_store_join(ls_store *store, ls_variable *container) {
   one use;
-  LS_RETURN_IF_ERROR(enter(store, container, true, &use));
+  LS_RETURN_IF_ERROR(store_enter(store, container, true, &use));
   const ls_status status = join_values(store, container);
-  leave(store, &use);
+  store_leave(store, &use);
   return status;
 }
 
 ls_status ls_store_split(ls_store *store, ls_variable *container) {
   one use;
-  LS_RETURN_IF_ERROR(enter(store, container, true, &use));
+  LS_RETURN_IF_ERROR(store_enter(store, container, true, &use));
   const ls_status status = split_value(store, container);
-  leave(store, &use);
+  store_leave(store, &use);
   return status;
 }
 

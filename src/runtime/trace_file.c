@@ -243,7 +243,8 @@ static ls_status write_file(const ls_trace *self, const char *path) {
 }
 
 // ---- Traces ----------------------------------------------------------------
-static ls_status begin(ls_trace *self, const ls_trace_options *options) {
+static ls_status trace_file_begin(ls_trace *self,
+                                  const ls_trace_options *options) {
   if (options->path != NULL) {
     self->path =
         ls_copy_text(self->allocator, options->path, strlen(options->path));
@@ -269,7 +270,7 @@ ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
   LS_NEW_OR_RETURN(allocator, ls_trace, self);
   self->runtime = runtime;
   self->allocator = allocator;
-  const ls_status status = begin(self, options);
+  const ls_status status = trace_file_begin(self, options);
   if (ls_status_is_ok(status))
     *out_trace = self;
   else

@@ -18,16 +18,16 @@ ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x) {
   return narrow ? ls_emit_convert(e, x, LS_DTYPE_F32) : x;
 }
 
-static ls_emitted number(ls_emitter *e, ls_emitted like, double value) {
+static ls_emitted compose_number(ls_emitter *e, ls_emitted like, double value) {
   return ls_emit_scalar(e, ls_dtype_at(e, like), value);
 }
 
 ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x) {
-  return ls_emit_2(e, LS_OP_DIV, number(e, x, 1), x);
+  return ls_emit_2(e, LS_OP_DIV, compose_number(e, x, 1), x);
 }
 
 static ls_emitted relu(ls_emitter *e, ls_emitted x) {
-  return ls_emit_2(e, LS_OP_MAXIMUM, x, number(e, x, 0));
+  return ls_emit_2(e, LS_OP_MAXIMUM, x, compose_number(e, x, 0));
 }
 
 ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
@@ -37,12 +37,14 @@ ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x) {
 // x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 static ls_emitted gelu(ls_emitter *e, ls_emitted x) {
   const ls_emitted square = ls_emit_2(e, LS_OP_MUL, x, x);
-  const ls_emitted inner = ls_emit_2(
-      e, LS_OP_ADD, ls_emit_2(e, LS_OP_MUL, square, number(e, x, 0.044715)),
-      number(e, x, 1));
+  const ls_emitted inner =
+      ls_emit_2(e, LS_OP_ADD,
+                ls_emit_2(e, LS_OP_MUL, square, compose_number(e, x, 0.044715)),
+                compose_number(e, x, 1));
   const double factor = 2 * sqrt(2 / 3.14159265358979323846);
-  const ls_emitted u = ls_emit_2(
-      e, LS_OP_MUL, ls_emit_2(e, LS_OP_MUL, x, inner), number(e, x, factor));
+  const ls_emitted u =
+      ls_emit_2(e, LS_OP_MUL, ls_emit_2(e, LS_OP_MUL, x, inner),
+                compose_number(e, x, factor));
   return ls_emit_2(e, LS_OP_MUL, x, ls_emit_1(e, LS_OP_SIGMOID, u));
 }
 
@@ -64,7 +66,7 @@ static ls_emitted add_range(ls_emitter *e, uint32_t begin, uint32_t end) {
 }
 
 // 16-bit floats are added in f32 and rounded once.
-static ls_emitted add_all(ls_emitter *e) {
+static ls_emitted compose_add_all(ls_emitter *e) {
   return ls_emit_convert(e, add_range(e, 0, e->node->num_inputs),
                          e->node->outputs[0].dtype);
 }
@@ -81,7 +83,7 @@ static bool compose_element(ls_emitter *e) {
                      op == LS_OP_SOFTPLUS || op == LS_OP_RSQRT ||
                      op == LS_OP_ERFC;
   if (op == LS_OP_ADD_N || op == LS_OP_CLAMP) {
-    ls_compose_give(e, op == LS_OP_CLAMP ? clamp(e) : add_all(e));
+    ls_compose_give(e, op == LS_OP_CLAMP ? clamp(e) : compose_add_all(e));
     return true;
   }
   if (!unary) return false;
@@ -97,7 +99,8 @@ static bool compose_element(ls_emitter *e) {
   else if (op == LS_OP_RSQRT)
     y = ls_emit_reciprocal(e, ls_emit_1(e, LS_OP_SQRT, x));
   else
-    y = ls_emit_2(e, LS_OP_SUB, number(e, x, 1), ls_emit_1(e, LS_OP_ERF, x));
+    y = ls_emit_2(e, LS_OP_SUB, compose_number(e, x, 1),
+                  ls_emit_1(e, LS_OP_ERF, x));
   ls_compose_give(e, ls_emit_convert(e, y, ls_dtype_at(e, given)));
   return true;
 }
@@ -168,8 +171,9 @@ static ls_emitted emit_gather(ls_emitter *e) {
   ls_emitted at = ls_operand(e, 1);
   if (ls_dtype_at(e, at) != LS_DTYPE_I32 && ls_dtype_at(e, at) != LS_DTYPE_I64)
     at = ls_emit_convert(e, at, LS_DTYPE_I64);
-  at = ls_emit_2(e, LS_OP_MINIMUM, at, number(e, at, (double)(size - 1)));
-  at = ls_emit_2(e, LS_OP_MAXIMUM, at, number(e, at, 0));
+  at = ls_emit_2(e, LS_OP_MINIMUM, at,
+                 compose_number(e, at, (double)(size - 1)));
+  at = ls_emit_2(e, LS_OP_MAXIMUM, at, compose_number(e, at, 0));
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
   if (ls_status_is_ok(e->status)) e->language->gather(e, x, at, axis, out);
@@ -287,7 +291,7 @@ static ls_emitted cross_entropy(ls_emitter *e) {
   const ls_batch_dims dims = ls_batch_dims_at(e, rows);
   const ls_emitted parts[] = {
       one_hot_of(e, ls_operand(e, 1), dims.dim[dims.rank - 1], LS_DTYPE_BOOL),
-      rows, number(e, rows, 0)};
+      rows, compose_number(e, rows, 0)};
   const int64_t axis = dims.rank - 1;
   const ls_emitted sum = ls_emit_reduce(
       e, LS_OP_REDUCE_SUM, ls_emit_element(e, LS_OP_SELECT, parts, 3), &axis, 1,

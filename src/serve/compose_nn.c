@@ -11,8 +11,8 @@ static ls_emitted scalar_like(ls_emitter *e, ls_emitted like, double value) {
 
 // ---- Windows ---------------------------------------------------------------
 // The windows of the op at hand over x, of these taps.
-static bool read_window(ls_emitter *e, ls_emitted x, const ls_dim *taps,
-                        ls_window *out) {
+static bool compose_nn_read_window(ls_emitter *e, ls_emitted x,
+                                   const ls_dim *taps, ls_window *out) {
   const ls_batch_dims dims = ls_batch_dims_at(e, x);
   const ls_node *node = e->node;
   const ls_status status = ls_window_read(ls_node_info(node)->name, node->attrs,
@@ -34,7 +34,7 @@ static ls_emitted convolution(ls_emitter *e) {
   const ls_emitted x = ls_operand(e, 0), w = ls_operand(e, 1);
   const ls_batch_dims weights = ls_batch_dims_at(e, w);
   ls_window window;
-  if (!read_window(e, x, weights.dim, &window)) return 0;
+  if (!compose_nn_read_window(e, x, weights.dim, &window)) return 0;
   const ls_emitted out =
       ls_emit_value(e, ls_dtype_at(e, x), ls_result_dims(e), NULL);
   if (ls_status_is_ok(e->status) &&
@@ -76,7 +76,7 @@ static ls_emitted reduce_window(ls_emitter *e) {
       ls_node_attr(e->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const ls_emitted x = ls_emit_wide(e, given);
   ls_window window;
-  if (!read_window(e, x, NULL, &window)) return 0;
+  if (!compose_nn_read_window(e, x, NULL, &window)) return 0;
   const bool is_max = strcmp(reduce, "max") == 0;
   ls_emitted y = slide(e, is_max ? LS_OP_REDUCE_MAX : LS_OP_REDUCE_SUM, x,
                        &window, ls_result_dims(e));

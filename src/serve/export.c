@@ -67,7 +67,7 @@ static ls_status add_variables(export *e, const ls_graph *graph) {
   return ls_ok();
 }
 
-static ls_status prepare(export *e, size_t index) {
+static ls_status export_prepare(export *e, size_t index) {
   const ls_serving_graph *given = &e->options->graphs[index];
   part *p = &e->parts[index];
   const char *const *tags = NULL;
@@ -135,16 +135,17 @@ static ls_status note_made(export *e, const char *path) {
   return ls_ok();
 }
 
-static ls_status name_file(export *e, const char *name, const char **out_path) {
+static ls_status export_name_file(export *e, const char *name,
+                                  const char **out_path) {
   *out_path = ls_arena_format(&e->memory, "%s/%s", e->temporary, name);
   return *out_path == NULL ? ls_out_of_memory() : note_made(e, *out_path);
 }
 
-static ls_status write_text(export *e, const part *p) {
+static ls_status export_write_text(export *e, const part *p) {
   const char *path = NULL;
   const char *name = ls_arena_format(&e->memory, "%s.ls", p->name);
   if (name == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(name_file(e, name, &path));
+  LS_RETURN_IF_ERROR(export_name_file(e, name, &path));
   return e->files->write(e->files->user, path, ls_text_data(&p->text),
                          p->text.size);
 }
@@ -217,7 +218,8 @@ static ls_status name_translation(export *e, const ls_serve_signature *s,
   const char *name =
       plain ? ls_arena_format(&e->memory, "%s.%s", begin, end)
             : ls_arena_format(&e->memory, "%s.%s.%s", begin, s->key, end);
-  return name == NULL ? ls_out_of_memory() : name_file(e, name, out_path);
+  return name == NULL ? ls_out_of_memory()
+                      : export_name_file(e, name, out_path);
 }
 
 static ls_status write_onnx(export *e, ls_graph *graph, const char *values) {
@@ -247,14 +249,14 @@ static ls_status write_stablehlo(export *e, ls_graph *graph) {
 }
 
 // ---- All files -------------------------------------------------------------
-static ls_status fill(export *e) {
+static ls_status export_fill(export *e) {
   const ls_serving_options *o = e->options;
   const char *path = NULL;
-  LS_RETURN_IF_ERROR(name_file(e, LS_SERVE_VALUES_NAME, &path));
+  LS_RETURN_IF_ERROR(export_name_file(e, LS_SERVE_VALUES_NAME, &path));
   LS_RETURN_IF_ERROR(ls_serve_write_values(o, e->variables, e->num_variables,
                                            &e->memory, path));
   for (size_t i = 0; i < o->num_graphs; ++i)
-    LS_RETURN_IF_ERROR(write_text(e, &e->parts[i]));
+    LS_RETURN_IF_ERROR(export_write_text(e, &e->parts[i]));
   for (size_t i = 0; i < o->num_assets; ++i)
     LS_RETURN_IF_ERROR(copy_asset(e, &o->assets[i]));
   ls_graph *first = (ls_graph *)(uintptr_t)o->graphs[0].graph;
@@ -268,11 +270,11 @@ static void take_away(const export *e) {
     ls_status_free(e->files->remove(e->files->user, e->made[i]));
 }
 
-static ls_status make(export *e) {
+static ls_status export_make(export *e) {
   LS_RETURN_IF_ERROR(choose_folder(e));
   LS_RETURN_IF_ERROR(note_made(e, e->temporary));
   ls_status status = e->files->make_directories(e->files->user, e->temporary);
-  if (ls_status_is_ok(status)) status = fill(e);
+  if (ls_status_is_ok(status)) status = export_fill(e);
   if (ls_status_is_ok(status))
     status = e->files->rename(e->files->user, e->temporary, e->folder);
   if (!ls_status_is_ok(status)) take_away(e);
@@ -280,7 +282,8 @@ static ls_status make(export *e) {
 }
 
 // A computation for TPUs is one for inference.
-static ls_status check_mode(const export *e, const ls_serving_graph *graph) {
+static ls_status export_check_mode(const export *e,
+                                   const ls_serving_graph *graph) {
   const char *mode = e->options->mode;
   if (mode == NULL || strcmp(mode, "predict") == 0) return ls_ok();
   for (size_t i = 0; i < graph->num_tags && graph->tags != NULL; ++i)
@@ -294,7 +297,7 @@ static ls_status check_mode(const export *e, const ls_serving_graph *graph) {
 }
 
 // ---- All of it -------------------------------------------------------------
-static ls_status check_options(const export *e) {
+static ls_status export_check_options(const export *e) {
   const ls_serving_options *o = e->options;
   if (o->base == NULL || o->base[0] == '\0')
     return ls_invalid_argument("an export needs a base folder");
@@ -309,12 +312,12 @@ static ls_status check_options(const export *e) {
   for (size_t i = 0; i < o->num_assets; ++i)
     LS_RETURN_IF_ERROR(check_asset(&o->assets[i]));
   for (size_t i = 0; i < o->num_graphs; ++i)
-    LS_RETURN_IF_ERROR(check_mode(e, &o->graphs[i]));
+    LS_RETURN_IF_ERROR(export_check_mode(e, &o->graphs[i]));
   return ls_ok();
 }
 
-static ls_status run(export *e, char **out_path) {
-  LS_RETURN_IF_ERROR(check_options(e));
+static ls_status export_run(export *e, char **out_path) {
+  LS_RETURN_IF_ERROR(export_check_options(e));
   const size_t count = e->options->num_graphs;
   e->parts = ls_arena_new_array(&e->memory, part, count);
   if (e->parts == NULL) return ls_out_of_memory();
@@ -323,8 +326,8 @@ static ls_status run(export *e, char **out_path) {
     ls_text_init(&e->parts[i].text, e->memory.allocator);
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = prepare(e, i);
-  if (ls_status_is_ok(status)) status = make(e);
+    status = export_prepare(e, i);
+  if (ls_status_is_ok(status)) status = export_make(e);
   for (size_t i = 0; i < count; ++i) {
     ls_text_deinit(&e->parts[i].text);
     ls_graph_free(e->parts[i].copy);
@@ -348,7 +351,7 @@ ls_status ls_serving_export(const ls_serving_options *options,
               .runtime = runtime,
               .files = ls_runtime_files(runtime)};
   ls_arena_init(&e.memory, ls_runtime_allocator(runtime));
-  const ls_status status = run(&e, out_path);
+  const ls_status status = export_run(&e, out_path);
   ls_release(e.memory.allocator, e.made);
   ls_arena_deinit(&e.memory);
   return status;

@@ -50,8 +50,9 @@ static ls_status read_text(ls_serving *self, const char *folder,
   return ls_invalid_argument("'%s' has a zero byte: it is no text", path);
 }
 
-static ls_status parse(ls_serving *self, const char *path, const char *text,
-                       const ls_serving_load_options *options) {
+static ls_status load_parse(ls_serving *self, const char *path,
+                            const char *text,
+                            const ls_serving_load_options *options) {
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_graph_parse(text, options->kernels,
                                         options->num_kernels, &self->graph),
@@ -62,8 +63,8 @@ static ls_status parse(ls_serving *self, const char *path, const char *text,
                             &self->signatures);
 }
 
-static void describe(const ls_serve_value *values, size_t count,
-                     ls_serving_value *out) {
+static void load_describe(const ls_serve_value *values, size_t count,
+                          ls_serving_value *out) {
   for (size_t i = 0; i < count; ++i) {
     out[i].name = values[i].name;
     out[i].type = ls_graph_type(values[i].tensor.graph, values[i].tensor.ref);
@@ -82,8 +83,8 @@ static ls_status describe_all(ls_serving *self) {
     ls_serving_value *outputs =
         ls_arena_new_array(memory, ls_serving_value, s->num_outputs + 1);
     if (inputs == NULL || outputs == NULL) return ls_out_of_memory();
-    describe(s->inputs, s->num_inputs, inputs);
-    describe(s->outputs, s->num_outputs, outputs);
+    load_describe(s->inputs, s->num_inputs, inputs);
+    load_describe(s->outputs, s->num_outputs, outputs);
     self->infos[i] = (ls_serving_info){.key = s->key,
                                        .kind = s->kind,
                                        .inputs = inputs,
@@ -120,7 +121,7 @@ static ls_status load(ls_serving *self, const char *folder,
   const char *path = ls_arena_format(&self->memory, "%s/%s.ls", folder, name);
   if (path == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(read_text(self, folder, name, path, &text));
-  LS_RETURN_IF_ERROR(parse(self, path, text, options));
+  LS_RETURN_IF_ERROR(load_parse(self, path, text, options));
   LS_RETURN_IF_ERROR(describe_all(self));
   return load_values(self, folder);
 }
@@ -197,8 +198,8 @@ static ls_status take_input(const ls_serve_signature *s, size_t index,
   return ls_ok();
 }
 
-static ls_status run(ls_serving *self, const ls_serve_signature *s,
-                     ls_nest inputs, ls_arena *memory, ls_nest *outputs) {
+static ls_status load_run(ls_serving *self, const ls_serve_signature *s,
+                          ls_nest inputs, ls_arena *memory, ls_nest *outputs) {
   if (inputs.kind != LS_KIND_DICT &&
       (inputs.kind != LS_KIND_NONE || s->num_inputs > 0))
     return ls_invalid_argument("the inputs of signature '%s' must be a dict of "
@@ -236,5 +237,5 @@ ls_status ls_serving_run(ls_serving *serving, const char *key, ls_nest inputs,
   LS_RETURN_IF_ERROR(ls_serve_find(&serving->signatures, key, &signature));
   LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, serving->memory.allocator);
-  return run(serving, signature, inputs, &memory, outputs);
+  return load_run(serving, signature, inputs, &memory, outputs);
 }

@@ -201,7 +201,7 @@ static ls_status compare_node(const ls_lowered_signature *self, size_t place) {
   return ls_ok();
 }
 
-static ls_status compare(const ls_lowered_signature *self) {
+static ls_status lowered_compare(const ls_lowered_signature *self) {
   if (self->count == 1) return ls_ok();
   const ls_graph *body = ls_lowered_body(self);
   for (size_t p = 1; p < self->count; ++p)
@@ -229,7 +229,7 @@ ls_status ls_lower_signature(ls_graph *graph,
           "an export of signature '%s', which writes variable '%s'",
           signature->key,
           ((const ls_variable *)program->uses[i].variable)->name);
-  return compare(out);
+  return lowered_compare(out);
 }
 
 void ls_lowered_signature_deinit(ls_lowered_signature *self) {

@@ -54,7 +54,7 @@ int64_t ls_onnx_dtype(ls_dtype dtype) {
 }
 
 // ---- Nodes -----------------------------------------------------------------
-static const char *name_of(ls_onnx *o, ls_emitted value) {
+static const char *onnx_name_of(ls_onnx *o, ls_emitted value) {
   ls_text_clear(&o->name);
   ls_emit_name(&o->e, value, &o->name);
   return ls_text_data(&o->name);
@@ -66,11 +66,11 @@ void ls_onnx_begin(ls_onnx *o, const char *op) {
 }
 
 void ls_onnx_input(ls_onnx *o, ls_emitted value) {
-  ls_proto_string(&o->nodes, NODE_INPUT, name_of(o, value));
+  ls_proto_string(&o->nodes, NODE_INPUT, onnx_name_of(o, value));
 }
 
 void ls_onnx_output(ls_onnx *o, ls_emitted value) {
-  ls_proto_string(&o->nodes, NODE_OUTPUT, name_of(o, value));
+  ls_proto_string(&o->nodes, NODE_OUTPUT, onnx_name_of(o, value));
 }
 
 void ls_onnx_int(ls_onnx *o, const char *name, int64_t value) {
@@ -128,7 +128,7 @@ ls_emitted ls_onnx_i64s(ls_onnx *o, const int64_t *values, size_t count) {
   const ls_batch_dims dims = {.rank = 1, .dim = {ls_dim_of((int64_t)count)}};
   const ls_emitted out = ls_emit_value(&o->e, LS_DTYPE_I64, dims, NULL);
   if (ls_status_is_ok(o->e.status))
-    ls_onnx_initializer(o, name_of(o, out), array);
+    ls_onnx_initializer(o, onnx_name_of(o, out), array);
   return out;
 }
 
@@ -225,7 +225,7 @@ static const char *own_name(ls_onnx *o, const char *name, bool taken,
   return own != NULL ? own : "";
 }
 
-static void declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
+static void onnx_declare(ls_onnx *o, ls_array *const *values, ls_text *graph) {
   const ls_program *program = o->e.program->programs[0];
   const ls_serve_signature *s = o->e.program->signature;
   for (size_t i = 0; i < s->num_inputs; ++i) {
@@ -302,7 +302,7 @@ ls_status ls_write_onnx(const ls_lowered_signature *program,
   ls_text_init(&o.nodes, memory->allocator);
   ls_text_init(&o.initializers, memory->allocator);
   ls_text_init(&o.name, memory->allocator);
-  if (ls_status_is_ok(o.e.status)) declare(&o, values, &graph);
+  if (ls_status_is_ok(o.e.status)) onnx_declare(&o, values, &graph);
   ls_status_free(ls_emit_program(&o.e));
   if (ls_status_is_ok(o.e.status)) give_outputs(&o, &graph);
   const ls_status status = write_model(&o, &graph, out);

@@ -90,8 +90,8 @@ static bool special(ls_emitter *e, uint16_t op, const ls_emitted *in,
   return true;
 }
 
-static bool element(ls_emitter *e, uint16_t op, const ls_emitted *in,
-                    size_t count, ls_emitted out) {
+static bool onnx_ops_element(ls_emitter *e, uint16_t op, const ls_emitted *in,
+                             size_t count, ls_emitted out) {
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
     if (names[i].op != op) continue;
     if (names[i].of_bools && ls_emit_look(e, in[0])->dtype != LS_DTYPE_BOOL)
@@ -112,7 +112,7 @@ static void constant(ls_emitter *e, const ls_array *array, ls_emitted out) {
 
 // ---- Shapes ----------------------------------------------------------------
 // Of one size that depends on the batch the others tell.
-static void reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
+static void onnx_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;
   int64_t sizes[LS_MAX_RANK];
@@ -172,8 +172,8 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   ls_onnx_node(o, "Slice", in, 5, out);
 }
 
-static void reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
-                    size_t count, ls_emitted out) {
+static void onnx_ops_reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
+                             size_t count, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   int64_t starts[LS_MAX_RANK], ends[LS_MAX_RANK];
   for (size_t i = 0; i < count; ++i) {
@@ -186,9 +186,9 @@ static void reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
   ls_onnx_node(o, "Slice", in, 5, out);
 }
 
-static bool pad(ls_emitter *e, ls_emitted x, ls_emitted value,
-                const int64_t *low, const int64_t *high,
-                const int64_t *interior, ls_emitted out) {
+static bool onnx_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
+                         const int64_t *low, const int64_t *high,
+                         const int64_t *interior, ls_emitted out) {
   int64_t sizes[2 * LS_MAX_RANK];
   const int32_t rank = ls_emit_look(e, x)->dims.rank;
   for (int32_t i = 0; i < rank; ++i) {
@@ -202,8 +202,8 @@ static bool pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   return true;
 }
 
-static void concatenate(ls_emitter *e, const ls_emitted *in, size_t count,
-                        int64_t axis, ls_emitted out) {
+static void onnx_ops_concatenate(ls_emitter *e, const ls_emitted *in,
+                                 size_t count, int64_t axis, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   ls_onnx_begin(o, "Concat");
   for (size_t i = 0; i < count; ++i)
@@ -213,8 +213,8 @@ static void concatenate(ls_emitter *e, const ls_emitted *in, size_t count,
   ls_onnx_end(o);
 }
 
-static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
-                   int64_t axis, ls_emitted out) {
+static void onnx_ops_gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
+                            int64_t axis, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   ls_onnx_begin(o, "Gather");
   ls_onnx_input(o, x);
@@ -273,8 +273,8 @@ static void reduce_by(ls_onnx *o, const char *op, ls_emitted x,
   ls_onnx_end(o);
 }
 
-static bool reduce(ls_emitter *e, uint16_t op, ls_emitted x,
-                   const int64_t *axes, size_t count, ls_emitted out) {
+static bool onnx_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
+                            const int64_t *axes, size_t count, ls_emitted out) {
   const char *name = op == LS_OP_REDUCE_SUM       ? "ReduceSum"
                      : op == LS_OP_REDUCE_MAX     ? "ReduceMax"
                      : op == LS_OP_REDUCE_MIN     ? "ReduceMin"
@@ -391,19 +391,19 @@ static bool slide(ls_emitter *e, uint16_t op, ls_emitted x,
 
 const ls_emit_language ls_onnx_language = {.name = "ONNX",
                                            .prefix = "%",
-                                           .element = element,
+                                           .element = onnx_ops_element,
                                            .constant = constant,
-                                           .reshape = reshape,
+                                           .reshape = onnx_ops_reshape,
                                            .broadcast = broadcast,
                                            .transpose = transpose,
-                                           .reduce = reduce,
+                                           .reduce = onnx_ops_reduce,
                                            .dot = dot,
                                            .convolve = convolve,
                                            .slide = slide,
                                            .slice = slice,
-                                           .pad = pad,
-                                           .concatenate = concatenate,
-                                           .reverse = reverse,
-                                           .gather = gather,
+                                           .pad = onnx_ops_pad,
+                                           .concatenate = onnx_ops_concatenate,
+                                           .reverse = onnx_ops_reverse,
+                                           .gather = onnx_ops_gather,
                                            .iota = iota,
                                            .top_k = top_k};

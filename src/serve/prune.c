@@ -9,8 +9,8 @@
 // ---- What is needed --------------------------------------------------------
 // Notes what one signature needs, computations whole. A placeholder must be one
 // of its inputs.
-static ls_status find_needed(ls_graph *graph, const ls_serve_signature *s,
-                             ls_arena *memory, bool *needed) {
+static ls_status prune_find_needed(ls_graph *graph, const ls_serve_signature *s,
+                                   ls_arena *memory, bool *needed) {
   const size_t most = s->num_outputs + s->num_inputs;
   uint64_t *refs = ls_arena_new_array(memory, uint64_t, most + 1);
   if (refs == NULL) return ls_out_of_memory();
@@ -37,10 +37,11 @@ static ls_status find_needed(ls_graph *graph, const ls_serve_signature *s,
   return ls_ok();
 }
 
-static ls_status find_all(ls_graph *graph, const ls_serve_signatures *all,
-                          ls_arena *memory, bool *needed) {
+static ls_status prune_find_all(ls_graph *graph, const ls_serve_signatures *all,
+                                ls_arena *memory, bool *needed) {
   for (size_t i = 0; i < all->count; ++i)
-    LS_RETURN_IF_ERROR(find_needed(graph, &all->items[i], memory, needed));
+    LS_RETURN_IF_ERROR(
+        prune_find_needed(graph, &all->items[i], memory, needed));
   for (size_t i = 0; i < all->count; ++i)
     for (size_t k = 0; k < all->items[i].num_inputs; ++k)
       needed[ls_graph_position(
@@ -128,7 +129,7 @@ static ls_status copy_needed(ls_graph *graph, const ls_serve_signatures *all,
   bool *needed = ls_arena_new_array(memory, bool, graph->num_nodes + 1);
   if (needed == NULL) return ls_out_of_memory();
   memset(needed, 0, graph->num_nodes * sizeof(*needed));
-  LS_RETURN_IF_ERROR(find_all(graph, all, memory, needed));
+  LS_RETURN_IF_ERROR(prune_find_all(graph, all, memory, needed));
   static const ls_copy_policy policy = {.copy_ops = copy_inside};
   LS_OWN(ls_copying, c) = {0};
   ls_copying_init(&c, NULL, graph, copy, memory);

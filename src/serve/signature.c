@@ -24,8 +24,8 @@ typedef struct owner {
   ls_arena *memory;
 } owner;
 
-static ls_status check_value(const owner *o, const char *name, ls_nest leaf,
-                             ls_serve_value *out) {
+static ls_status signature_check_value(const owner *o, const char *name,
+                                       ls_nest leaf, ls_serve_value *out) {
   char text[200];
   if (name == NULL || name[0] == '\0' || !ls_json_is_utf8(name))
     return ls_invalid_argument("an %s of signature '%s' has no name, or one "
@@ -54,8 +54,9 @@ static ls_status check_value(const owner *o, const char *name, ls_nest leaf,
 }
 
 // A dict, or one tensor that is called after what it is.
-static ls_status list_values(const owner *o, ls_nest values,
-                             ls_serve_value **out, size_t *out_count) {
+static ls_status signature_list_values(const owner *o, ls_nest values,
+                                       ls_serve_value **out,
+                                       size_t *out_count) {
   const bool is_dict = values.kind == LS_KIND_DICT;
   const size_t count = is_dict                         ? ls_nest_count(values)
                        : values.kind == LS_KIND_TENSOR ? 1
@@ -69,14 +70,14 @@ static ls_status list_values(const owner *o, ls_nest values,
   *out = ls_arena_new_array(o->memory, ls_serve_value, count + 1);
   if (*out == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(is_dict
-                           ? check_value(o, ls_nest_key(values, i),
-                                         ls_nest_item(values, i), &(*out)[i])
-                           : check_value(o, o->what, values, &(*out)[i]));
+    LS_RETURN_IF_ERROR(
+        is_dict ? signature_check_value(o, ls_nest_key(values, i),
+                                        ls_nest_item(values, i), &(*out)[i])
+                : signature_check_value(o, o->what, values, &(*out)[i]));
   return ls_ok();
 }
 
-static ls_status check_inputs(const ls_serve_signature *s) {
+static ls_status signature_check_inputs(const ls_serve_signature *s) {
   for (size_t i = 0; i < s->num_inputs; ++i) {
     const ls_op op = ls_tensor_op(s->inputs[i].tensor);
     if (ls_op_type(op) != LS_OP_PLACEHOLDER)
@@ -154,11 +155,11 @@ static ls_status check_one(const ls_serving_signature *given, ls_graph *graph,
                                out->key, (int)out->kind, kind_names[0],
                                kind_names[1], kind_names[2]);
   LS_RETURN_IF_ERROR(
-      list_values(&o, given->inputs, &out->inputs, &out->num_inputs));
+      signature_list_values(&o, given->inputs, &out->inputs, &out->num_inputs));
   o.what = "output";
-  LS_RETURN_IF_ERROR(
-      list_values(&o, given->output.tensors, &out->outputs, &out->num_outputs));
-  return check_inputs(out);
+  LS_RETURN_IF_ERROR(signature_list_values(&o, given->output.tensors,
+                                           &out->outputs, &out->num_outputs));
+  return signature_check_inputs(out);
 }
 
 ls_status ls_serve_check(const ls_serving_graph *given, ls_arena *memory,
@@ -263,8 +264,8 @@ static const char *string_of(const ls_json *object, const char *key) {
              : NULL;
 }
 
-static const ls_json *list_of(const ls_json *object, const char *key,
-                              size_t *out_count) {
+static const ls_json *signature_list_of(const ls_json *object, const char *key,
+                                        size_t *out_count) {
   const ls_json *value =
       object->kind == LS_JSON_OBJECT ? ls_json_find(object, key) : NULL;
   *out_count = 0;
@@ -306,7 +307,7 @@ static ls_status find_tensor(const reader *r, const char *name,
 static ls_status read_values(const reader *r, const ls_json *signature,
                              const char *key, ls_serve_value **out,
                              size_t *out_count) {
-  const ls_json *list = list_of(signature, key, out_count);
+  const ls_json *list = signature_list_of(signature, key, out_count);
   if (list == NULL) return bad_head(r, "a signature has no list of values");
   *out = ls_arena_new_array(r->memory, ls_serve_value, *out_count + 1);
   if (*out == NULL) return ls_out_of_memory();
@@ -367,7 +368,7 @@ ls_status ls_serve_read_head(const char *path, const char *text,
   if (version == NULL || !version->is_integer || version->integer != VERSION)
     return bad_head(&r, "a version that this library does not read");
   size_t count = 0;
-  const ls_json *list = list_of(value, "signatures", &count);
+  const ls_json *list = signature_list_of(value, "signatures", &count);
   if (list == NULL) return bad_head(&r, "there is no list of signatures");
   out->items = ls_arena_new_array(memory, ls_serve_signature, count + 1);
   if (out->items == NULL) return ls_out_of_memory();

@@ -70,7 +70,7 @@ void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
   ls_text_append_char(text, '>');
 }
 
-static int32_t rank_of(const ls_emitter *e, ls_emitted value) {
+static int32_t stablehlo_ops_rank_of(const ls_emitter *e, ls_emitted value) {
   return ls_emit_look(e, value)->dims.rank;
 }
 
@@ -174,8 +174,9 @@ static const struct {
     {LS_OP_GREATER_EQUAL, "stablehlo.compare GE,"},
 };
 
-static bool element(ls_emitter *e, uint16_t op, const ls_emitted *in,
-                    size_t count, ls_emitted out) {
+static bool stablehlo_ops_element(ls_emitter *e, uint16_t op,
+                                  const ls_emitted *in, size_t count,
+                                  ls_emitted out) {
   ls_text *text = &ls_hlo_of(e)->body;
   for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); ++i) {
     if (other_names[i].op != op) continue;
@@ -210,7 +211,7 @@ static bool element(ls_emitter *e, uint16_t op, const ls_emitted *in,
 }
 
 // ---- Shapes ----------------------------------------------------------------
-static void reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
+static void stablehlo_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_hlo_begin(e, "stablehlo.reshape", out);
   names(e, &x, 1);
   ls_hlo_finish(e, &x, 1, out);
@@ -222,7 +223,7 @@ static void broadcast(ls_emitter *e, ls_emitted x, ls_emitted out) {
     dims[i] = i;
   ls_text *text = ls_hlo_begin(e, "stablehlo.broadcast_in_dim", out);
   names(e, &x, 1);
-  ls_hlo_attr(text, "dims", dims, (size_t)rank_of(e, x));
+  ls_hlo_attr(text, "dims", dims, (size_t)stablehlo_ops_rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
 
@@ -230,7 +231,7 @@ static void transpose(ls_emitter *e, ls_emitted x, const int64_t *permutation,
                       ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.transpose", out);
   names(e, &x, 1);
-  ls_hlo_attr(text, "dims", permutation, (size_t)rank_of(e, x));
+  ls_hlo_attr(text, "dims", permutation, (size_t)stablehlo_ops_rank_of(e, x));
   ls_hlo_finish(e, &x, 1, out);
 }
 
@@ -252,11 +253,11 @@ static void slice(ls_emitter *e, ls_emitted x, const int64_t *starts,
   ls_hlo_finish(e, &x, 1, out);
 }
 
-static bool pad(ls_emitter *e, ls_emitted x, ls_emitted value,
-                const int64_t *low, const int64_t *high,
-                const int64_t *interior, ls_emitted out) {
+static bool stablehlo_ops_pad(ls_emitter *e, ls_emitted x, ls_emitted value,
+                              const int64_t *low, const int64_t *high,
+                              const int64_t *interior, ls_emitted out) {
   const ls_emitted in[] = {x, value};
-  const size_t rank = (size_t)rank_of(e, x);
+  const size_t rank = (size_t)stablehlo_ops_rank_of(e, x);
   ls_text *text = ls_hlo_begin(e, "stablehlo.pad", out);
   names(e, in, 2);
   ls_hlo_attr(text, "low", low, rank);
@@ -266,16 +267,18 @@ static bool pad(ls_emitter *e, ls_emitted x, ls_emitted value,
   return true;
 }
 
-static void concatenate(ls_emitter *e, const ls_emitted *in, size_t count,
-                        int64_t axis, ls_emitted out) {
+static void stablehlo_ops_concatenate(ls_emitter *e, const ls_emitted *in,
+                                      size_t count, int64_t axis,
+                                      ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.concatenate", out);
   names(e, in, count);
   ls_text_append_format(text, ", dim = %lld", (long long)axis);
   ls_hlo_finish(e, in, count, out);
 }
 
-static void reverse(ls_emitter *e, ls_emitted x, const int64_t *axes,
-                    size_t count, ls_emitted out) {
+static void stablehlo_ops_reverse(ls_emitter *e, ls_emitted x,
+                                  const int64_t *axes, size_t count,
+                                  ls_emitted out) {
   ls_text *text = ls_hlo_begin(e, "stablehlo.reverse", out);
   names(e, &x, 1);
   ls_hlo_attr(text, "dims", axes, count);
@@ -291,11 +294,12 @@ static void iota(ls_emitter *e, int64_t axis, ls_emitted out) {
   ls_text_append_char(text, '\n');
 }
 
-static void gather(ls_emitter *e, ls_emitted x, ls_emitted indices,
-                   int64_t axis, ls_emitted out) {
+static void stablehlo_ops_gather(ls_emitter *e, ls_emitted x,
+                                 ls_emitted indices, int64_t axis,
+                                 ls_emitted out) {
   const ls_emitted in[] = {x, indices};
   const ls_batch_dims dims = ls_emit_look(e, x)->dims;
-  const int64_t rank = rank_of(e, indices);
+  const int64_t rank = stablehlo_ops_rank_of(e, indices);
   int64_t offsets[LS_MAX_RANK], sizes[LS_MAX_RANK] = {0};
   size_t count = 0;
   for (int32_t i = 0; i < dims.rank; ++i) {
@@ -344,8 +348,9 @@ ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype) {
       e, dtype, op == LS_OP_REDUCE_PRODUCT || op == LS_OP_REDUCE_AND ? 1 : 0);
 }
 
-static bool reduce(ls_emitter *e, uint16_t op, ls_emitted x,
-                   const int64_t *axes, size_t count, ls_emitted out) {
+static bool stablehlo_ops_reduce(ls_emitter *e, uint16_t op, ls_emitted x,
+                                 const int64_t *axes, size_t count,
+                                 ls_emitted out) {
   if (ls_hlo_reducer(op) == NULL) return false;
   const ls_emitted in[] = {x, ls_hlo_first(e, op, ls_emit_look(e, x)->dtype)};
   ls_text *text = ls_hlo_begin(e, "stablehlo.reduce(", out);
@@ -361,7 +366,7 @@ static bool reduce(ls_emitter *e, uint16_t op, ls_emitted x,
 
 static void dot(ls_emitter *e, ls_emitted a, ls_emitted b, ls_emitted out) {
   const ls_emitted in[] = {a, b};
-  const int64_t rank = rank_of(e, a);
+  const int64_t rank = stablehlo_ops_rank_of(e, a);
   const int64_t last = rank - 1, before = rank - 2;
   int64_t batch[LS_MAX_RANK];
   for (int64_t i = 0; i < before; ++i)
@@ -397,22 +402,23 @@ static void top_k(ls_emitter *e, ls_emitted x, int64_t k, ls_emitted values,
   ls_text_append(text, ")\n");
 }
 
-const ls_emit_language ls_stablehlo_language = {.name = "StableHLO",
-                                                .prefix = "%v",
-                                                .equal_shapes = true,
-                                                .element = element,
-                                                .constant = constant,
-                                                .reshape = reshape,
-                                                .broadcast = broadcast,
-                                                .transpose = transpose,
-                                                .reduce = reduce,
-                                                .dot = dot,
-                                                .convolve = ls_hlo_convolve,
-                                                .slide = ls_hlo_slide,
-                                                .slice = slice,
-                                                .pad = pad,
-                                                .concatenate = concatenate,
-                                                .reverse = reverse,
-                                                .gather = gather,
-                                                .iota = iota,
-                                                .top_k = top_k};
+const ls_emit_language ls_stablehlo_language = {
+    .name = "StableHLO",
+    .prefix = "%v",
+    .equal_shapes = true,
+    .element = stablehlo_ops_element,
+    .constant = constant,
+    .reshape = stablehlo_ops_reshape,
+    .broadcast = broadcast,
+    .transpose = transpose,
+    .reduce = stablehlo_ops_reduce,
+    .dot = dot,
+    .convolve = ls_hlo_convolve,
+    .slide = ls_hlo_slide,
+    .slice = slice,
+    .pad = stablehlo_ops_pad,
+    .concatenate = stablehlo_ops_concatenate,
+    .reverse = stablehlo_ops_reverse,
+    .gather = stablehlo_ops_gather,
+    .iota = iota,
+    .top_k = top_k};

@@ -12,7 +12,8 @@ static ls_variable *whole(ls_variable *variable) {
   return variable->container != NULL ? variable->container : variable;
 }
 
-static ls_status check_names(ls_variable *const *variables, size_t count) {
+static ls_status values_check_names(ls_variable *const *variables,
+                                    size_t count) {
   for (size_t i = 0; i < count; ++i)
     for (size_t k = 0; k < i; ++k)
       if (strcmp(variables[i]->name, variables[k]->name) == 0)
@@ -30,7 +31,7 @@ typedef struct copying {
   size_t *places;  // Of each variable, in the file.
 } copying;
 
-static ls_status find_entry(const copying *c, size_t number) {
+static ls_status values_find_entry(const copying *c, size_t number) {
   ls_variable *variable = whole(c->variables[number]);
   const char *mode = c->options->mode != NULL ? c->options->mode : "predict";
   ls_saved_info info;
@@ -68,7 +69,7 @@ static ls_status copy_entries(const copying *c, ls_arena *memory,
       ls_arena_new_array(memory, ls_safetensors_entry, c->count + 1);
   if (entries == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < c->count; ++i) {
-    LS_RETURN_IF_ERROR(find_entry(c, i));
+    LS_RETURN_IF_ERROR(values_find_entry(c, i));
     entries[i] = (ls_safetensors_entry){.name = c->variables[i]->name,
                                         .dtype = c->variables[i]->type.dtype,
                                         .shape = c->variables[i]->type.shape};
@@ -118,7 +119,7 @@ static ls_status from_session(ls_session *session,
 ls_status ls_serve_write_values(const ls_serving_options *options,
                                 ls_variable *const *variables, size_t count,
                                 ls_arena *memory, const char *path) {
-  LS_RETURN_IF_ERROR(check_names(variables, count));
+  LS_RETURN_IF_ERROR(values_check_names(variables, count));
   if (options->checkpoint != NULL && options->session != NULL)
     return ls_invalid_argument("values of an export come from checkpoint '%s' "
                                "or from a session: give one",

@@ -39,7 +39,7 @@ ls_status ls_checkpoint_list_remove(ls_checkpoints *self, int64_t step) {
 }
 
 // ---- The list --------------------------------------------------------------
-static bool add(ls_checkpoints *self, ls_checkpoint_info info) {
+static bool checkpoint_list_add(ls_checkpoints *self, ls_checkpoint_info info) {
   ls_checkpoint_list *list = &self->list;
   size_t at = 0;
   while (at < list->count && list->items[at].step < info.step)
@@ -147,7 +147,7 @@ static ls_status take_entries(ls_checkpoints *self,
     if (step >= 0) {
       ls_checkpoint_info info;
       LS_RETURN_IF_ERROR(read_info(self, step, &info));
-      if (!add(self, info)) return ls_out_of_memory();
+      if (!checkpoint_list_add(self, info)) return ls_out_of_memory();
     }
     if (is_left_over(entries, count, entries[i].name))
       LS_RETURN_IF_ERROR(remove_file(self, entries[i].name));
@@ -234,7 +234,7 @@ ls_status ls_checkpoint_list_add(ls_checkpoints *self,
     if (strcmp(content->metrics[i].name, best) == 0)
       info.metric = content->metrics[i].value;
   }
-  if (!add(self, info)) return ls_out_of_memory();
+  if (!checkpoint_list_add(self, info)) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(write_list(self));
   return ls_checkpoint_list_tidy(self);
 }

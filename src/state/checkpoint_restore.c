@@ -42,7 +42,8 @@ static void pass_over(restoring *self, int64_t step, ls_status why) {
 }
 
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
-static ls_status find(restoring *self, ls_checkpoint_file *out) {
+static ls_status checkpoint_restore_find(restoring *self,
+                                         ls_checkpoint_file *out) {
   ls_checkpoints *checkpoints = self->checkpoints;
   const ls_checkpoint_list *list = &checkpoints->list;
   const ls_opt step = self->options->step;
@@ -73,8 +74,8 @@ static ls_status find_on_ranks(restoring *all, ls_checkpoint_file *out) {
   } found = {0};
   const bool leads = ls_checkpoints_leads(self);
   *out = (ls_checkpoint_file){0};
-  ls_status status =
-      ls_ranks_agree(&self->ranks, leads ? find(all, out) : ls_ok());
+  ls_status status = ls_ranks_agree(
+      &self->ranks, leads ? checkpoint_restore_find(all, out) : ls_ok());
   found.step = report->step;
   found.damaged = report->damaged;
   if (ls_status_is_ok(status))
@@ -113,7 +114,8 @@ static void print_entry(const ls_record_entry *entry, char *buffer,
     ls_format(buffer, size, "%zu bytes", entry->size);
 }
 
-static bool is_same(const ls_record_entry *a, const ls_record_entry *b) {
+static bool checkpoint_restore_is_same(const ls_record_entry *a,
+                                       const ls_record_entry *b) {
   return a != NULL && a->kind == b->kind && a->number == b->number &&
          a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
 }
@@ -129,7 +131,7 @@ static ls_status check_identity(const ls_checkpoints *self,
   while (own != NULL && ls_map_next(&own->entries, &at, &item)) {
     const ls_record_entry *wanted = item.value;
     const ls_record_entry *has = ls_map_find_text(&saved->entries, item.key);
-    if (is_same(has, wanted)) continue;
+    if (checkpoint_restore_is_same(has, wanted)) continue;
     char present[200], was[200];
     print_entry(wanted, present, sizeof(present));
     print_entry(has, was, sizeof(was));
@@ -143,8 +145,10 @@ static ls_status check_identity(const ls_checkpoints *self,
                                                 file->path, other);
 }
 
-static ls_status check_run(ls_checkpoints *self, const ls_checkpoint_file *file,
-                           bool inexact, ls_restore_report *report) {
+static ls_status checkpoint_restore_check_run(ls_checkpoints *self,
+                                              const ls_checkpoint_file *file,
+                                              bool inexact,
+                                              ls_restore_report *report) {
   LS_OWN(ls_record, saved) = NULL;
   ls_status status = read_member(file, "identity", &saved);
   if (ls_status_is_ok(status)) status = check_identity(self, file, saved);
@@ -199,7 +203,7 @@ static ls_status restore_states(const restoring *self) {
 
 // ---- All -------------------------------------------------------------------
 // States first: they may yet refuse, and variables are known to fit.
-static ls_status restore_all(restoring *self, ls_status status) {
+static ls_status checkpoint_restore_all(restoring *self, ls_status status) {
   ls_restore_report *report = self->report;
   LS_OWN(ls_record, all) = NULL;
   LS_OWN(ls_restore_plan, plan) = {0};
@@ -236,12 +240,13 @@ static ls_status restore_from(restoring *self) {
                                checkpoints->options.num_states + 1);
   ls_status status = self->records == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status))
-    status = check_run(checkpoints, self->file,
-                       self->options->inexact == LS_FLAG_ON, self->report);
+    status = checkpoint_restore_check_run(checkpoints, self->file,
+                                          self->options->inexact == LS_FLAG_ON,
+                                          self->report);
   self->values = *checkpoints->options.values;
   // What replicas have each is for the same run alone.
   if (self->report->inexact) self->values.exact = false;
-  status = restore_all(self, status);
+  status = checkpoint_restore_all(self, status);
   if (ls_status_is_ok(status) && is_whole(self))
     checkpoints->saved_step = self->report->step;
   ls_release(checkpoints->allocator, self->records);
@@ -264,7 +269,7 @@ static ls_status restore_open(restoring *self, const ls_saved_file *file) {
   return restore_from(self);
 }
 
-static ls_status restore_one(restoring *self) {
+static ls_status checkpoint_restore_one(restoring *self) {
   ls_checkpoint_file file;
   LS_RETURN_IF_ERROR(find_on_ranks(self, &file));
   self->file = &file;
@@ -296,7 +301,7 @@ static ls_status restore_found(restoring *self) {
   for (;;) {
     bool again = false;
     self->setting = false;
-    ls_status status = restore_one(self);
+    ls_status status = checkpoint_restore_one(self);
     checkpoints->tidies = ls_status_is_ok(status) && !self->options->step.set;
     if (!ls_status_is_ok(status)) status = ask_again(self, status, &again);
     if (again) {

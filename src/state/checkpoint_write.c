@@ -215,7 +215,7 @@ static ls_status write_and_sum(const writing *w) {
   return status;
 }
 
-static ls_status prepare(writing *w, const char *folder) {
+static ls_status checkpoint_write_prepare(writing *w, const char *folder) {
   const int64_t step = w->content->step;
   const size_t count = w->content->values.count;
   const size_t ranks = ls_ranks_count(w->ranks);
@@ -232,7 +232,7 @@ static ls_status prepare(writing *w, const char *folder) {
 }
 
 static ls_status begin_both(writing *w, const char *folder, bool is_there) {
-  LS_RETURN_IF_ERROR(prepare(w, folder));
+  LS_RETURN_IF_ERROR(checkpoint_write_prepare(w, folder));
   if (is_there) LS_RETURN_IF_ERROR(read_before(w, folder));
   return create_values(w, false);
 }
@@ -251,15 +251,17 @@ static ls_status write_part(writing *w) {
   return end_values(w, true);
 }
 
-static ls_status help(writing *w, const char *folder) {
+static ls_status checkpoint_write_help(writing *w, const char *folder) {
   // Rank 0 has made the file.
-  ls_status status = ls_ranks_agree(w->ranks, prepare(w, folder));
+  ls_status status =
+      ls_ranks_agree(w->ranks, checkpoint_write_prepare(w, folder));
   if (ls_status_is_ok(status)) status = meet_written(w, write_part(w));
   return ls_status_join(status, end_values(w, false));
 }
 
-static void init(writing *w, ls_runtime *runtime,
-                 const ls_checkpoint_content *content, ls_ranks *ranks) {
+static void checkpoint_write_init(writing *w, ls_runtime *runtime,
+                                  const ls_checkpoint_content *content,
+                                  ls_ranks *ranks) {
   *w = (writing){.runtime = runtime,
                  .files = ls_runtime_files(runtime),
                  .content = content,
@@ -281,7 +283,7 @@ ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
                                    const ls_checkpoint_content *content,
                                    bool is_there, ls_ranks *ranks) {
   writing w;
-  init(&w, runtime, content, ranks);
+  checkpoint_write_init(&w, runtime, content, ranks);
   const ls_status status = write_both(&w, folder, is_there);
   deinit(&w);
   return status;
@@ -291,8 +293,8 @@ ls_status ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
                                   const ls_checkpoint_content *content,
                                   ls_ranks *ranks) {
   writing w;
-  init(&w, runtime, content, ranks);
-  const ls_status status = help(&w, folder);
+  checkpoint_write_init(&w, runtime, content, ranks);
+  const ls_status status = checkpoint_write_help(&w, folder);
   deinit(&w);
   return status;
 }

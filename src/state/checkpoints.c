@@ -119,7 +119,7 @@ ls_status ls_checkpoints_begin(ls_checkpoints *self, const char *call) {
 void ls_checkpoints_end(ls_checkpoints *self) { self->busy = false; }
 
 // ---- Opening ---------------------------------------------------------------
-static ls_status check_options(const ls_checkpoints_options *o) {
+static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
   if (o->keep.value < 0 || o->keep_best.value < 0 || o->every_steps.value < 0 ||
       o->every_seconds.value < 0 || o->keep_every_hours < 0)
     return ls_invalid_argument("options of checkpoints below 0: keep %lld, "
@@ -142,7 +142,7 @@ static ls_status check_options(const ls_checkpoints_options *o) {
   return ls_ok();
 }
 
-static void with_defaults(ls_checkpoints_options *o) {
+static void checkpoints_with_defaults(ls_checkpoints_options *o) {
   if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
   if (!o->keep_best.set) o->keep_best = LS_SOME(1);
   if (!o->every_steps.set && !o->every_seconds.set)
@@ -192,7 +192,7 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
   LS_REQUIRE(options->folder);
   LS_REQUIRE(options->values);
   LS_REQUIRE_ITEMS(options->states, options->num_states);
-  LS_RETURN_IF_ERROR(check_options(options));
+  LS_RETURN_IF_ERROR(checkpoints_check_options(options));
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
@@ -200,7 +200,7 @@ ls_status ls_checkpoints_open(const ls_checkpoints_options *options,
   self->runtime = runtime;
   self->allocator = allocator;
   self->options = *options;
-  with_defaults(&self->options);
+  checkpoints_with_defaults(&self->options);
   ls_status status = open_folder(self);
   if (ls_status_is_ok(status))
     *out_checkpoints = self;
@@ -360,8 +360,9 @@ static ls_status hand_over(ls_checkpoints *self) {
   return status;
 }
 
-static ls_status save(ls_checkpoints *self, int64_t step,
-                      const ls_checkpoint_metric *metrics, size_t num_metrics) {
+static ls_status checkpoints_save(ls_checkpoints *self, int64_t step,
+                                  const ls_checkpoint_metric *metrics,
+                                  size_t num_metrics) {
   ls_status status = fill_all(self, step, metrics, num_metrics);
   if (!ls_status_is_ok(status)) {
     release_content(self);
@@ -384,7 +385,7 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
   LS_RETURN_IF_ERROR(ls_checkpoints_begin(checkpoints, "ls_checkpoints_save"));
   ls_status status = ls_checkpoints_wait(checkpoints);
   if (ls_status_is_ok(status)) {
-    status = save(checkpoints, step, metrics, num_metrics);
+    status = checkpoints_save(checkpoints, step, metrics, num_metrics);
     status = ls_status_annotate(
         status, "while saving the checkpoint of step %lld", (long long)step);
   }

@@ -38,8 +38,8 @@ void ls_ranks_deinit(ls_ranks *ranks) {
 
 // ---- Meetings --------------------------------------------------------------
 // No program has such a name.
-static ls_status exchange(ls_ranks *ranks, const ls_trunk_piece *pieces,
-                          size_t count) {
+static ls_status ranks_exchange(ls_ranks *ranks, const ls_trunk_piece *pieces,
+                                size_t count) {
   const ls_trunk_name meeting = {
       .program = {ranks->name[0], ranks->name[1]},
       .iteration = ranks->meetings++,
@@ -54,13 +54,13 @@ ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size) {
   for (size_t k = 0; k < count; ++k)
     ranks->pieces[k] =
         (ls_trunk_piece){(char *)all + k * size, size, (int32_t)k};
-  return exchange(ranks, ranks->pieces, count);
+  return ranks_exchange(ranks, ranks->pieces, count);
 }
 
 ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size) {
   if (ranks->trunk == NULL) return ls_ok();
   ranks->pieces[0] = (ls_trunk_piece){data, size, 0};
-  return exchange(ranks, ranks->pieces, 1);
+  return ranks_exchange(ranks, ranks->pieces, 1);
 }
 
 ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own) {
@@ -101,7 +101,8 @@ typedef struct parts {
   size_t count;
 } parts;
 
-static int32_t rank_of(const ls_trunk *trunk, size_t replica, size_t replicas) {
+static int32_t ranks_rank_of(const ls_trunk *trunk, size_t replica,
+                             size_t replicas) {
   int32_t rank = 0;
   while (rank + 1 < trunk->ranks &&
          replica >= (size_t)ls_trunk_first(trunk, rank + 1, (int32_t)replicas))
@@ -119,7 +120,7 @@ static ls_status read_parts(const ls_trunk *trunk, const ls_variable *variable,
         ls_store_read(all->store, variable->components[r], value));
     all->pieces[all->count] =
         (ls_trunk_piece){ls_array_mutable_data(*value), ls_array_size(*value),
-                         rank_of(trunk, r, count)};
+                         ranks_rank_of(trunk, r, count)};
   }
   return ls_ok();
 }
@@ -153,7 +154,8 @@ ls_status ls_ranks_gather_parts(ls_ranks *ranks, const ls_saver *values) {
   parts all = {0};
   // The others would wait for one that could not.
   ls_status status = ls_ranks_agree(ranks, find_parts(ranks, values, &all));
-  if (ls_status_is_ok(status)) status = exchange(ranks, all.pieces, all.count);
+  if (ls_status_is_ok(status))
+    status = ranks_exchange(ranks, all.pieces, all.count);
   if (ls_status_is_ok(status)) status = take_parts(ranks, &all);
   for (size_t i = 0; all.values != NULL && i < all.count; ++i)
     ls_array_release(all.values[i]);

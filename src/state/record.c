@@ -56,8 +56,8 @@ static ls_status check_name(const char *name) {
 
 // Puts an entry with a copy of `size` bytes under the name, in place of what
 // was there; takes `inner` over.
-static ls_status put(ls_record *record, const char *name,
-                     const ls_record_entry *like, const void *data) {
+static ls_status record_put(ls_record *record, const char *name,
+                            const ls_record_entry *like, const void *data) {
   const size_t size = like->size;
   ls_allocator *allocator = record->allocator;
   ls_status status = check_name(name);
@@ -88,8 +88,9 @@ ls_status ls_record_set_i64(ls_record *record, const char *name,
                             int64_t value) {
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  return put(record, name,
-             &(ls_record_entry){.kind = LS_ENTRY_I64, .number = value}, NULL);
+  return record_put(record, name,
+                    &(ls_record_entry){.kind = LS_ENTRY_I64, .number = value},
+                    NULL);
 }
 
 ls_status ls_record_set_text(ls_record *record, const char *name,
@@ -97,9 +98,9 @@ ls_status ls_record_set_text(ls_record *record, const char *name,
   LS_REQUIRE(record);
   LS_REQUIRE(name);
   LS_REQUIRE(value);
-  return put(record, name,
-             &(ls_record_entry){.kind = LS_ENTRY_TEXT, .size = strlen(value)},
-             value);
+  return record_put(
+      record, name,
+      &(ls_record_entry){.kind = LS_ENTRY_TEXT, .size = strlen(value)}, value);
 }
 
 ls_status ls_record_set_bytes(ls_record *record, const char *name,
@@ -107,8 +108,9 @@ ls_status ls_record_set_bytes(ls_record *record, const char *name,
   LS_REQUIRE(record);
   LS_REQUIRE(name);
   LS_REQUIRE_ITEMS(data, size);
-  return put(record, name,
-             &(ls_record_entry){.kind = LS_ENTRY_BYTES, .size = size}, data);
+  return record_put(record, name,
+                    &(ls_record_entry){.kind = LS_ENTRY_BYTES, .size = size},
+                    data);
 }
 
 ls_status ls_record_add(ls_record *record, const char *name,
@@ -122,24 +124,24 @@ ls_status ls_record_add(ls_record *record, const char *name,
         LS_RECORD_DEPTH, name);
   ls_record *inner = new_record(record->allocator, record->depth + 1);
   if (inner == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(
-      put(record, name,
-          &(ls_record_entry){.kind = LS_ENTRY_RECORD, .inner = inner}, NULL));
+  LS_RETURN_IF_ERROR(record_put(
+      record, name, &(ls_record_entry){.kind = LS_ENTRY_RECORD, .inner = inner},
+      NULL));
   *out_inner = inner;
   return ls_ok();
 }
 
 // Adds what is in `from` to an empty record.
-static ls_status add_all(ls_record *to, const ls_record *from) {
+static ls_status record_add_all(ls_record *to, const ls_record *from) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&from->entries, &at, &item);) {
     const ls_record_entry *entry = item.value;
     if (entry->kind == LS_ENTRY_RECORD) {
       ls_record *inner = NULL;
       LS_RETURN_IF_ERROR(ls_record_add(to, item.key, &inner));
-      LS_RETURN_IF_ERROR(add_all(inner, entry->inner));
+      LS_RETURN_IF_ERROR(record_add_all(inner, entry->inner));
     } else {
-      LS_RETURN_IF_ERROR(put(to, item.key, entry, entry->data));
+      LS_RETURN_IF_ERROR(record_put(to, item.key, entry, entry->data));
     }
   }
   return ls_ok();
@@ -151,7 +153,7 @@ ls_status ls_record_copy(ls_record *to, const ls_record *from) {
   // Aside, as one may be inside the other.
   LS_OWN(ls_record, made) = new_record(to->allocator, to->depth);
   LS_RETURN_IF_NO_MEMORY(made);
-  LS_RETURN_IF_ERROR(add_all(made, from));
+  LS_RETURN_IF_ERROR(record_add_all(made, from));
   const ls_map entries = to->entries;
   to->entries = made->entries;
   made->entries = entries;
@@ -178,8 +180,9 @@ static ls_status not_found(const ls_record *record, const char *name) {
                    ls_map_count(&record->entries), ls_text_data(&names));
 }
 
-static ls_status look_up(const ls_record *record, const char *name,
-                         ls_entry_kind kind, const ls_record_entry **out) {
+static ls_status record_look_up(const ls_record *record, const char *name,
+                                ls_entry_kind kind,
+                                const ls_record_entry **out) {
   *out = ls_map_find(&record->entries, name, strlen(name));
   if (*out == NULL) return not_found(record, name);
   if ((*out)->kind != kind)
@@ -194,7 +197,7 @@ ls_status ls_record_get_i64(const ls_record *record, const char *name,
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_I64, &entry));
+  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_I64, &entry));
   *out_value = entry->number;
   return ls_ok();
 }
@@ -205,7 +208,7 @@ ls_status ls_record_get_text(const ls_record *record, const char *name,
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_TEXT, &entry));
+  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_TEXT, &entry));
   *out_value = entry->data;
   return ls_ok();
 }
@@ -217,7 +220,7 @@ ls_status ls_record_get_bytes(const ls_record *record, const char *name,
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_BYTES, &entry));
+  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_BYTES, &entry));
   *out_data = entry->data;
   *out_size = entry->size;
   return ls_ok();
@@ -229,7 +232,7 @@ ls_status ls_record_find(const ls_record *record, const char *name,
   const ls_record_entry *entry = NULL;
   LS_REQUIRE(record);
   LS_REQUIRE(name);
-  LS_RETURN_IF_ERROR(look_up(record, name, LS_ENTRY_RECORD, &entry));
+  LS_RETURN_IF_ERROR(record_look_up(record, name, LS_ENTRY_RECORD, &entry));
   *out_inner = entry->inner;
   return ls_ok();
 }

@@ -36,13 +36,14 @@ void ls_record_write(const ls_record *record, ls_json_writer *json) {
 }
 
 // Values of JSON that it becomes.
-static size_t count_values(const ls_record *record) {
+static size_t record_json_count_values(const ls_record *record) {
   size_t count = 0;
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&record->entries, &at, &item);) {
     const ls_record_entry *entry = item.value;
     count += entry->kind == LS_ENTRY_I64 ? 1 : 2;
-    if (entry->kind == LS_ENTRY_RECORD) count += count_values(entry->inner);
+    if (entry->kind == LS_ENTRY_RECORD)
+      count += record_json_count_values(entry->inner);
   }
   return count;
 }
@@ -52,7 +53,7 @@ ls_status ls_record_to_text(const ls_record *record, char **out_text,
   LS_REQUIRE_OUT(out_text);
   LS_REQUIRE_OUT(out_size);
   LS_REQUIRE(record);
-  const size_t count = count_values(record);
+  const size_t count = record_json_count_values(record);
   if (count > LS_RECORD_ENTRIES)
     return ls_invalid_argument(
         "a record of %zu entries is too large for a file, which has at most %d",

@@ -15,8 +15,9 @@ const char *ls_value_fate_name(ls_value_fate fate) {
 }
 
 // ---- Faults ----------------------------------------------------------------
-static ls_status missing(const ls_value_source *source,
-                         const ls_variable *variable, const char *name) {
+static ls_status restore_plan_missing(const ls_value_source *source,
+                                      const ls_variable *variable,
+                                      const char *name) {
   enum { MOST_SHOWN = 3 };
   char held[200] = "";
   for (size_t i = 0; i < source->num_entries && i < MOST_SHOWN; ++i) {
@@ -69,8 +70,9 @@ bool ls_restore_fits(const ls_variable *variable,
          ls_shape_equal(entry->shape, variable->type.shape);
 }
 
-static void tell(ls_restore_plan *plan, const ls_value_choice *choice,
-                 const ls_value_note *note) {
+static void restore_plan_tell(ls_restore_plan *plan,
+                              const ls_value_choice *choice,
+                              const ls_value_note *note) {
   ++plan->report.count[note->fate];
   if (choice->tell != NULL) choice->tell(choice->user, note);
 }
@@ -94,7 +96,7 @@ static void plan_variable(ls_restore_plan *plan, const ls_value_choice *choice,
   } else if (entry == NULL) {
     note.fate = LS_VALUE_MISSING;
     if (choice->missing != LS_FLAG_ON)
-      add_fault(plan, missing(plan->source, variable, wanted));
+      add_fault(plan, restore_plan_missing(plan->source, variable, wanted));
   } else if (!ls_restore_fits(variable, entry)) {
     note.fate = LS_VALUE_OTHER_TYPE;
     if (choice->other_types != LS_FLAG_ON)
@@ -103,7 +105,7 @@ static void plan_variable(ls_restore_plan *plan, const ls_value_choice *choice,
     plan->entries[index] = entry;
     if (strcmp(wanted, name) != 0) note.fate = LS_VALUE_RENAMED;
   }
-  tell(plan, choice, &note);
+  restore_plan_tell(plan, choice, &note);
 }
 
 // ---- What no variable takes ------------------------------------------------
@@ -112,10 +114,11 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
     const ls_safetensors_entry *entry = &plan->source->entries[i];
     if (plan->taken[i] || ls_value_source_is_part(plan->source, entry->name))
       continue;
-    tell(plan, choice,
-         &(ls_value_note){.fate = LS_VALUE_EXTRA,
-                          .entry = entry->name,
-                          .entry_type = {entry->dtype, entry->shape}});
+    restore_plan_tell(
+        plan, choice,
+        &(ls_value_note){.fate = LS_VALUE_EXTRA,
+                         .entry = entry->name,
+                         .entry_type = {entry->dtype, entry->shape}});
     if (choice->extra == LS_FLAG_OFF && plan->faults == 0)
       add_fault(plan,
                 ls_invalid_argument(
@@ -142,7 +145,7 @@ static bool is_read(const ls_restore_plan *plan, size_t index) {
 }
 
 // All that is to be set can be read.
-static ls_status check_values(ls_restore_plan *plan) {
+static ls_status restore_plan_check_values(ls_restore_plan *plan) {
   const ls_value_source *source = plan->source;
   ls_workers *workers = NULL;
   if (source->check == NULL) return ls_ok();
@@ -173,7 +176,8 @@ static ls_status allocate(ls_restore_plan *plan) {
              : ls_out_of_memory();
 }
 
-static ls_status make(ls_restore_plan *plan, const ls_value_choice *choice) {
+static ls_status restore_plan_make(ls_restore_plan *plan,
+                                   const ls_value_choice *choice) {
   const ls_saver *saver = plan->saver;
   const ls_name_choice names = {.only = choice->only,
                                 .num_only = choice->num_only,
@@ -197,7 +201,7 @@ static ls_status make(ls_restore_plan *plan, const ls_value_choice *choice) {
     plan_variable(plan, choice, &names, i);
   plan_extras(plan, choice);
   LS_RETURN_IF_ERROR(take_fault(plan));
-  return check_values(plan);
+  return restore_plan_check_values(plan);
 }
 
 ls_status ls_restore_plan_make(const ls_saver *saver,
@@ -208,7 +212,7 @@ ls_status ls_restore_plan_make(const ls_saver *saver,
   *out_plan =
       (ls_restore_plan){.saver = saver, .source = source, .started = started};
   ls_arena_init(&out_plan->arena, ls_runtime_allocator(source->runtime));
-  return make(out_plan, choice != NULL ? choice : &all);
+  return restore_plan_make(out_plan, choice != NULL ? choice : &all);
 }
 
 void ls_restore_plan_deinit(ls_restore_plan *plan) {

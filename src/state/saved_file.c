@@ -108,9 +108,9 @@ ls_status ls_saved_file_records(const ls_saved_file *file,
 }
 
 // ---- Variables that start with it ------------------------------------------
-static ls_status check_options(const ls_saved_file *file,
-                               const ls_safetensors_entry *entry,
-                               const ls_variable_options *options) {
+static ls_status saved_file_check_options(const ls_saved_file *file,
+                                          const ls_safetensors_entry *entry,
+                                          const ls_variable_options *options) {
   if (options->initial_array != NULL || options->initial_value.ref != 0 ||
       options->initializer != NULL || options->initial_of != NULL ||
       options->no_value)
@@ -142,7 +142,7 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
     return ls_not_found("'%s' holds no array '%s', with which a variable is to "
                         "start",
                         file->source.path, name);
-  LS_RETURN_IF_ERROR(check_options(file, entry, &whole));
+  LS_RETURN_IF_ERROR(saved_file_check_options(file, entry, &whole));
   LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_unwritten(entry->dtype, entry->shape, &value));

@@ -61,7 +61,8 @@ static ls_status read_header(const ls_saved_npz *npz, size_t index,
 }
 
 // `known` are the arrays before this one, by name.
-static ls_status look_at(ls_saved_npz *npz, size_t index, ls_map *known) {
+static ls_status saved_npz_look_at(ls_saved_npz *npz, size_t index,
+                                   ls_map *known) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
   const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
@@ -106,7 +107,7 @@ ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
   ls_map known;
   ls_map_init(&known, allocator);
   for (size_t i = 0; ls_status_is_ok(status) && i < out->zip.count; ++i)
-    status = look_at(out, i, &known);
+    status = saved_npz_look_at(out, i, &known);
   ls_map_deinit(&known);
   if (!ls_status_is_ok(status)) ls_saved_npz_close(out);
   return status;
@@ -145,8 +146,9 @@ static ls_status read_stored(const ls_saved_npz *npz,
   return ls_ok();
 }
 
-static ls_status read_packed(const ls_saved_npz *npz,
-                             const ls_safetensors_entry *entry, void *data) {
+static ls_status saved_npz_read_packed(const ls_saved_npz *npz,
+                                       const ls_safetensors_entry *entry,
+                                       void *data) {
   member it;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &it));
@@ -174,7 +176,8 @@ ls_status ls_saved_npz_get(const ls_saved_npz *npz,
                            const ls_safetensors_entry *entry, void *data) {
   const bool whole = npz->zip.entries[entry->offset].deflated ||
                      npz->headers[entry - npz->entries].fortran;
-  return ls_status_annotate(
-      whole ? read_packed(npz, entry, data) : read_stored(npz, entry, data),
-      "while reading array '%s' of '%s'", entry->name, npz->file->path);
+  return ls_status_annotate(whole ? saved_npz_read_packed(npz, entry, data)
+                                  : read_stored(npz, entry, data),
+                            "while reading array '%s' of '%s'", entry->name,
+                            npz->file->path);
 }

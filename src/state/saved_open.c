@@ -11,7 +11,7 @@
 #include "state/saved.h"
 
 // ---- Folders ---------------------------------------------------------------
-static int compare(const void *a, const void *b) {
+static int saved_open_compare(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
@@ -36,7 +36,7 @@ ls_status ls_saved_find_steps(ls_runtime *runtime, const char *folder,
     if (step >= 0 && !entries[i].is_folder) steps[(*out_count)++] = step;
   }
   if (steps == NULL) return ls_out_of_memory();
-  qsort(steps, *out_count, sizeof(*steps), compare);
+  qsort(steps, *out_count, sizeof(*steps), saved_open_compare);
   *out_steps = steps;
   return ls_ok();
 }
@@ -184,7 +184,7 @@ static ls_status open_file(ls_saved_file *self, const char *path) {
 }
 
 // ---- Paths -----------------------------------------------------------------
-static bool is_there(const ls_saved_file *self, const char *path) {
+static bool saved_open_is_there(const ls_saved_file *self, const char *path) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   bool there = false;
   const ls_status status = files->exists(files->user, path, &there);
@@ -194,8 +194,9 @@ static bool is_there(const ls_saved_file *self, const char *path) {
 }
 
 // Whether a path names a checkpoint, and which: its folder is in `folder`.
-static ls_status find_name(const ls_saved_file *self, const char *path,
-                           ls_text *folder, int64_t *out_step) {
+static ls_status saved_open_find_name(const ls_saved_file *self,
+                                      const char *path, ls_text *folder,
+                                      int64_t *out_step) {
   const char *slash = strrchr(path, '/');
   const char *last = slash != NULL ? slash + 1 : path;
   LS_OWN(ls_text, name) = {0};
@@ -216,7 +217,8 @@ static ls_status find_name(const ls_saved_file *self, const char *path,
   ls_text_init(&json, ls_runtime_allocator(self->runtime));
   ls_checkpoint_path(&json, ls_text_data(folder), *out_step, "json");
   status = ls_text_status(&json);
-  if (ls_status_is_ok(status) && !is_there(self, ls_text_data(&json)))
+  if (ls_status_is_ok(status) &&
+      !saved_open_is_there(self, ls_text_data(&json)))
     *out_step = -1;
   return status;
 }
@@ -229,8 +231,8 @@ static ls_status open_values(ls_saved_file *self, const char *path) {
     ls_text_init(&file, ls_runtime_allocator(self->runtime));
     ls_text_append_format(&file, "%s/%s.safetensors", path, names[i]);
     ls_status status = ls_text_status(&file);
-    const bool ends =
-        !ls_status_is_ok(status) || is_there(self, ls_text_data(&file));
+    const bool ends = !ls_status_is_ok(status) ||
+                      saved_open_is_there(self, ls_text_data(&file));
     if (ls_status_is_ok(status) && ends)
       status = open_file(self, ls_text_data(&file));
     ls_text_deinit(&file);
@@ -245,7 +247,7 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
   size_t count = 0;
   ls_text folder;
   ls_text_init(&folder, ls_runtime_allocator(self->runtime));
-  ls_status status = find_name(self, path, &folder, &step);
+  ls_status status = saved_open_find_name(self, path, &folder, &step);
   if (ls_status_is_ok(status) && step >= 0)
     status = open_checkpoint(self, ls_text_data(&folder), step, read);
   ls_text_deinit(&folder);
@@ -264,7 +266,7 @@ static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
 }
 
 // ---- Opening ---------------------------------------------------------------
-static ls_status begin(ls_saved_file **out_file) {
+static ls_status saved_open_begin(ls_saved_file **out_file) {
   ls_runtime *runtime = ls_runtime_current();
   *out_file = NULL;
   if (runtime == NULL) return ls_out_of_memory();
@@ -276,7 +278,7 @@ static ls_status begin(ls_saved_file **out_file) {
 }
 
 // How it was opened.
-static ls_status end(ls_saved_file **file, ls_status status) {
+static ls_status saved_open_end(ls_saved_file **file, ls_status status) {
   static uint64_t last;
   if (ls_status_is_ok(status)) {
     (*file)->number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
@@ -289,8 +291,8 @@ static ls_status end(ls_saved_file **file, ls_status status) {
 
 static ls_status open_with(const char *path, bool read,
                            ls_saved_file **out_file) {
-  LS_RETURN_IF_ERROR(begin(out_file));
-  return end(out_file, open_path(*out_file, path, read));
+  LS_RETURN_IF_ERROR(saved_open_begin(out_file));
+  return saved_open_end(out_file, open_path(*out_file, path, read));
 }
 
 // A path that is no folder may be a file.
@@ -313,13 +315,13 @@ ls_status ls_saved_newest_open(const char *folder, bool tells,
                                ls_saved_file **out_file) {
   int64_t *steps = NULL;
   size_t count = 0;
-  LS_RETURN_IF_ERROR(begin(out_file));
+  LS_RETURN_IF_ERROR(saved_open_begin(out_file));
   ls_runtime *runtime = (*out_file)->runtime;
   ls_status status = find_steps(runtime, folder, &steps, &count);
   if (ls_status_is_ok(status) && count > 0)
     status = open_newest(*out_file, folder, steps, count, true, tells);
   ls_release(ls_runtime_allocator(runtime), steps);
-  status = end(out_file, status);
+  status = saved_open_end(out_file, status);
   if (ls_status_is_ok(status) && count == 0) {
     ls_saved_file_close(*out_file);
     *out_file = NULL;

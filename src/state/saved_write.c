@@ -31,8 +31,8 @@ static ls_status check_unique(const writing *w, const char *path) {
   return ls_ok();
 }
 
-static ls_status choose(writing *w, const char *path,
-                        const ls_saved_write_options *options) {
+static ls_status saved_write_choose(writing *w, const char *path,
+                                    const ls_saved_write_options *options) {
   const ls_value_source *source = &w->from->source;
   const size_t count = source->num_entries;
   const ls_name_choice choice = {.only = options->only,
@@ -128,7 +128,8 @@ ls_status ls_saved_file_write(const ls_saved_file *file, const char *path,
   LS_REQUIRE(path);
   writing w = {.from = file};
   ls_arena_init(&w.arena, ls_runtime_allocator(file->runtime));
-  ls_status status = choose(&w, path, options != NULL ? options : &all);
+  ls_status status =
+      saved_write_choose(&w, path, options != NULL ? options : &all);
   if (ls_status_is_ok(status))
     status = is_npz(path) ? write_npz(&w, path) : write_safetensors(&w, path);
   if (out_count != NULL) *out_count = ls_status_is_ok(status) ? w.count : 0;

@@ -15,7 +15,7 @@ const char *ls_saver_name(const ls_saver *saver, size_t index) {
                               : ls_variable_name(saver->variables[index]);
 }
 
-static ls_status check_variable(const ls_saver *saver, size_t index) {
+static ls_status saver_check_variable(const ls_saver *saver, size_t index) {
   const ls_variable *variable = saver->variables[index];
   if (variable == NULL || ls_saver_name(saver, index) == NULL)
     return ls_invalid_argument("variable %zu of a saver or its name is NULL",
@@ -42,7 +42,7 @@ ls_status ls_saver_open(const ls_saver *saver, ls_store **out_store) {
     return ls_invalid_argument("a saver of %zu variables at NULL",
                                saver->num_variables);
   for (size_t i = 0; i < saver->num_variables; ++i)
-    LS_RETURN_IF_ERROR(check_variable(saver, i));
+    LS_RETURN_IF_ERROR(saver_check_variable(saver, i));
   if (saver->session != NULL) {
     *out_store = ls_session_store(saver->session);
     return ls_ok();
@@ -81,9 +81,9 @@ static ls_status write_snapshot(const ls_snapshot *snapshot,
   return ls_status_join(status, files->finish(files->user, file, keep));
 }
 
-static ls_status save(ls_runtime *runtime, const ls_saver *saver,
-                      const char *path, const ls_safetensors_note *notes,
-                      size_t num_notes) {
+static ls_status saver_save(ls_runtime *runtime, const ls_saver *saver,
+                            const char *path, const ls_safetensors_note *notes,
+                            size_t num_notes) {
   LS_OWN(ls_snapshot, snapshot) = {.sums = true};
   ls_status status =
       ls_snapshot_take(&snapshot, runtime, saver, notes, num_notes, 0, 1);
@@ -99,7 +99,7 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   const int64_t began = ls_span_begin(runtime);
-  const ls_status status = save(runtime, saver, path, notes, num_notes);
+  const ls_status status = saver_save(runtime, saver, path, notes, num_notes);
   if (began != LS_NO_SPAN)
     ls_span_end(runtime,
                 &(ls_span){.kind = "save", .name = path, .began = began});

@@ -128,8 +128,8 @@ static bool has_started_with(const ls_variable *variable, const ls_store *store,
          ls_store_has_value(store, variable);
 }
 
-static ls_status restore_one(const ls_restore_plan *plan, ls_arena *arena,
-                             size_t index, stored *all) {
+static ls_status saver_restore_one(const ls_restore_plan *plan, ls_arena *arena,
+                                   size_t index, stored *all) {
   ls_variable *variable = plan->saver->variables[index];
   const ls_safetensors_entry *entry = plan->entries[index];
   bool done =
@@ -141,12 +141,13 @@ static ls_status restore_one(const ls_restore_plan *plan, ls_arena *arena,
                                       : add_made(plan, all, variable, entry);
 }
 
-static ls_status restore_all(const ls_restore_plan *plan, ls_arena *arena) {
+static ls_status saver_restore_all(const ls_restore_plan *plan,
+                                   ls_arena *arena) {
   stored all = {.allocator = ls_runtime_allocator(plan->source->runtime)};
   const size_t count = plan->saver->num_variables;
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = restore_one(plan, arena, i, &all);
+    status = saver_restore_one(plan, arena, i, &all);
   if (ls_status_is_ok(status)) status = read_stored(plan, &all);
   if (ls_status_is_ok(status)) status = set_made(plan, &all);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -160,17 +161,17 @@ static ls_status restore_all(const ls_restore_plan *plan, ls_arena *arena) {
   return status;
 }
 
-static ls_status run(const ls_restore_plan *plan) {
+static ls_status saver_restore_run(const ls_restore_plan *plan) {
   LS_OWN(ls_arena, names) = {0};
   ls_arena_init(&names, ls_runtime_allocator(plan->source->runtime));
-  const ls_status status = restore_all(plan, &names);
+  const ls_status status = saver_restore_all(plan, &names);
   return ls_status_annotate(status, "while restoring '%s'", plan->source->path);
 }
 
 ls_status ls_restore_plan_run(const ls_restore_plan *plan) {
   ls_runtime *runtime = plan->source->runtime;
   const int64_t began = ls_span_begin(runtime);
-  const ls_status status = run(plan);
+  const ls_status status = saver_restore_run(plan);
   if (began != LS_NO_SPAN)
     ls_span_end(runtime, &(ls_span){.kind = "restore",
                                     .name = plan->source->path,

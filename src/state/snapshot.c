@@ -45,8 +45,9 @@ static ls_status add_entry(ls_snapshot *self, sources *from, const char *name,
 }
 
 // A value that lies in a buffer.
-static ls_status add_variable(ls_snapshot *self, sources *from,
-                              const char *name, ls_variable *variable) {
+static ls_status snapshot_add_variable(ls_snapshot *self, sources *from,
+                                       const char *name,
+                                       ls_variable *variable) {
   const size_t number = from->num_variables;
   if (!ls_grow(from->allocator, &from->variables, &from->variables_capacity,
                number + 1, sizeof(ls_variable *)))
@@ -76,13 +77,13 @@ static ls_status add_saved(ls_snapshot *self, sources *from,
   if (!ls_state_is_saved(from->store, value)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_state_is_made(value)
                          ? add_made(self, from, name, value)
-                         : add_variable(self, from, name, value));
+                         : snapshot_add_variable(self, from, name, value));
   const size_t parts = saver->exact ? ls_state_parts(from->store, variable) : 0;
   for (size_t i = 0; i < parts; ++i) {
     const char *entry = ls_saver_part_name(&self->names, name, i);
     if (entry == NULL) return ls_out_of_memory();
     LS_RETURN_IF_ERROR(
-        add_variable(self, from, entry, variable->components[i]));
+        snapshot_add_variable(self, from, entry, variable->components[i]));
   }
   return ls_ok();
 }
@@ -109,7 +110,7 @@ size_t ls_snapshot_overlap(const ls_safetensors_entry *entry, size_t begin,
 }
 
 // The place in the order of the first entry that ends behind byte `at`.
-static size_t find_entry(const ls_snapshot *self, size_t at) {
+static size_t snapshot_find_entry(const ls_snapshot *self, size_t at) {
   size_t low = 0, high = self->count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -128,7 +129,7 @@ size_t ls_snapshot_begin_of(size_t size, size_t part, size_t parts) {
   return (size_t)((double)size / (double)parts * (double)part) / CHUNK * CHUNK;
 }
 
-static ls_status make_room(ls_snapshot *self) {
+static ls_status snapshot_make_room(ls_snapshot *self) {
   const size_t wanted = self->end - self->begin;
   if (wanted <= self->room) return ls_ok();
   ls_release(self->allocator, self->bytes);
@@ -154,7 +155,7 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
     self->header_crc = ls_crc32c(0, header.data, header.size);
     self->begin = ls_snapshot_begin_of(self->size, part, parts);
     self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
-    status = make_room(self);
+    status = snapshot_make_room(self);
   }
   if (ls_status_is_ok(status) && self->begin < header.size &&
       self->begin < self->end) {
@@ -180,7 +181,7 @@ static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
   size_t begin = self->begin + (size_t)first * CHUNK;
   size_t end = self->begin + (size_t)last * CHUNK;
   if (end > self->end) end = self->end;
-  for (size_t i = find_entry(self, begin); i < self->count; ++i) {
+  for (size_t i = snapshot_find_entry(self, begin); i < self->count; ++i) {
     const size_t number = self->in_order[i];
     const ls_safetensors_entry *it = &self->entries[number];
     const size_t size = ls_snapshot_overlap(it, begin, end);
@@ -231,10 +232,11 @@ static ls_status copy_values(const ls_snapshot *self, sources *from,
 }
 
 // ---- The whole -------------------------------------------------------------
-static ls_status take(ls_snapshot *self, ls_runtime *runtime,
-                      const ls_saver *saver, const ls_safetensors_note *notes,
-                      size_t num_notes, size_t part, size_t parts,
-                      sources *from) {
+static ls_status snapshot_take(ls_snapshot *self, ls_runtime *runtime,
+                               const ls_saver *saver,
+                               const ls_safetensors_note *notes,
+                               size_t num_notes, size_t part, size_t parts,
+                               sources *from) {
   LS_RETURN_IF_ERROR(ls_saver_open(saver, &from->store));
   for (size_t i = 0; i < saver->num_variables; ++i)
     LS_RETURN_IF_ERROR(add_saved(self, from, saver, i));
@@ -253,7 +255,7 @@ ls_status ls_snapshot_take(ls_snapshot *self, ls_runtime *runtime,
   ls_arena_init(&self->names, allocator);
   sources from = {.allocator = allocator};
   const ls_status status =
-      take(self, runtime, saver, notes, num_notes, part, parts, &from);
+      snapshot_take(self, runtime, saver, notes, num_notes, part, parts, &from);
   for (size_t i = 0; i < self->count; ++i)
     ls_array_release(from.items[i].array);
   ls_release(allocator, from.items);

@@ -156,8 +156,9 @@ static ls_status check_sum(const char *path, const ls_json *json,
                    path);
 }
 
-static ls_status parse(read_config *read, const char *path, const char *bytes,
-                       size_t size, const ls_json **out_json) {
+static ls_status config_parse(read_config *read, const char *path,
+                              const char *bytes, size_t size,
+                              const ls_json **out_json) {
   LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, out_json));
   return (*out_json)->kind == LS_JSON_OBJECT
              ? check_sum(path, *out_json, bytes, size)
@@ -197,7 +198,7 @@ static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
   LS_OWN(ls_record, state) = NULL;
   LS_RETURN_IF_ERROR(ls_record_create(&state));
   LS_RETURN_IF_ERROR(find_kept(file, state, &text));
-  LS_RETURN_IF_ERROR(parse(read, file->path, text, strlen(text), &json));
+  LS_RETURN_IF_ERROR(config_parse(read, file->path, text, strlen(text), &json));
   return read_entries(read, file->path, json);
 }
 
@@ -238,8 +239,8 @@ static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
 }
 
 // ---- The file --------------------------------------------------------------
-static ls_status read_file(ls_runtime *runtime, const char *run_folder,
-                           read_config *read) {
+static ls_status config_read_file(ls_runtime *runtime, const char *run_folder,
+                                  read_config *read) {
   const ls_file_system *files = ls_runtime_files(runtime);
   const char *path =
       ls_arena_format(&read->arena, "%s/config.json", run_folder);
@@ -255,7 +256,7 @@ static ls_status read_file(ls_runtime *runtime, const char *run_folder,
   LS_RETURN_IF_ERROR(files->read(files->user, path, most_bytes, read->allocator,
                                  &bytes, &size));
   const ls_json *json = NULL;
-  const ls_status status = parse(read, path, bytes, size, &json);
+  const ls_status status = config_parse(read, path, bytes, size, &json);
   if (ls_status_is_ok(status)) return read_entries(read, path, json);
   return ls_status_code(status) == LS_RESOURCE_EXHAUSTED
              ? status
@@ -272,7 +273,7 @@ ls_status ls_train_config_read(const char *run_folder,
   LS_NEW_OR_RETURN(allocator, read_config, read);
   read->allocator = allocator;
   ls_arena_init(&read->arena, allocator);
-  const ls_status status = read_file(runtime, run_folder, read);
+  const ls_status status = config_read_file(runtime, run_folder, read);
   if (!ls_status_is_ok(status))
     ls_train_config_destroy(&read->config);
   else

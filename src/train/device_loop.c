@@ -38,7 +38,7 @@ typedef struct tracing {
   ls_tensor batches[ELEMENTS];  // Where they are arguments.
 } tracing;
 
-static ls_nest is_wanted(ls_nest values, void *user) {
+static ls_nest device_loop_is_wanted(ls_nest values, void *user) {
   const tracing *t = user;
   return ls_leaf(ls_less(ls_nest_tensor(values, 0), t->steps));
 }
@@ -61,7 +61,7 @@ static ls_nest batch_at(const tracing *t, ls_tensor i) {
   return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
 }
 
-static ls_nest elements_of(const tracing *t, ls_nest values) {
+static ls_nest device_loop_elements_of(const tracing *t, ls_nest values) {
   if (t->loop->feeder == NULL) return batch_at(t, ls_nest_tensor(values, 0));
   ls_nest items[ELEMENTS];
   for (size_t e = 0; e < ELEMENTS; ++e)
@@ -69,11 +69,11 @@ static ls_nest elements_of(const tracing *t, ls_nest values) {
   return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
 }
 
-static ls_nest make_step(ls_nest values, void *user) {
+static ls_nest device_loop_make_step(ls_nest values, void *user) {
   const tracing *t = user;
   const ls_model *model = &t->loop->options.model;
   const ls_tensor i = ls_nest_tensor(values, 0);
-  const ls_nest elements = elements_of(t, values);
+  const ls_nest elements = device_loop_elements_of(t, values);
   ls_examples_entry examples;
   ls_examples_enter(&examples, LS_EXAMPLES_ALIKE, elements);
   const ls_nest made = ls_nest_is_failed(elements)
@@ -93,8 +93,8 @@ static ls_nest make_step(ls_nest values, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, next, 1 + NUMBERS);
 }
 
-static ls_status make_queue(const ls_device_loop *self,
-                            ls_infeed_queue **out_queue) {
+static ls_status device_loop_make_queue(const ls_device_loop *self,
+                                        ls_infeed_queue **out_queue) {
   ls_dtype dtypes[ELEMENTS];
   ls_shape shapes[ELEMENTS];  // Of all replicas together.
   for (size_t e = 0; e < ELEMENTS; ++e) {
@@ -113,8 +113,9 @@ static ls_status make_queue(const ls_device_loop *self,
 static ls_nest make_steps(ls_nest args, void *user) {
   const ls_device_loop *self = user;
   tracing t = {.loop = self, .steps = ls_nest_tensor(args, 0)};
-  ls_training_loop loop = {
-      .condition = is_wanted, .body = make_step, .user = &t};
+  ls_training_loop loop = {.condition = device_loop_is_wanted,
+                           .body = device_loop_make_step,
+                           .user = &t};
   ls_nest items[1 + NUMBERS] = {ls_leaf(ls_scalar(LS_DTYPE_I64, 0))};
   for (size_t k = 0; k < NUMBERS; ++k)
     items[1 + k] =
@@ -125,7 +126,7 @@ static ls_nest make_steps(ls_nest args, void *user) {
   ls_nest outputs = ls_none();
   ls_status status = ls_nest_status(inputs);
   if (ls_status_is_ok(status) && self->feeder != NULL)
-    status = make_queue(self, &loop.infeed);
+    status = device_loop_make_queue(self, &loop.infeed);
   if (ls_status_is_ok(status))
     status = ls_training_while(&loop, inputs, &outputs);
   ls_infeed_queue_release(loop.infeed);
@@ -133,14 +134,15 @@ static ls_nest make_steps(ls_nest args, void *user) {
 }
 
 // ---- Batches as arguments --------------------------------------------------
-static ls_nest part_of(ls_nest leaf, size_t replica) {
+static ls_nest device_loop_part_of(ls_nest leaf, size_t replica) {
   return leaf.kind == LS_KIND_DISTRIBUTED
              ? ls_distributed_component(leaf, replica)
              : leaf;
 }
 
 // Room for a run's batches, of one leaf.
-static ls_nest make_room(const ls_device_loop *self, size_t element) {
+static ls_nest device_loop_make_room(const ls_device_loop *self,
+                                     size_t element) {
   const size_t replicas = replicas_of(self);
   const ls_type *type = &self->elements[element];
   ls_shape shape = {.rank = type->shape.rank + 1, .dim = {self->options.most}};
@@ -157,9 +159,10 @@ static ls_nest make_room(const ls_device_loop *self, size_t element) {
 static void copy_batch(const ls_device_loop *self, int64_t k) {
   for (size_t e = 0; e < ELEMENTS; ++e)
     for (size_t r = 0; r < replicas_of(self); ++r) {
-      const ls_array *from =
-          ls_nest_as_array(part_of(ls_nest_item(self->batch, e), r));
-      const ls_nest to = part_of(ls_nest_item(self->args, 1 + e), r);
+      const ls_array *from = ls_nest_as_array(
+          device_loop_part_of(ls_nest_item(self->batch, e), r));
+      const ls_nest to =
+          device_loop_part_of(ls_nest_item(self->args, 1 + e), r);
       const size_t size = ls_array_size(from);
       memcpy((char *)ls_nest_data(to, 0) + (size_t)k * size,
              ls_array_data(from), size);
@@ -175,7 +178,7 @@ static ls_status take_batches(ls_device_loop *self, int64_t steps,
 }
 
 // ---- Running ---------------------------------------------------------------
-static ls_status run(ls_device_loop *self, int64_t steps) {
+static ls_status device_loop_run(ls_device_loop *self, int64_t steps) {
   ls_array_set_i64(ls_nest_as_array(ls_nest_item(self->args, 0)), 0, steps);
   return ls_strategy_run(self->options.from.strategy, ls_traced(self->function),
                          self->args, &self->results);
@@ -184,7 +187,7 @@ static ls_status run(ls_device_loop *self, int64_t steps) {
 static ls_status run_fed(ls_device_loop *self, int64_t steps,
                          ls_feeder_result *out) {
   ls_feeder_begin(self->feeder, steps);
-  const ls_status status = run(self, steps);
+  const ls_status status = device_loop_run(self, steps);
   ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
   if (ls_status_is_ok(status)) return status;
   ls_status_free(out->status);  // As nobody has taken its batches.
@@ -197,7 +200,7 @@ static ls_status run_given(ls_device_loop *self, int64_t steps,
   const ls_status status = take_batches(self, steps, out);
   out->status = status;  // Of the batch behind those that are run.
   if (out->batches == 0) return ls_ok();
-  const ls_status ran = run(self, out->batches);
+  const ls_status ran = device_loop_run(self, out->batches);
   if (ls_status_is_ok(ran)) return ran;
   ls_status_free(out->status);
   out->status = ls_ok();
@@ -220,7 +223,7 @@ static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
   const int64_t rows = self->elements[0].shape.dim[0];
   double sum = 0;
   for (size_t r = 0; r < replicas; ++r) {
-    const ls_array *array = ls_nest_as_array(part_of(leaf, r));
+    const ls_array *array = ls_nest_as_array(device_loop_part_of(leaf, r));
     if (array == NULL) return ls_internal("a loop of steps gives no numbers");
     const double value = ls_array_f64(array, k);
     if (replicas == 1) {
@@ -251,8 +254,8 @@ ls_nest ls_device_loop_results(const ls_device_loop *self) {
 // ---- Making ----------------------------------------------------------------
 static ls_status find_types(ls_device_loop *self, ls_nest results) {
   for (size_t e = 0; e < ELEMENTS; ++e) {
-    const ls_array *array =
-        ls_nest_as_array(part_of(ls_nest_item(self->options.from.like, e), 0));
+    const ls_array *array = ls_nest_as_array(
+        device_loop_part_of(ls_nest_item(self->options.from.like, e), 0));
     self->elements[e] = (ls_type){ls_array_dtype(array), ls_array_shape(array)};
     if (self->elements[e].shape.rank == LS_MAX_RANK && self->feeder == NULL)
       return ls_unimplemented("examples of %d dimensions as arguments of a "
@@ -260,8 +263,8 @@ static ls_status find_types(ls_device_loop *self, ls_nest results) {
                               LS_MAX_RANK, LS_MAX_RANK - 1);
   }
   for (size_t k = 0; k < NUMBERS; ++k) {
-    const ls_array *array =
-        ls_nest_as_array(part_of(ls_nest_find(results, keys[k]), 0));
+    const ls_array *array = ls_nest_as_array(
+        device_loop_part_of(ls_nest_find(results, keys[k]), 0));
     if (array == NULL || ls_array_num_elements(array) != 1)
       return ls_invalid_argument("\"%s\" of a step is no number", keys[k]);
     self->numbers[k] = ls_array_dtype(array);
@@ -273,7 +276,7 @@ static ls_status make_args(ls_device_loop *self) {
   ls_nest items[1 + ELEMENTS] = {ls_nest_zeros(LS_DTYPE_I64, LS_SCALAR)};
   size_t count = 1;
   for (size_t e = 0; e < ELEMENTS && self->feeder == NULL; ++e)
-    items[count++] = make_room(self, e);
+    items[count++] = device_loop_make_room(self, e);
   return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count),
                       &self->args);
 }
@@ -285,7 +288,7 @@ static ls_status make_told(ls_device_loop *self) {
   return ls_take_nest(ls_nest_dict("", keys, items, NUMBERS), &self->told);
 }
 
-static ls_status fill(ls_device_loop *self, ls_nest results) {
+static ls_status device_loop_fill(ls_device_loop *self, ls_nest results) {
   const ls_device_loop_options *o = &self->options;
   if (o->by_infeed)
     LS_RETURN_IF_ERROR(ls_feeder_create(&o->from, &self->feeder));
@@ -308,7 +311,7 @@ ls_status ls_device_loop_create(const ls_device_loop_options *options,
   self->allocator = allocator;
   self->options = *options;
   self->options.from.like = ls_nest_retain(options->from.like);
-  const ls_status status = fill(self, options->results);
+  const ls_status status = device_loop_fill(self, options->results);
   self->options.results = ls_none();
   if (ls_status_is_ok(status)) return status;
   ls_device_loop_destroy(self);

@@ -39,7 +39,7 @@ static ls_nest evaluate_batch(ls_nest args, void *user) {
                   ls_leaf(ls_count_correct(logits, labels)));
 }
 
-static ls_status fill(ls_evaluator *evaluator, ls_dataset *dataset) {
+static ls_status evaluate_fill(ls_evaluator *evaluator, ls_dataset *dataset) {
   const ls_model *model = evaluator->model;
   LS_RETURN_IF_ERROR(ls_train_check_data(model->type, dataset));
   const int64_t batch = evaluation_labels / labels_of(model->type);
@@ -66,7 +66,7 @@ ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
   LS_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);
   evaluator->allocator = allocator;
   evaluator->model = model;
-  const ls_status status = fill(evaluator, dataset);
+  const ls_status status = evaluate_fill(evaluator, dataset);
   if (!ls_status_is_ok(status))
     ls_evaluator_destroy(evaluator);
   else
@@ -109,8 +109,9 @@ static ls_status add_batch(ls_evaluator *evaluator, bool *out_more,
   return ls_ok();
 }
 
-static ls_status add_all(ls_evaluator *evaluator, const ls_train_stop *stop,
-                         ls_evaluation *sums) {
+static ls_status evaluate_add_all(ls_evaluator *evaluator,
+                                  const ls_train_stop *stop,
+                                  ls_evaluation *sums) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
   for (bool more = true; more;) {
     if (!ls_iterator_wait(evaluator->iterator, ls_train_stop_asked,
@@ -127,7 +128,7 @@ ls_status ls_evaluator_run(ls_evaluator *evaluator, const ls_train_stop *stop,
   LS_REQUIRE(evaluator);
   ls_evaluation sums = {0};
   const uint64_t calls = ls_function_steps(evaluator->function);
-  const ls_status status = add_all(evaluator, stop, &sums);
+  const ls_status status = evaluate_add_all(evaluator, stop, &sums);
   if (!ls_status_is_ok(status)) {
     // Where it is made again, its random ops draw the same.
     ls_function_set_steps(evaluator->function, calls);

@@ -31,7 +31,7 @@ struct ls_feeder {
 
 // ---- Batches ---------------------------------------------------------------
 // One part of a leaf; a leaf that is not dealt is the only one.
-static const ls_array *part_of(ls_nest leaf, size_t replica) {
+static const ls_array *feeder_part_of(ls_nest leaf, size_t replica) {
   return ls_nest_as_array(leaf.kind == LS_KIND_DISTRIBUTED
                               ? ls_distributed_component(leaf, replica)
                               : leaf);
@@ -49,7 +49,8 @@ static bool is_like(ls_nest args, ls_nest like) {
     const size_t parts =
         leaf.kind == LS_KIND_DISTRIBUTED ? ls_distributed_count(leaf) : 1;
     for (size_t r = 0; r < parts && same; ++r)
-      same = is_part_like(part_of(leaf, r), part_of(ls_nest_item(like, i), 0));
+      same = is_part_like(feeder_part_of(leaf, r),
+                          feeder_part_of(ls_nest_item(like, i), 0));
   }
   return same;
 }
@@ -104,7 +105,7 @@ static ls_status put_part(const ls_feeder *self, ls_nest args, int32_t r) {
 
 // The last core's part first: it is the last that has room again, so that one
 // wait does for all, and cores are not stopped by as many wakes as there are.
-static ls_status put(const ls_feeder *self, ls_nest args) {
+static ls_status feeder_put(const ls_feeder *self, ls_nest args) {
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = replicas; r-- > 0;)
     LS_RETURN_IF_ERROR(put_part(self, args, r));
@@ -116,7 +117,7 @@ static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
   while (fed.batches < wanted) {
     ls_nest *batch = &self->batches[self->next++ % self->num_batches];
     if (!ls_feed_next(&self->options, self->cancel, batch, &fed)) break;
-    fed.status = put(self, *batch);
+    fed.status = feeder_put(self, *batch);
     if (ls_status_is_ok(fed.status)) continue;
     --fed.batches;
     break;
@@ -125,7 +126,7 @@ static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
   return fed;
 }
 
-static void work(void *user) {
+static void feeder_work(void *user) {
   ls_feeder *self = user;
   (void)ls_runtime_make_current(self->options.runtime);
   (void)ls_cancel_make_current(self->cancel);
@@ -194,12 +195,13 @@ static ls_status find_queues(ls_feeder *self) {
   return self->batches == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-static ls_status fill(ls_feeder *self) {
+static ls_status feeder_fill(ls_feeder *self) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
   LS_RETURN_IF_ERROR(find_queues(self));
   LS_RETURN_IF_ERROR(ls_cancel_create(self->options.runtime, &self->cancel));
-  LS_RETURN_IF_ERROR(ls_thread_start(&self->thread, "feeder", work, self));
+  LS_RETURN_IF_ERROR(
+      ls_thread_start(&self->thread, "feeder", feeder_work, self));
   self->has_thread = true;
   return ls_ok();
 }
@@ -214,7 +216,7 @@ ls_status ls_feeder_create(const ls_feeder_options *options,
   self->options = *options;
   self->options.like = ls_nest_retain(options->like);
   self->wanted = -1;
-  const ls_status status = fill(self);
+  const ls_status status = feeder_fill(self);
   if (ls_status_is_ok(status)) return status;
   ls_feeder_destroy(self);
   *out_feeder = NULL;

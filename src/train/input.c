@@ -11,7 +11,7 @@
 // Of a stream, which has no order of its own that could be computed.
 enum { SHUFFLE_BUFFER = 10000 };
 
-static ls_dtype dtype_of(const ls_model_type *type) {
+static ls_dtype input_dtype_of(const ls_model_type *type) {
   return type->example_dtype != LS_DTYPE_NONE ? type->example_dtype
                                               : LS_DTYPE_F32;
 }
@@ -33,7 +33,7 @@ static bool can_be(ls_dtype from, ls_dtype to) {
   return from == to || from == LS_DTYPE_U8;
 }
 
-static ls_status check_pair(const ls_element_spec *spec) {
+static ls_status input_check_pair(const ls_element_spec *spec) {
   if (spec->count == 2 && spec->structure.kind == LS_KIND_TUPLE &&
       ls_nest_count(spec->structure) == 2 &&
       spec->leaves[0].kind == LS_LEAF_DENSE &&
@@ -68,13 +68,13 @@ ls_status ls_train_check_data(const ls_model_type *type,
   LS_REQUIRE(dataset);
   ls_element_spec spec;
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
-  LS_RETURN_IF_ERROR(check_pair(&spec));
+  LS_RETURN_IF_ERROR(input_check_pair(&spec));
   const ls_type *example = &spec.leaves[0].type, *label = &spec.leaves[1].type;
   int64_t classes = 0;
   LS_RETURN_IF_ERROR(check_labels(dataset, label, &classes));
   if (ls_dataset_cardinality(dataset) == 0)
     return ls_invalid_argument("the data have no example");
-  const ls_dtype wanted = dtype_of(type);
+  const ls_dtype wanted = input_dtype_of(type);
   if (can_be(example->dtype, wanted) && ls_shape_is_known(example->shape) &&
       ls_shape_num_elements(example->shape) ==
           ls_shape_num_elements(type->example_shape) &&
@@ -92,7 +92,7 @@ ls_status ls_train_check_data(const ls_model_type *type,
 
 // Parts of a batch stand one behind the other: the array of the first, and how
 // many rows all of them have. A batch that is no parts is one part.
-static const ls_array *first_part(ls_nest leaf, int64_t *out_rows) {
+static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
   const size_t parts = ls_distributed_count(leaf);
   *out_rows = 0;
   for (size_t i = 0; i < parts; ++i)
@@ -107,7 +107,7 @@ static const ls_array *first_part(ls_nest leaf, int64_t *out_rows) {
 
 ls_status ls_train_check_labels(const ls_model_type *type, ls_nest batch) {
   int64_t rows = 0;
-  const ls_array *labels = first_part(ls_nest_item(batch, 1), &rows);
+  const ls_array *labels = input_first_part(ls_nest_item(batch, 1), &rows);
   const int32_t *data = ls_array_data(labels);
   const int64_t count = rows * ls_shape_num_elements(type->label_shape);
   const uint32_t classes = (uint32_t)type->num_classes;
@@ -162,7 +162,7 @@ ls_dataset *ls_train_examples(const ls_model_type *type, ls_dataset *dataset,
   const bool bytes =
       ls_status_is_ok(status) && spec.leaves[0].type.dtype == LS_DTYPE_U8;
   ls_status_free(status);
-  const ls_dtype wanted = dtype_of(type);
+  const ls_dtype wanted = input_dtype_of(type);
   ls_dataset *made = ls_dataset_retain(dataset);
   if (shuffle)
     made = ls_dataset_shuffle(
@@ -186,6 +186,6 @@ ls_dataset *ls_train_batches(const ls_model_type *type, ls_dataset *dataset,
 
 int64_t ls_train_batch_size(ls_nest batch) {
   int64_t rows = 0;
-  (void)first_part(ls_nest_item(batch, 0), &rows);
+  (void)input_first_part(ls_nest_item(batch, 0), &rows);
   return rows;
 }

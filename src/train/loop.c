@@ -62,7 +62,7 @@ static ls_status make_hooks(ls_loop *it) {
   return ls_hook_list_check_called(&it->hooks);
 }
 
-static ls_status make(const ls_train_options *options, ls_loop *it) {
+static ls_status loop_make(const ls_train_options *options, ls_loop *it) {
   it->runtime = ls_runtime_current();
   if (it->runtime == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_run_plan_make(options, it->runtime, &it->plan));
@@ -126,8 +126,8 @@ static ls_status create_hooks(ls_loop *it) {
   return ls_hook_list_create(&it->hooks);
 }
 
-static ls_status begin(const ls_train_options *options, ls_loop *it) {
-  LS_RETURN_IF_ERROR(make(options, it));
+static ls_status loop_begin(const ls_train_options *options, ls_loop *it) {
+  LS_RETURN_IF_ERROR(loop_make(options, it));
   begin_place(it);
   LS_RETURN_IF_ERROR(ls_hook_list_begin(&it->hooks));
   const ls_train_options *o = &it->plan.options;
@@ -143,7 +143,7 @@ static ls_status begin(const ls_train_options *options, ls_loop *it) {
   return create_hooks(it);
 }
 
-static void end(ls_loop *it) {
+static void loop_end(ls_loop *it) {
   ls_run_ranks_deinit(&it->ranks);
   ls_run_folder_deinit(&it->folder);
   ls_device_loop_destroy(it->device_loop);
@@ -200,7 +200,7 @@ static ls_status take_number(ls_loop *it) {
 }
 
 // The batch of before goes back to be written again.
-static ls_status deal(ls_loop *it) {
+static ls_status loop_deal(ls_loop *it) {
   LS_RETURN_IF_ERROR(ls_iterator_next(it->input, &it->args));
   return ls_train_check_labels(it->plan.options.model->type, it->args);
 }
@@ -208,7 +208,7 @@ static ls_status deal(ls_loop *it) {
 static ls_status take_step(ls_loop *it) {
   const int64_t traced = ls_span_begin(it->runtime);
   const int64_t began = ls_runtime_now(it->runtime);
-  LS_RETURN_IF_ERROR(deal(it));
+  LS_RETURN_IF_ERROR(loop_deal(it));
   ls_run_end_span(&it->place, "input", traced, it->place.steps + 1);
   const int64_t dealt = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(it->plan.options.strategy,
@@ -226,7 +226,7 @@ static ls_status take_step(ls_loop *it) {
   return ls_loop_count(it, 1, examples);
 }
 
-static ls_status step(ls_loop *it) {
+static ls_status loop_step(ls_loop *it) {
   const int64_t number = it->place.steps + 1;
   const int64_t began = ls_span_begin(it->runtime);
   ls_status status = take_step(it);
@@ -255,7 +255,8 @@ static ls_status run_steps(ls_loop *it) {
   int64_t count = ls_stretch_length(it);
   LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&it->hooks, &count));
   it->place.made = 0;
-  const ls_status status = count > 1 ? ls_stretch_run(it, count) : step(it);
+  const ls_status status =
+      count > 1 ? ls_stretch_run(it, count) : loop_step(it);
   if (!ls_status_is_ok(status) && count <= 1) return status;
   return ls_status_join(status, look_on(it, count));
 }
@@ -297,7 +298,7 @@ static void wait_for_input(ls_loop *it) {
 }
 
 // Whether there is another step to do, and its batch.
-static bool goes_on(ls_loop *it) {
+static bool loop_goes_on(ls_loop *it) {
   if (ls_run_epoch_is_over(&it->place)) return false;
   wait_for_input(it);
   return !stop_requested(it);
@@ -317,12 +318,12 @@ static ls_status epoch(ls_loop *it, int64_t number) {
   begin_epoch(it, number);
   LS_RETURN_IF_ERROR(seek_input(it));
   ls_budget_begin(it->runtime, &it->place.spent, &it->place.epoch_budget);
-  while (goes_on(it))
+  while (loop_goes_on(it))
     LS_RETURN_IF_ERROR(ls_hook_list_judge(&it->hooks, run_steps(it)));
   return ls_ok();
 }
 
-static ls_status run(ls_loop *it, ls_train_result *result) {
+static ls_status loop_run(ls_loop *it, ls_train_result *result) {
   const ls_run_plan *plan = &it->plan;
   const int64_t first = it->place.steps / plan->steps_per_epoch;
   for (int64_t i = first;
@@ -356,8 +357,8 @@ ls_status ls_train(const ls_train_options *options,
   LS_REQUIRE(options->model->type->variables);
   LS_REQUIRE_ITEMS(options->hooks, options->num_hooks);
   ls_loop it = {.loss = {.name = "loss"}, .accuracy = {.name = "accuracy"}};
-  ls_status status = begin(options, &it);
-  if (ls_status_is_ok(status)) status = run(&it, out_result);
+  ls_status status = loop_begin(options, &it);
+  if (ls_status_is_ok(status)) status = loop_run(&it, out_result);
   tell_result(&it.place, out_result);
   status = ls_status_join(status, ls_own_lines_close(&it.own.lines));
   ls_hook_list_deinit(&it.hooks);
@@ -365,7 +366,7 @@ ls_status ls_train(const ls_train_options *options,
   status = ls_run_folder_settle(&it.folder, status);
   if (!ls_status_is_ok(status) && out_result->steps == 0 && !options->resume)
     ls_run_folder_abandon(&it.folder);
-  end(&it);
+  loop_end(&it);
   // The loss is the same on all ranks.
   if (ls_status_code(status) != LS_OUT_OF_RANGE)
     ls_strategy_tell_ranks(options->strategy, status);

@@ -6,8 +6,8 @@
 enum { BEFORE = 2, BEHIND = 8 };
 
 // Makes hooks in `out`, and counts them.
-static ls_status make(const ls_hook_options *options, size_t count,
-                      ls_hook **out, size_t *made) {
+static ls_status own_hooks_make(const ls_hook_options *options, size_t count,
+                                ls_hook **out, size_t *made) {
   for (size_t i = 0; i < count; ++i) {
     ls_hook_options nameless = options[i];
     nameless.name = "";  // What goes wrong says what it was itself.
@@ -17,8 +17,8 @@ static ls_status make(const ls_hook_options *options, size_t count,
   return ls_ok();
 }
 
-static ls_status fill(ls_own_hooks *own, ls_hook *const *hooks, size_t count,
-                      ls_hook **all, size_t *made) {
+static ls_status own_hooks_fill(ls_own_hooks *own, ls_hook *const *hooks,
+                                size_t count, ls_hook **all, size_t *made) {
   const ls_hook_options before[BEFORE] = {
       ls_own_lines_of_steps(&own->lines),
       ls_own_reports_of_steps(&own->reports)};
@@ -31,10 +31,10 @@ static ls_status fill(ls_own_hooks *own, ls_hook *const *hooks, size_t count,
       ls_own_reports_of_epochs(&own->reports),
       ls_own_saver_of_tests(&own->saver),
       ls_own_reports_of_stop(&own->reports)};
-  LS_RETURN_IF_ERROR(make(before, BEFORE, all, made));
+  LS_RETURN_IF_ERROR(own_hooks_make(before, BEFORE, all, made));
   for (size_t i = 0; i < count; ++i)
     all[(*made)++] = ls_hook_retain(hooks[i]);
-  return make(behind, BEHIND, all, made);
+  return own_hooks_make(behind, BEHIND, all, made);
 }
 
 ls_status ls_own_hooks_list(ls_own_hooks *own, ls_hook *const *hooks,
@@ -42,7 +42,7 @@ ls_status ls_own_hooks_list(ls_own_hooks *own, ls_hook *const *hooks,
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_hook *, all, BEFORE + count + BEHIND);
   size_t made = 0;
-  ls_status status = fill(own, hooks, count, all, &made);
+  ls_status status = own_hooks_fill(own, hooks, count, all, &made);
   if (ls_status_is_ok(status)) status = ls_hook_list_init(list, all, made);
   for (size_t i = 0; i < made; ++i)
     ls_hook_release(all[i]);

@@ -27,8 +27,8 @@ static ls_status open_events(void *user, ls_run_context *context) {
                             &place->plan->options, place->steps, place->again);
 }
 
-static ls_status before_steps(void *user, ls_run_context *context,
-                              ls_run_wish *wish) {
+static ls_status own_lines_before_steps(void *user, ls_run_context *context,
+                                        ls_run_wish *wish) {
   ls_own_lines *self = user;
   (void)context;
   if (self->place->epoch_steps == 0)
@@ -37,8 +37,8 @@ static ls_status before_steps(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static ls_status after_steps(void *user, ls_run_context *context,
-                             ls_nest results) {
+static ls_status own_lines_after_steps(void *user, ls_run_context *context,
+                                       ls_nest results) {
   ls_own_lines *self = user;
   (void)context, (void)results;
   for (int64_t k = 0; k < self->place->made; ++k)
@@ -51,8 +51,8 @@ static ls_status after_steps(void *user, ls_run_context *context,
 ls_hook_options ls_own_lines_of_steps(ls_own_lines *self) {
   return (ls_hook_options){.user = self,
                            .after_create_session = open_events,
-                           .before_run = before_steps,
-                           .after_run = after_steps};
+                           .before_run = own_lines_before_steps,
+                           .after_run = own_lines_after_steps};
 }
 
 // ---- Of the rest -----------------------------------------------------------

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/own_hooks.h"
 
-static void show(const ls_own_reports *self) {
+static void own_reports_show(const ls_own_reports *self) {
   const ls_train_options *o = &self->place->plan->options;
   if (o->report != NULL) o->report(o->report_user, &self->report);
 }
 
-static void describe(ls_own_reports *self, int64_t behind) {
+static void own_reports_describe(ls_own_reports *self, int64_t behind) {
   self->report = ls_run_means_describe(&self->window, self->place, behind);
 }
 
 // ---- Of steps --------------------------------------------------------------
-static ls_status before_steps(void *user, ls_run_context *context,
-                              ls_run_wish *wish) {
+static ls_status own_reports_before_steps(void *user, ls_run_context *context,
+                                          ls_run_wish *wish) {
   ls_own_reports *self = user;
   (void)context, (void)wish;
   if (self->place->epoch_steps == 0)
@@ -20,22 +20,23 @@ static ls_status before_steps(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static ls_status after_steps(void *user, ls_run_context *context,
-                             ls_nest results) {
+static ls_status own_reports_after_steps(void *user, ls_run_context *context,
+                                         ls_nest results) {
   ls_own_reports *self = user;
   const int64_t made = self->place->made;
   (void)context, (void)results;
   for (int64_t k = 0; k < made; ++k) {
     ls_run_means_add(&self->window, self->place, k);
-    describe(self, made - 1 - k);
-    show(self);
+    own_reports_describe(self, made - 1 - k);
+    own_reports_show(self);
   }
   return ls_ok();
 }
 
 ls_hook_options ls_own_reports_of_steps(ls_own_reports *self) {
-  return (ls_hook_options){
-      .user = self, .before_run = before_steps, .after_run = after_steps};
+  return (ls_hook_options){.user = self,
+                           .before_run = own_reports_before_steps,
+                           .after_run = own_reports_after_steps};
 }
 
 // ---- Of epochs -------------------------------------------------------------
@@ -44,7 +45,7 @@ static ls_status after_end(void *user, ls_run_context *context,
                            ls_nest results) {
   ls_own_reports *self = user;
   (void)context, (void)results;
-  if (ls_run_epoch_is_over(self->place)) describe(self, 0);
+  if (ls_run_epoch_is_over(self->place)) own_reports_describe(self, 0);
   return ls_ok();
 }
 
@@ -64,7 +65,7 @@ static ls_status after_epochs(void *user, ls_run_context *context,
     self->report.seconds = ls_run_seconds(place, place->began);
   }
   self->report.epoch_end = true;
-  show(self);
+  own_reports_show(self);
   return ls_ok();
 }
 
@@ -74,9 +75,9 @@ static ls_status end_epochs(void *user, ls_run_context *context) {
   (void)context;
   if (self->place->epoch_steps == 0 || ls_run_epoch_is_over(self->place))
     return ls_ok();
-  describe(self, 0);
+  own_reports_describe(self, 0);
   self->report.epoch_end = true;
-  show(self);
+  own_reports_show(self);
   return ls_ok();
 }
 
@@ -94,7 +95,7 @@ static ls_status end_stop(void *user, ls_run_context *context) {
   if (self->report.epoch != self->place->epoch + 1)
     self->report = ls_run_means_describe(&(ls_run_means){0}, self->place, 0);
   self->report.stopped = true;
-  show(self);
+  own_reports_show(self);
   return ls_ok();
 }
 

@@ -35,7 +35,7 @@ static ls_status drop_former(const ls_own_saver *self, bool waits) {
              : ls_ok();
 }
 
-static ls_status save(ls_own_saver *self) {
+static ls_status own_saver_save(ls_own_saver *self) {
   const ls_run_place *place = self->place;
   ls_checkpoint_metric metrics[LS_RUN_METRICS];
   const size_t count = list_metrics(self, metrics);
@@ -64,7 +64,8 @@ static ls_status save_if_due(ls_own_saver *self) {
   }
   if (self->failed) LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
   self->failed = false;
-  return self->due && ls_saves_are_known(self->saves) ? save(self) : ls_ok();
+  return self->due && ls_saves_are_known(self->saves) ? own_saver_save(self)
+                                                      : ls_ok();
 }
 
 // ---- Of steps --------------------------------------------------------------
@@ -90,8 +91,8 @@ static ls_status join_ranks(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static ls_status before_steps(void *user, ls_run_context *context,
-                              ls_run_wish *wish) {
+static ls_status own_saver_before_steps(void *user, ls_run_context *context,
+                                        ls_run_wish *wish) {
   const ls_own_saver *self = user;
   const int64_t every = self->place->plan->options.save_steps;
   const int64_t saved = self->saves->saved > 0 ? self->saves->saved : 0;
@@ -101,8 +102,8 @@ static ls_status before_steps(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static ls_status after_steps(void *user, ls_run_context *context,
-                             ls_nest results) {
+static ls_status own_saver_after_steps(void *user, ls_run_context *context,
+                                       ls_nest results) {
   ls_own_saver *self = user;
   (void)context, (void)results;
   for (int64_t k = 0; k < self->place->made; ++k)
@@ -117,8 +118,8 @@ static ls_status after_steps(void *user, ls_run_context *context,
 ls_hook_options ls_own_saver_of_steps(ls_own_saver *self) {
   return (ls_hook_options){.user = self,
                            .after_create_session = join_ranks,
-                           .before_run = before_steps,
-                           .after_run = after_steps};
+                           .before_run = own_saver_before_steps,
+                           .after_run = own_saver_after_steps};
 }
 
 // ---- Of evaluations, and the end -------------------------------------------
@@ -134,7 +135,7 @@ static ls_status create_tests(void *user, ls_run_context *context) {
   const ls_run_place *place = self->place;
   (void)context;
   return saves_tests(self) && place->again && !place->stops(place->loop)
-             ? save(self)
+             ? own_saver_save(self)
              : ls_ok();
 }
 
@@ -145,7 +146,7 @@ static ls_status after_tests(void *user, ls_run_context *context,
   (void)context, (void)results;
   return saves_tests(self) && ls_run_epoch_is_over(place) &&
                  !place->stops(place->loop)
-             ? save(self)
+             ? own_saver_save(self)
              : ls_ok();
 }
 
@@ -159,7 +160,8 @@ static ls_status end_all(void *user, ls_run_context *context) {
     return ls_ok();
   }
   if (self->saves->folder == NULL) return ls_ok();
-  if (self->saves->saved != place->steps) LS_RETURN_IF_ERROR(save(self));
+  if (self->saves->saved != place->steps)
+    LS_RETURN_IF_ERROR(own_saver_save(self));
   LS_RETURN_IF_ERROR(ls_saves_wait(self->saves));
   LS_RETURN_IF_ERROR(drop_former(self, true));
   return ls_run_folder_save_model(self->folder, place->plan->options.model,

@@ -27,7 +27,7 @@ static ls_status test(ls_own_tests *self, ls_run_context *context) {
 
 // A run that goes on at the end of an epoch may have been stopped before its
 // evaluation.
-static ls_status create(void *user, ls_run_context *context) {
+static ls_status own_tests_create(void *user, ls_run_context *context) {
   ls_own_tests *self = user;
   return self->evaluator != NULL && self->place->again ? test(self, context)
                                                        : ls_ok();
@@ -43,6 +43,7 @@ static ls_status after(void *user, ls_run_context *context, ls_nest results) {
 }
 
 ls_hook_options ls_own_tests_of_epochs(ls_own_tests *self) {
-  return (ls_hook_options){
-      .user = self, .after_create_session = create, .after_run = after};
+  return (ls_hook_options){.user = self,
+                           .after_create_session = own_tests_create,
+                           .after_run = after};
 }

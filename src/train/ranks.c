@@ -33,8 +33,8 @@ bool ls_run_ranks_writes(const ls_run_ranks *ranks) {
 
 // ---- Meetings --------------------------------------------------------------
 // No program has this name.
-static ls_status exchange(ls_run_ranks *ranks, const ls_trunk_piece *pieces,
-                          size_t count) {
+static ls_status ranks_exchange(ls_run_ranks *ranks,
+                                const ls_trunk_piece *pieces, size_t count) {
   const ls_trunk_name meeting = {
       .program = {ls_hash(name, sizeof(name), 0), 0},
       .iteration = ranks->meetings++,
@@ -52,7 +52,8 @@ ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
   for (int32_t k = 0; k < trunk->ranks; ++k)
     ranks->pieces[k] =
         (ls_trunk_piece){&ranks->words[k], sizeof(*ranks->words), k};
-  LS_RETURN_IF_ERROR(exchange(ranks, ranks->pieces, (size_t)trunk->ranks));
+  LS_RETURN_IF_ERROR(
+      ranks_exchange(ranks, ranks->pieces, (size_t)trunk->ranks));
   *out_first = ranks->words[0];
   for (int32_t k = 0; k < trunk->ranks; ++k)
     *out_bits |= ranks->words[k];

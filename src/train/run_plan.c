@@ -52,7 +52,7 @@ static ls_status check_keeping(const ls_train_options *o) {
                                    o->keep_best);
 }
 
-static ls_status check_options(const ls_train_options *o) {
+static ls_status run_plan_check_options(const ls_train_options *o) {
   if (o->epochs < 0 || o->steps < 0 || o->batch_size < 1 || o->log_every < 1)
     return ls_invalid_argument(
         "epochs and steps cannot be negative and a batch needs at least one "
@@ -98,7 +98,7 @@ ls_status ls_run_plan_make(const ls_train_options *options, ls_runtime *runtime,
   if (o->iterations_per_loop == 0) o->iterations_per_loop = 1;
   if (!o->keep.set) o->keep = LS_SOME(DEFAULT_KEEP);
   if (o->keep_best != NULL && o->keep_best[0] == '\0') o->keep_best = NULL;
-  LS_RETURN_IF_ERROR(check_options(o));
+  LS_RETURN_IF_ERROR(run_plan_check_options(o));
   out->examples = o->num_examples;
   if (out->examples == 0)
     LS_RETURN_IF_ERROR(ls_train_count_examples(o->train, &out->examples));

@@ -38,7 +38,7 @@ static ls_nest find_distributed(ls_nest nest) {
   return found;
 }
 
-static ls_status number(ls_nest leaf, double *out_number) {
+static ls_status split_number(ls_nest leaf, double *out_number) {
   const ls_array *array = ls_nest_as_array(leaf);
   *out_number = (double)NAN;
   if (array == NULL || ls_array_num_elements(array) != 1)
@@ -59,7 +59,7 @@ ls_status ls_train_mean(ls_nest args, ls_nest value, double *out_mean) {
   LS_REQUIRE_OUT(out_mean);
   const ls_nest parts = find_distributed(args);
   const size_t count = ls_distributed_count(value);
-  if (count == 0) return number(value, out_mean);
+  if (count == 0) return split_number(value, out_mean);
   *out_mean = (double)NAN;
   if (parts.kind != LS_KIND_NONE && ls_distributed_count(parts) != count)
     return ls_invalid_argument("a mean of %zu numbers over the examples of %zu "
@@ -70,7 +70,7 @@ ls_status ls_train_mean(ls_nest args, ls_nest value, double *out_mean) {
   for (size_t r = 0; r < count; ++r) {
     const int64_t examples = examples_of(parts, r);
     double mean = 0;
-    LS_RETURN_IF_ERROR(number(ls_distributed_component(value, r), &mean));
+    LS_RETURN_IF_ERROR(split_number(ls_distributed_component(value, r), &mean));
     if (examples > 0) sum += mean * (double)examples;
     all += examples;
   }

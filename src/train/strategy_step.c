@@ -23,7 +23,7 @@ struct ls_strategy_step {
 };
 
 // ---- Life ------------------------------------------------------------------
-static void destroy(ls_object *object) {
+static void strategy_step_destroy(ls_object *object) {
   ls_strategy_step *self = (ls_strategy_step *)object;
   ls_function_release(self->traced);
   ls_optimizer_release(self->options.optimizer);
@@ -32,7 +32,8 @@ static void destroy(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
-static const ls_object_type type = {.name = "step", .destroy = destroy};
+static const ls_object_type type = {.name = "step",
+                                    .destroy = strategy_step_destroy};
 
 ls_strategy_step *ls_strategy_step_retain(ls_strategy_step *step) {
   return ls_object_retain(step);
@@ -123,8 +124,8 @@ static ls_nest descend_traced(ls_nest args, void *user) {
 }
 
 // Across replicas, one step of the optimizer.
-static ls_nest build_step(ls_step_context *context, ls_nest inputs,
-                          void *user) {
+static ls_nest strategy_step_build_step(ls_step_context *context,
+                                        ls_nest inputs, void *user) {
   ls_strategy_step *self = user;
   ls_nest made = ls_none();
   (void)context;
@@ -134,7 +135,8 @@ static ls_nest build_step(ls_step_context *context, ls_nest inputs,
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-static ls_status check(const ls_single_loss_step_options *options) {
+static ls_status
+strategy_step_check(const ls_single_loss_step_options *options) {
   LS_REQUIRE(options);
   LS_REQUIRE(options->strategy);
   LS_REQUIRE(options->loss);
@@ -152,7 +154,7 @@ static ls_status check(const ls_single_loss_step_options *options) {
 ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
                                      ls_strategy_step **out_step) {
   LS_REQUIRE_OUT(out_step);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(strategy_step_check(options));
   ls_strategy_step *self = NULL;
   LS_RETURN_IF_ERROR(ls_input_step_create(options->strategy, options->dataset,
                                           options->dataset_user, &self));
@@ -179,7 +181,7 @@ static int64_t iterations_of(const ls_strategy_step *step) {
   return iterations.set ? iterations.value : 1;
 }
 
-static ls_status run_once(ls_strategy_step *step) {
+static ls_status strategy_step_run_once(ls_strategy_step *step) {
   ls_nest element = ls_none(), nothing = ls_none();
   LS_RETURN_IF_ERROR(ls_distributed_iterator_next(step->input, &element));
   const ls_nest args = LS_TUPLE(element);
@@ -190,9 +192,9 @@ static ls_status run_once(ls_strategy_step *step) {
   return status;
 }
 
-static ls_status build(ls_strategy_step *step, ls_op *out_op) {
+static ls_status strategy_step_build(ls_strategy_step *step, ls_op *out_op) {
   ls_step_context *context = NULL;
-  const ls_steps steps = {.fn = build_step,
+  const ls_steps steps = {.fn = strategy_step_build_step,
                           .user = step,
                           .iterator = step->input,
                           .iterations = LS_SOME(iterations_of(step))};
@@ -210,10 +212,10 @@ ls_status ls_strategy_step_run(ls_strategy_step *step, ls_op *out_op) {
                             "by ls_single_loss_step_create");
   if (step->in_graph) {
     LS_REQUIRE(out_op);
-    return build(step, out_op);
+    return strategy_step_build(step, out_op);
   }
   for (int64_t i = 0; i < iterations_of(step); ++i)
-    LS_RETURN_IF_ERROR(run_once(step));
+    LS_RETURN_IF_ERROR(strategy_step_run_once(step));
   return ls_ok();
 }
 
@@ -225,20 +227,20 @@ struct ls_step_monitor {
   ls_op op;
 };
 
-static ls_status run_op(ls_session *session, ls_op op) {
+static ls_status strategy_step_run_op(ls_session *session, ls_op op) {
   LS_OWN(ls_nest, nothing) = ls_none();
   if (ls_op_is_failed(op)) return ls_ok();
   return ls_session_run(session, ls_nest_op(op), NULL, 0, &nothing);
 }
 
-static ls_status prepare(ls_step_monitor *self) {
+static ls_status strategy_step_prepare(ls_step_monitor *self) {
   ls_op start = {0};
   LS_RETURN_IF_ERROR(ls_strategy_step_initialize(self->step, &start));
-  LS_RETURN_IF_ERROR(run_op(self->session, start));
+  LS_RETURN_IF_ERROR(strategy_step_run_op(self->session, start));
   LS_RETURN_IF_ERROR(ls_strategy_step_run(self->step, &self->op));
   const ls_op first = ls_global_initializer();
   return ls_op_is_failed(first) ? ls_graph_take_error(ls_graph_current())
-                                : run_op(self->session, first);
+                                : strategy_step_run_op(self->session, first);
 }
 
 ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
@@ -255,7 +257,8 @@ ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
   *self = (ls_step_monitor){.allocator = step->allocator,
                             .step = ls_strategy_step_retain(step),
                             .session = session};
-  const ls_status status = session != NULL ? prepare(self) : ls_ok();
+  const ls_status status =
+      session != NULL ? strategy_step_prepare(self) : ls_ok();
   if (ls_status_is_ok(status))
     *out = self;
   else
@@ -278,7 +281,7 @@ ls_status ls_step_monitor_run_steps(ls_step_monitor *monitor, ls_opt num_steps,
   while (ls_status_is_ok(status) &&
          (!num_steps.set || done < num_steps.value)) {
     status = monitor->session != NULL
-                 ? run_op(monitor->session, monitor->op)
+                 ? strategy_step_run_op(monitor->session, monitor->op)
                  : ls_strategy_step_run(monitor->step, NULL);
     done += ls_status_is_ok(status);
   }

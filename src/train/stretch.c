@@ -12,7 +12,7 @@
 
 // The pod whose infeeds the strategy's computations mean; NULL: there is none,
 // or several may be meant. The caller releases it.
-static ls_pod *find_pod(const ls_loop *it) {
+static ls_pod *stretch_find_pod(const ls_loop *it) {
   const ls_tpu_strategy *strategy =
       ls_tpu_strategy_of(it->plan.options.strategy);
   if (strategy != NULL)
@@ -28,7 +28,7 @@ static ls_pod *find_pod(const ls_loop *it) {
 static bool has_infeeds(const ls_loop *it) {
   const ls_strategy *strategy = it->plan.options.strategy;
   const int32_t replicas = ls_strategy_num_replicas(strategy);
-  LS_OWN(ls_pod, pod) = find_pod(it);
+  LS_OWN(ls_pod, pod) = stretch_find_pod(it);
   bool has = pod != NULL && ls_pod_is_initialized(pod) &&
              ls_strategy_devices(strategy) != NULL;
   for (int32_t r = 0; r < replicas && has; ++r) {
@@ -55,14 +55,15 @@ ls_status ls_stretch_check(const ls_loop *it) {
       ls_strategy_label(o->strategy));
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t stretch_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Returns how many steps a loop has at most, for which it has room: it ends at
 // a line of metrics.jsonl and at the end of an epoch, however many are allowed.
 static int64_t most_steps(const ls_run_plan *plan) {
   const ls_train_options *o = &plan->options;
-  const int64_t most = least(o->iterations_per_loop, o->log_every);
-  return least(most, least(plan->steps_per_epoch, plan->num_steps));
+  const int64_t most = stretch_least(o->iterations_per_loop, o->log_every);
+  return stretch_least(most,
+                       stretch_least(plan->steps_per_epoch, plan->num_steps));
 }
 
 static bool is_by_infeed(const ls_loop *it) {
@@ -110,7 +111,7 @@ int64_t ls_stretch_length(const ls_loop *it) {
   const bool is_whole = place->steps_per_epoch == plan->steps_per_epoch;
   const bool last_is_full = plan->examples % batch == 0;
   if (is_whole && !last_is_full) --left;
-  left = least(left, most_steps(plan));
+  left = stretch_least(left, most_steps(plan));
   return left > 1 ? left : 1;
 }
 

@@ -41,7 +41,7 @@ static void allow(const void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
 // ---- Blocks ----------------------------------------------------------------
-static void keep(ls_arena_block *block, size_t used) {
+static void arena_keep(ls_arena_block *block, size_t used) {
   block->used = used;
   forbid(block->data + used, block->size - used);
 }
@@ -71,7 +71,7 @@ void ls_arena_reset(ls_arena *arena) {
   while (arena->top != NULL)
     drop_top(arena);
   kept->before = NULL;
-  keep(kept, 0);
+  arena_keep(kept, 0);
   arena->top = kept;
 }
 
@@ -86,7 +86,7 @@ static bool push_block(ls_arena *arena, size_t size) {
   ls_arena_block *block = ls_allocate(arena->allocator, total);
   if (block == NULL) return false;
   *block = (ls_arena_block){.before = arena->top, .size = room};
-  keep(block, 0);
+  arena_keep(block, 0);
   arena->top = block;
   arena->bytes += total;
   if (arena->next_size < LARGEST_STEP) arena->next_size *= 2;
@@ -157,7 +157,7 @@ void ls_arena_rollback(ls_arena *arena, ls_arena_mark_point mark) {
     LS_ASSERT(arena->top != NULL);
     drop_top(arena);
   }
-  if (arena->top != NULL) keep(arena->top, mark.used);
+  if (arena->top != NULL) arena_keep(arena->top, mark.used);
 }
 
 size_t ls_arena_bytes(const ls_arena *arena) { return arena->bytes; }

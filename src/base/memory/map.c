@@ -102,7 +102,7 @@ static void enter_last(ls_map *map) {
 
 // Copies the live slots to a larger array, or to one of the same size when
 // half of them are holes. The table is twice as long: at most half full.
-static bool rebuild(ls_map *map) {
+static bool map_rebuild(ls_map *map) {
   size_t capacity = map->capacity;
   if (capacity == 0) {
     capacity = FIRST_CAPACITY;
@@ -176,7 +176,7 @@ bool ls_map_insert(ls_map *map, const void *key, size_t size, void *value) {
   }
   ls_map_slot slot = {.hash = hash, .size = size, .value = value, .live = true};
   if (!fill_key(map, &slot, key, size)) return false;
-  if (map->num_slots == map->capacity && !rebuild(map)) {
+  if (map->num_slots == map->capacity && !map_rebuild(map)) {
     drop_key(map, &slot);
     return false;
   }

@@ -31,11 +31,11 @@ struct ls_cores {
 };
 
 // ---- Sets ------------------------------------------------------------------
-static bool has(const processors *set, int processor) {
+static bool cores_has(const processors *set, int processor) {
   return CPU_ISSET_S((size_t)processor, sizeof(*set), set->part) != 0;
 }
 
-static void add(processors *set, int processor) {
+static void cores_add(processors *set, int processor) {
   CPU_SET_S((size_t)processor, sizeof(*set), set->part);
 }
 
@@ -64,7 +64,7 @@ static void read_core(int processor, processors *core) {
            "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
            processor);
   memset(core, 0, sizeof(*core));
-  add(core, processor);
+  cores_add(core, processor);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return;
   const ssize_t size = read(file, list, sizeof(list) - 1);
@@ -73,12 +73,12 @@ static void read_core(int processor, processors *core) {
   int threads[MOST_THREADS];
   const int count = ls_parse_processors(list, threads, MOST_THREADS);
   for (int i = 0; i < count; ++i)
-    add(core, threads[i]);
+    cores_add(core, threads[i]);
 }
 
-static int core_of(const ls_cores *cores, int processor) {
+static int cores_core_of(const ls_cores *cores, int processor) {
   int at = 0;
-  while (at < cores->count && !has(&cores->cores[at], processor))
+  while (at < cores->count && !cores_has(&cores->cores[at], processor))
     ++at;
   return at;
 }
@@ -92,7 +92,8 @@ static bool list_cores(ls_cores *cores, const processors *usable) {
   cores->cores = ls_new_array(cores->allocator, processors, (size_t)most);
   if (cores->cores == NULL) return false;
   for (int i = 0; i < MOST_PROCESSORS; ++i) {
-    if (!has(usable, i) || core_of(cores, i) < cores->count) continue;
+    if (!cores_has(usable, i) || cores_core_of(cores, i) < cores->count)
+      continue;
     processors *core = &cores->cores[cores->count++];
     read_core(i, core);
     CPU_AND_S(sizeof(*core), core->part, core->part, usable->part);
@@ -103,11 +104,13 @@ static bool list_cores(ls_cores *cores, const processors *usable) {
 
 bool ls_cores_look_again(ls_cores *cores) {
   processors usable = {0};
-  if (sched_getaffinity(0, sizeof(usable), usable.part) != 0) add(&usable, 0);
+  if (sched_getaffinity(0, sizeof(usable), usable.part) != 0)
+    cores_add(&usable, 0);
   const bool same = memcmp(&usable, &cores->usable, sizeof(usable)) == 0;
   if (!same && !list_cores(cores, &usable)) return false;
   const int processor = sched_getcpu();
-  cores->here = processor < 0 ? 0 : core_of(cores, processor) % cores->count;
+  cores->here =
+      processor < 0 ? 0 : cores_core_of(cores, processor) % cores->count;
   return true;
 }
 

@@ -17,7 +17,7 @@ struct ls_input_threads {
 };
 
 // ---- The line, with the lock held ------------------------------------------
-static void append(ls_input_threads *self, ls_input_task *task) {
+static void input_threads_append(ls_input_threads *self, ls_input_task *task) {
   task->queued = true;
   task->next = NULL;
   task->before = self->last;
@@ -28,7 +28,8 @@ static void append(ls_input_threads *self, ls_input_task *task) {
   self->last = task;
 }
 
-static void take_out(ls_input_threads *self, ls_input_task *task) {
+static void input_threads_take_out(ls_input_threads *self,
+                                   ls_input_task *task) {
   if (task->before != NULL)
     task->before->next = task->next;
   else
@@ -48,7 +49,7 @@ static void run_thread(void *user) {
   for (;;) {
     ls_input_task *task = self->first;
     if (task != NULL) {
-      take_out(self, task);
+      input_threads_take_out(self, task);
       ls_mutex_unlock(&self->lock);
       task->run(task);
       ls_mutex_lock(&self->lock);
@@ -125,14 +126,14 @@ static void call_one(ls_input_threads *self) {
 
 void ls_input_threads_submit(ls_input_threads *self, ls_input_task *task) {
   ls_mutex_lock(&self->lock);
-  append(self, task);
+  input_threads_append(self, task);
   call_one(self);
   ls_mutex_unlock(&self->lock);
 }
 
 void ls_input_threads_add(ls_input_threads *self, ls_input_task *task) {
   ls_mutex_lock(&self->lock);
-  append(self, task);
+  input_threads_append(self, task);
   ls_mutex_unlock(&self->lock);
 }
 
@@ -145,7 +146,7 @@ void ls_input_threads_call(ls_input_threads *self) {
 bool ls_input_threads_withdraw(ls_input_threads *self, ls_input_task *task) {
   ls_mutex_lock(&self->lock);
   const bool queued = task->queued;
-  if (queued) take_out(self, task);
+  if (queued) input_threads_take_out(self, task);
   ls_mutex_unlock(&self->lock);
   return queued;
 }

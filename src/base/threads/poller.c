@@ -35,7 +35,7 @@ static bool wait_until(ls_poller *self, int64_t due) {
   return !ls_poller_is_stopped(self);
 }
 
-static void work(void *user) {
+static void poller_work(void *user) {
   ls_poller *self = user;
   ls_runtime_make_current(self->runtime);
   for (;;) {
@@ -52,7 +52,7 @@ static ls_status make_locks(ls_poller *self) {
   return ls_condition_init(&self->told);
 }
 
-static void destroy(ls_poller *self) {
+static void poller_destroy(ls_poller *self) {
   ls_condition_deinit(&self->told);
   ls_mutex_deinit(&self->lock);
   ls_release(self->allocator, self);
@@ -72,11 +72,11 @@ ls_status ls_poller_start(const char *name, int64_t nanos,
   self->user = user;
   ls_status status = make_locks(self);
   if (ls_status_is_ok(status))
-    status = ls_thread_start(&self->thread, name, work, self);
+    status = ls_thread_start(&self->thread, name, poller_work, self);
   if (ls_status_is_ok(status))
     *out_poller = self;
   else
-    destroy(self);
+    poller_destroy(self);
   return status;
 }
 
@@ -87,5 +87,5 @@ void ls_poller_stop(ls_poller *self) {
   ls_condition_signal(&self->told);
   ls_mutex_unlock(&self->lock);
   ls_thread_join(&self->thread);
-  destroy(self);
+  poller_destroy(self);
 }

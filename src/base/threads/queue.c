@@ -31,7 +31,7 @@ struct ls_queue {
   waiter_list waiters[2];  // By ls_queue_side.
 };
 
-static ls_queue_options with_defaults(const ls_queue_options *options) {
+static ls_queue_options queue_with_defaults(const ls_queue_options *options) {
   ls_queue_options result = {0};
   if (options != NULL) result = *options;
   if (result.capacity == 0) result.capacity = DEFAULT_CAPACITY;
@@ -43,7 +43,7 @@ static ls_queue_options with_defaults(const ls_queue_options *options) {
 ls_status ls_queue_create(const ls_queue_options *options,
                           ls_queue **out_queue) {
   *out_queue = NULL;
-  const ls_queue_options opts = with_defaults(options);
+  const ls_queue_options opts = queue_with_defaults(options);
   ls_queue *queue = ls_new(opts.allocator, ls_queue);
   if (queue == NULL) return ls_out_of_memory();
   queue->allocator = opts.allocator;
@@ -85,7 +85,7 @@ void ls_queue_destroy(ls_queue *queue) {
 
 // ---- Waiters ---------------------------------------------------------------
 // With the lock held: whether a try on that side would get an answer.
-static bool is_ready(const ls_queue *queue, ls_queue_side side) {
+static bool queue_is_ready(const ls_queue *queue, ls_queue_side side) {
   if (queue->closed) return true;
   return side == LS_QUEUE_POP ? queue->count > 0
                               : queue->count < queue->capacity;
@@ -119,7 +119,7 @@ static void add_waiter(ls_queue *queue, ls_queue_side side,
 bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
                        ls_queue_waiter *waiter) {
   ls_mutex_lock(&queue->lock);
-  const bool ready = is_ready(queue, side);
+  const bool ready = queue_is_ready(queue, side);
   if (!ready) add_waiter(queue, side, waiter);
   ls_mutex_unlock(&queue->lock);
   return !ready;
@@ -127,7 +127,7 @@ bool ls_queue_on_ready(ls_queue *queue, ls_queue_side side,
 
 bool ls_queue_on_told(ls_queue *queue, uint64_t told, ls_queue_waiter *waiter) {
   ls_mutex_lock(&queue->lock);
-  const bool ready = is_ready(queue, LS_QUEUE_POP) || queue->told != told;
+  const bool ready = queue_is_ready(queue, LS_QUEUE_POP) || queue->told != told;
   if (!ready) add_waiter(queue, LS_QUEUE_POP, waiter);
   ls_mutex_unlock(&queue->lock);
   return !ready;
@@ -167,7 +167,7 @@ bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
 
 // ---- Push and pop ----------------------------------------------------------
 // With the lock held and room. Returns whom to call without it.
-static ls_queue_waiter *put(ls_queue *queue, ls_nest item) {
+static ls_queue_waiter *queue_put(ls_queue *queue, ls_nest item) {
   queue->slots[(queue->head + queue->count) % queue->capacity] = item;
   ++queue->count;
   ls_condition_signal(&queue->filled);
@@ -175,7 +175,7 @@ static ls_queue_waiter *put(ls_queue *queue, ls_nest item) {
 }
 
 // With the lock held and a nest inside.
-static ls_queue_waiter *take(ls_queue *queue, ls_nest *out_item) {
+static ls_queue_waiter *queue_take(ls_queue *queue, ls_nest *out_item) {
   *out_item = queue->slots[queue->head];
   queue->head = (queue->head + 1) % queue->capacity;
   --queue->count;
@@ -193,17 +193,17 @@ static ls_status end_status(const ls_queue *queue) {
 }
 
 // Pushes, waiting for room if `wait`.
-static ls_status push(ls_queue *queue, ls_nest item, bool wait,
-                      bool *out_pushed) {
+static ls_status queue_push(ls_queue *queue, ls_nest item, bool wait,
+                            bool *out_pushed) {
   *out_pushed = false;
   ls_mutex_lock(&queue->lock);
-  while (wait && !is_ready(queue, LS_QUEUE_PUSH)) {
+  while (wait && !queue_is_ready(queue, LS_QUEUE_PUSH)) {
     ls_condition_wait(&queue->drained, &queue->lock);
   }
   const bool closed = queue->closed;
   ls_queue_waiter *ready = NULL;
-  if (!closed && is_ready(queue, LS_QUEUE_PUSH)) {
-    ready = put(queue, item);
+  if (!closed && queue_is_ready(queue, LS_QUEUE_PUSH)) {
+    ready = queue_put(queue, item);
     *out_pushed = true;
   }
   ls_mutex_unlock(&queue->lock);
@@ -216,13 +216,13 @@ static ls_status pop(ls_queue *queue, bool wait, ls_nest *out_item,
                      bool *out_popped) {
   *out_item = ls_none();
   ls_mutex_lock(&queue->lock);
-  while (wait && !is_ready(queue, LS_QUEUE_POP)) {
+  while (wait && !queue_is_ready(queue, LS_QUEUE_POP)) {
     ls_condition_wait(&queue->filled, &queue->lock);
   }
   const bool ended = queue->closed && queue->count == 0;
   ls_queue_waiter *ready = NULL;
   *out_popped = queue->count > 0;
-  if (*out_popped) ready = take(queue, out_item);
+  if (*out_popped) ready = queue_take(queue, out_item);
   ls_mutex_unlock(&queue->lock);
   call_waiters(ready);
   return ended ? end_status(queue) : ls_ok();
@@ -230,11 +230,11 @@ static ls_status pop(ls_queue *queue, bool wait, ls_nest *out_item,
 
 ls_status ls_queue_push(ls_queue *queue, ls_nest item) {
   bool pushed = false;
-  return push(queue, item, true, &pushed);
+  return queue_push(queue, item, true, &pushed);
 }
 
 ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
-  return push(queue, item, false, out_pushed);
+  return queue_push(queue, item, false, out_pushed);
 }
 
 ls_status ls_queue_pop(ls_queue *queue, ls_nest *out_item) {

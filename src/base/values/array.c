@@ -42,7 +42,7 @@ static void *allocate_block(ls_allocator *allocator, size_t size) {
              : allocator->allocate(allocator, size, _Alignof(max_align_t));
 }
 
-static void *elements_of(ls_array *array) {
+static void *array_elements_of(ls_array *array) {
   const uintptr_t behind = (uintptr_t)(array + 1);
   return (char *)(array + 1) + (0 - behind) % LS_CACHE_LINE;
 }
@@ -73,7 +73,7 @@ static const ls_object_type array_type = {
     .name = "array", .destroy = destroy_array, .print = print_array};
 
 // ---- Creation --------------------------------------------------------------
-static ls_status check_type(ls_dtype dtype, ls_shape shape) {
+static ls_status array_check_type(ls_dtype dtype, ls_shape shape) {
   if (ls_dtype_size(dtype) == 0) {
     return ls_invalid_argument("an array of dtype %s, which has no data",
                                ls_dtype_name(dtype));
@@ -106,7 +106,7 @@ static ls_status make_array(ls_dtype dtype, ls_shape shape, size_t extra,
   memcpy(array->shape.dim, shape.dim, (size_t)shape.rank * sizeof(int64_t));
   array->num_elements = ls_shape_num_elements(shape);
   array->size = (size_t)array->num_elements * ls_dtype_size(dtype);
-  array->data = elements_of(array);
+  array->data = array_elements_of(array);
   *out_array = array;
   return ls_ok();
 }
@@ -125,7 +125,7 @@ static void zero(ls_array *array) { memset(array->data, 0, array->size); }
 ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
                                     ls_array **out_array) {
   *out_array = NULL;
-  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(array_check_type(dtype, shape));
   LS_RETURN_IF_ERROR(
       make_array(dtype, shape, data_size(dtype, shape), out_array));
   if (dtype == LS_DTYPE_STRING || holds_objects(dtype)) zero(*out_array);
@@ -210,7 +210,7 @@ static ls_status copy_strings(ls_shape shape, const ls_bytes *strings,
 ls_status ls_array_create_copy(ls_dtype dtype, ls_shape shape, const void *data,
                                ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
-  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(array_check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) return copy_strings(shape, data, out_array);
   LS_RETURN_IF_ERROR(
       make_array(dtype, shape, data_size(dtype, shape), out_array));
@@ -229,7 +229,7 @@ ls_status ls_array_create_view(ls_dtype dtype, ls_shape shape, void *data,
                                void (*release)(void *user), void *user,
                                ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
-  LS_RETURN_IF_ERROR(check_type(dtype, shape));
+  LS_RETURN_IF_ERROR(array_check_type(dtype, shape));
   if (dtype == LS_DTYPE_STRING) {
     return ls_invalid_argument("a view of strings, %s; they must be copied",
                                LS_SHAPE_TEXT(dtype, shape));

@@ -20,8 +20,8 @@ static void print_float(ls_dtype dtype, double value, char *text, size_t size) {
   }
 }
 
-static void print_element(const ls_array *array, int64_t index, char *text,
-                          size_t size) {
+static void array_print_element(const ls_array *array, int64_t index,
+                                char *text, size_t size) {
   const ls_dtype dtype = ls_array_dtype(array);
   if (dtype == LS_DTYPE_BOOL)
     snprintf(text, size, "%s", ls_array_i64(array, index) ? "true" : "false");
@@ -43,7 +43,7 @@ void ls_array_print(const ls_array *array, char *buffer, size_t size) {
   char text[SHOWN * 32 + 16] = "", element[32];
   size_t at = 0;
   for (int64_t i = 0; i < count && i < SHOWN; ++i) {
-    print_element(array, i, element, sizeof(element));
+    array_print_element(array, i, element, sizeof(element));
     at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s",
                            i > 0 ? ", " : "", element);
   }

@@ -30,7 +30,7 @@ static void absorb(uint64_t v[4], uint64_t word) {
 }
 
 // Little-endian everywhere.
-static uint64_t load(const unsigned char *bytes) {
+static uint64_t digest_load(const unsigned char *bytes) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i)
     word |= (uint64_t)bytes[i] << (8 * i);
@@ -55,14 +55,14 @@ void ls_digest_add(ls_digest *digest, const void *data, size_t size) {
     const size_t taken = size < 8 - waiting ? size : 8 - waiting;
     if (taken != 0) memcpy(digest->tail + waiting, bytes, taken);
     if (waiting + taken < 8) return;
-    absorb(digest->v, load(digest->tail));
+    absorb(digest->v, digest_load(digest->tail));
     bytes += taken;
     size -= taken;
   }
   uint64_t v[4];
   memcpy(v, digest->v, sizeof(v));  // In registers.
   for (; size >= 8; size -= 8, bytes += 8)
-    absorb(v, load(bytes));
+    absorb(v, digest_load(bytes));
   memcpy(digest->v, v, sizeof(v));
   if (size != 0) memcpy(digest->tail, bytes, size);
 }
@@ -82,7 +82,7 @@ void ls_digest_end(ls_digest *digest, uint64_t out[2]) {
   const size_t waiting = digest->size % 8;
   memset(digest->tail + waiting, 0, 8 - waiting);
   digest->tail[7] = (unsigned char)digest->size;
-  absorb(digest->v, load(digest->tail));
+  absorb(digest->v, digest_load(digest->tail));
   for (int half = 0; half < 2; ++half) {
     if (half == 0)
       digest->v[2] ^= 0xee;

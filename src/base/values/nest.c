@@ -220,7 +220,7 @@ static void sift_down(const nest_node *node, size_t at, size_t count) {
 }
 
 // Heap sort: in place, where the C library's qsort takes memory.
-static void sort_keys(nest_node *node) {
+static void nest_sort_keys(nest_node *node) {
   for (uint32_t i = 0; i < node->count; ++i)
     node->order[i] = i;
   for (size_t i = node->count / 2; i-- > 0;)
@@ -257,7 +257,7 @@ static nest_node *make_node(const char *tag, const char *const *keys,
   for (size_t i = 0; keys != NULL && i < count; ++i) {
     node->keys[i] = copy_chars(&place, keys[i]);
   }
-  if (keys != NULL) sort_keys(node);
+  if (keys != NULL) nest_sort_keys(node);
   return node;
 }
 
@@ -349,17 +349,17 @@ ls_nest ls_nest_dict(const char *type_tag, const char *const *keys,
 }
 
 // ---- Looking in ------------------------------------------------------------
-static const nest_node *node_of(ls_nest nest) {
+static const nest_node *nest_node_of(ls_nest nest) {
   return ls_nest_is_node(nest) ? nest.as.ref : NULL;
 }
 
 size_t ls_nest_count(ls_nest nest) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   return node == NULL ? 0 : node->count;
 }
 
 ls_nest ls_nest_item(ls_nest nest, size_t index) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   return node != NULL && index < node->count ? node->items[index] : ls_none();
 }
 
@@ -368,14 +368,14 @@ ls_nest ls_nest_item_sorted(ls_nest nest, size_t index) {
 }
 
 size_t ls_nest_sorted_position(ls_nest nest, size_t index) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   const bool sorted =
       nest.kind == LS_KIND_DICT && node != NULL && index < node->count;
   return sorted ? node->order[index] : index;
 }
 
 ls_nest ls_nest_find(ls_nest dict, const char *key) {
-  const nest_node *node = node_of(dict);
+  const nest_node *node = nest_node_of(dict);
   if (node == NULL || node->keys == NULL || key == NULL) return ls_none();
   size_t low = 0;
   size_t high = node->count;
@@ -394,18 +394,18 @@ ls_nest ls_nest_find(ls_nest dict, const char *key) {
 }
 
 const char *ls_nest_key(ls_nest nest, size_t index) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   if (node == NULL || node->keys == NULL || index >= node->count) return NULL;
   return node->keys[index];
 }
 
 bool ls_nest_has_keys(ls_nest nest) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   return node != NULL && node->keys != NULL;
 }
 
 const char *ls_nest_tag(ls_nest nest) {
-  const nest_node *node = node_of(nest);
+  const nest_node *node = nest_node_of(nest);
   return node == NULL ? "" : node->tag;
 }
 
@@ -466,7 +466,7 @@ double ls_nest_number(ls_nest nest) {
 // The tree of `nest` with fn's leaf in place of each. Stands here because it
 // fills nodes, which nobody else may.
 ls_nest ls_nest_map(ls_nest nest, ls_leaf_function fn, void *user) {
-  const nest_node *from = node_of(nest);
+  const nest_node *from = nest_node_of(nest);
   if (fn == NULL)
     return LS_FAIL(LS_INVALID_ARGUMENT, "the function of leaves is NULL");
   if (from == NULL && ls_nest_is_node(nest))

@@ -17,7 +17,7 @@ typedef struct printer {
   size_t used;  // Without the zero; below `size`.
 } printer;
 
-static void put(printer *out, const char *text) {
+static void nest_print_put(printer *out, const char *text) {
   while (*text != '\0' && out->used + 1 < out->size) {
     out->buffer[out->used++] = *text++;
   }
@@ -32,13 +32,13 @@ static void put_f64(printer *out, double value) {
     ls_format(text, sizeof(text), "%.*g", digits, value);
     if (ls_read_f64(text, NULL) == value) break;
   }
-  put(out, text);
-  if (strpbrk(text, ".eni") == NULL) put(out, ".0");
+  nest_print_put(out, text);
+  if (strpbrk(text, ".eni") == NULL) nest_print_put(out, ".0");
 }
 
 static void put_scalar(printer *out, ls_nest nest) {
   if (nest.dtype == LS_DTYPE_BOOL) {
-    put(out, nest.as.bits != 0 ? "true" : "false");
+    nest_print_put(out, nest.as.bits != 0 ? "true" : "false");
   } else if (ls_dtype_is_float(nest.dtype)) {
     put_f64(out, nest.as.f64);
   } else {
@@ -46,13 +46,13 @@ static void put_scalar(printer *out, ls_nest nest) {
     snprintf(text, sizeof(text),
              ls_dtype_is_unsigned(nest.dtype) ? "%llu" : "%lld",
              (unsigned long long)nest.as.bits);
-    put(out, text);
+    nest_print_put(out, text);
   }
 }
 
 static void put_object(printer *out, const ls_object *object) {
   if (object->type->print == NULL) {
-    put(out, object->type->name);
+    nest_print_put(out, object->type->name);
     return;
   }
   if (out->used + 1 >= out->size) return;
@@ -87,31 +87,31 @@ static void put_leaf(printer *out, ls_nest nest) {
   char text[320] = "";
   switch (nest.kind) {
   case LS_KIND_NONE:
-    put(out, "none");
+    nest_print_put(out, "none");
     break;
   case LS_KIND_SCALAR:
     put_scalar(out, nest);
     break;
   case LS_KIND_TENSOR:
     print_tensor(nest.as.tensor, text, sizeof(text));
-    put(out, text);
+    nest_print_put(out, text);
     break;
   case LS_KIND_OP:
     print_op(nest.as.op, text, sizeof(text));
-    put(out, text);
+    nest_print_put(out, text);
     break;
   case LS_KIND_FAILED: {
     ls_status status = ls_nest_status(nest);
-    put(out, "failed ");
-    put(out, ls_code_name(ls_status_code(status)));
-    put(out, ": ");
-    put(out, ls_status_message(status));
+    nest_print_put(out, "failed ");
+    nest_print_put(out, ls_code_name(ls_status_code(status)));
+    nest_print_put(out, ": ");
+    nest_print_put(out, ls_status_message(status));
     ls_status_free(status);
     break;
   }
   default:
     if (nest.as.ref == NULL)
-      put(out, "nothing");
+      nest_print_put(out, "nothing");
     else
       put_object(out, nest.as.ref);
   }
@@ -125,26 +125,26 @@ static void put_nest(printer *out, ls_nest nest) {
   const bool is_dict = nest.kind == LS_KIND_DICT;
   const bool is_list = nest.kind == LS_KIND_LIST;
   const size_t count = ls_nest_count(nest);
-  put(out, ls_nest_tag(nest));
-  put(out, is_dict ? "{" : (is_list ? "[" : "("));
+  nest_print_put(out, ls_nest_tag(nest));
+  nest_print_put(out, is_dict ? "{" : (is_list ? "[" : "("));
   for (size_t i = 0; i < count; ++i) {
     const char *key = ls_nest_key(nest, i);
-    if (i > 0) put(out, ", ");
-    if (key != NULL && is_dict) put(out, "'");
-    if (key != NULL) put(out, key);
-    if (key != NULL) put(out, is_dict ? "': " : "=");
+    if (i > 0) nest_print_put(out, ", ");
+    if (key != NULL && is_dict) nest_print_put(out, "'");
+    if (key != NULL) nest_print_put(out, key);
+    if (key != NULL) nest_print_put(out, is_dict ? "': " : "=");
     put_nest(out, ls_nest_item(nest, i));
   }
   // As in Python, a comma tells a tuple of one from parentheses.
   const bool lone = nest.kind == LS_KIND_TUPLE && count == 1;
-  if (lone && !ls_nest_has_keys(nest)) put(out, ",");
-  put(out, is_dict ? "}" : (is_list ? "]" : ")"));
+  if (lone && !ls_nest_has_keys(nest)) nest_print_put(out, ",");
+  nest_print_put(out, is_dict ? "}" : (is_list ? "]" : ")"));
 }
 
 const char *ls_nest_print(ls_nest nest, char *buffer, size_t size) {
   if (buffer == NULL || size == 0) return "";
   printer out = {buffer, size, 0};
-  put(&out, "");
+  nest_print_put(&out, "");
   put_nest(&out, nest);
   return buffer;
 }

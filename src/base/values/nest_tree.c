@@ -147,17 +147,17 @@ static bool same_node(ls_nest a, ls_nest b) {
   return true;
 }
 
-static ls_status compare(const path *at, ls_nest a, ls_nest b) {
+static ls_status nest_tree_compare(const path *at, ls_nest a, ls_nest b) {
   if (!ls_nest_is_node(a) && !ls_nest_is_node(b)) return ls_ok();
   if (!same_node(a, b)) return differ(at, a, b);
   for (size_t i = 0; i < ls_nest_count(a); ++i) {
     const path step = {at, a, ls_nest_sorted_position(a, i)};
-    LS_RETURN_IF_ERROR(
-        compare(&step, ls_nest_item_sorted(a, i), ls_nest_item_sorted(b, i)));
+    LS_RETURN_IF_ERROR(nest_tree_compare(&step, ls_nest_item_sorted(a, i),
+                                         ls_nest_item_sorted(b, i)));
   }
   return ls_ok();
 }
 
 ls_status ls_nest_same_structure(ls_nest a, ls_nest b) {
-  return compare(NULL, a, b);
+  return nest_tree_compare(NULL, a, b);
 }

@@ -34,7 +34,8 @@ static void write_taken(const ls_parameters *p, ls_text *text) {
   if (p->any_names) ls_text_append_format(text, "%s**", comma);
 }
 
-static ls_status refuse(const binding *b, const char *why, const char *name) {
+static ls_status parameters_refuse(const binding *b, const char *why,
+                                   const char *name) {
   ls_text text;
   ls_text_init(&text, b->allocator);
   write_taken(b->parameters, &text);
@@ -67,7 +68,7 @@ static ls_status bind_named(binding *b, bool *given) {
     const char *name = ls_nest_key(b->named, i);
     const size_t at = parameter_of(p, name);
     if (at < p->count && given[at])
-      return refuse(b, "is given by position and by name", name);
+      return parameters_refuse(b, "is given by position and by name", name);
     if (at < p->count) {
       b->items[at] = ls_nest_item(b->named, i);
       given[at] = true;
@@ -75,7 +76,7 @@ static ls_status bind_named(binding *b, bool *given) {
       b->rest[b->num_rest] = ls_nest_item(b->named, i);
       b->keys[b->num_rest++] = name;
     } else {
-      return refuse(b, "is none of its parameters' names", name);
+      return parameters_refuse(b, "is none of its parameters' names", name);
     }
   }
   return ls_ok();
@@ -93,7 +94,7 @@ static ls_status bind_all(binding *b, bool *given) {
   const size_t needed =
       p->num_optional < p->count ? p->count - p->num_optional : 0;
   for (size_t i = 0; i < needed; ++i)
-    if (!given[i]) return refuse(b, "is not given", p->names[i]);
+    if (!given[i]) return parameters_refuse(b, "is not given", p->names[i]);
   return ls_ok();
 }
 

@@ -132,7 +132,8 @@ ls_status ls_shape_check(ls_shape shape) {
 
 // ---- Text ------------------------------------------------------------------
 // Adds a piece, cut to what fits.
-static void put(char *buffer, size_t size, size_t *used, const char *piece) {
+static void shape_put(char *buffer, size_t size, size_t *used,
+                      const char *piece) {
   for (; *piece != '\0' && *used + 1 < size; ++piece) {
     buffer[(*used)++] = *piece;
   }
@@ -142,17 +143,18 @@ static void put(char *buffer, size_t size, size_t *used, const char *piece) {
 const char *ls_shape_print(ls_dtype dtype, ls_shape shape, char *buffer,
                            size_t size) {
   size_t used = 0;
-  put(buffer, size, &used, ls_dtype_name(dtype));
-  put(buffer, size, &used, "[");
-  if (shape.rank < 0) put(buffer, size, &used, "...");
+  shape_put(buffer, size, &used, ls_dtype_name(dtype));
+  shape_put(buffer, size, &used, "[");
+  if (shape.rank < 0) shape_put(buffer, size, &used, "...");
   for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i) {
     char number[24];
-    if (i > 0) put(buffer, size, &used, ",");
-    put(buffer, size, &used,
-        shape.dim[i] == LS_UNKNOWN_DIM ? "?"
-                                       : ls_print_i64(shape.dim[i], number));
+    if (i > 0) shape_put(buffer, size, &used, ",");
+    shape_put(buffer, size, &used,
+              shape.dim[i] == LS_UNKNOWN_DIM
+                  ? "?"
+                  : ls_print_i64(shape.dim[i], number));
   }
-  put(buffer, size, &used, "]");
+  shape_put(buffer, size, &used, "]");
   return buffer;
 }
 

@@ -43,7 +43,7 @@ static const char *const format_names[] = {
 // Of a stream, which has no order of its own that could be computed.
 enum { SHUFFLE_BUFFER = 10000, BATCH = 128 };
 
-static double now(void) {
+static double data_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
@@ -68,7 +68,7 @@ static double bytes_of(ls_nest nest) {
   return sum;
 }
 
-static int64_t rows_of(ls_nest nest) {
+static int64_t data_rows_of(ls_nest nest) {
   while (ls_nest_is_node(nest))
     nest = ls_nest_item(nest, 0);
   const ls_array *array = ls_nest_as_array(nest);
@@ -95,22 +95,22 @@ static ls_status read_through(const data_flags *flags, int64_t size,
                               ls_iterator *iterator, reading *out) {
   ls_nest element = ls_none();
   ls_status status = ls_ok();
-  const double begin = now();
+  const double begin = data_now();
   double shown = begin;
   while (cli_signals_first() == 0) {
     status = ls_iterator_next(iterator, &element);
     out->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
     if (!ls_status_is_ok(status)) break;
-    out->elements += flags->batch > 1 ? rows_of(element) : 1;
+    out->elements += flags->batch > 1 ? data_rows_of(element) : 1;
     out->bytes += bytes_of(element);
-    const double t = now();
+    const double t = data_now();
     out->seconds = t - begin;
     if (out->seconds >= (double)flags->seconds) break;
     if (t - shown < 0.2) continue;
     shown = t;
     show_progress(out, size, false);
   }
-  out->seconds = now() - begin;
+  out->seconds = data_now() - begin;
   if (out->ended) {
     ls_status_free(status);
     status = ls_ok();
@@ -148,8 +148,8 @@ static void print_rates(const reading *read) {
   }
 }
 
-static void print_json(const cli_files *files, const char *spec, int64_t size,
-                       const reading *read) {
+static void data_print_json(const cli_files *files, const char *spec,
+                            int64_t size, const reading *read) {
   printf("{\"files\":");
   cli_print_json(files->text);
   printf(",\"format\":");
@@ -197,9 +197,9 @@ static ls_dataset *make_pipeline(data_flags *flags, ls_dataset *dataset,
   return ls_dataset_batch(made, &(ls_batch_options){.size = flags->batch});
 }
 
-static ls_status measure(data_flags *flags, ls_dataset *dataset,
-                         const cli_files *files, const char *text,
-                         const ls_element_spec *spec) {
+static ls_status data_measure(data_flags *flags, ls_dataset *dataset,
+                              const cli_files *files, const char *text,
+                              const ls_element_spec *spec) {
   const int64_t size = ls_dataset_cardinality(dataset);
   ls_iterator *iterator = NULL;
   reading read = {0};
@@ -210,7 +210,7 @@ static ls_status measure(data_flags *flags, ls_dataset *dataset,
   if (ls_status_is_ok(status))
     status = read_through(flags, size, iterator, &read);
   if (ls_status_is_ok(status) && flags->json)
-    print_json(files, text, size, &read);
+    data_print_json(files, text, size, &read);
   else if (ls_status_is_ok(status))
     print_rates(&read);
   ls_iterator_release(iterator);
@@ -218,8 +218,8 @@ static ls_status measure(data_flags *flags, ls_dataset *dataset,
   return status;
 }
 
-static ls_status show(ls_runtime *runtime, data_flags *flags,
-                      const cli_files *files, ls_dataset *dataset) {
+static ls_status data_show(ls_runtime *runtime, data_flags *flags,
+                           const cli_files *files, ls_dataset *dataset) {
   ls_element_spec spec;
   char text[400];
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
@@ -237,10 +237,10 @@ static ls_status show(ls_runtime *runtime, data_flags *flags,
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
     fflush(stdout);  // Reading them through takes its time.
   }
-  return measure(flags, dataset, files, text, &spec);
+  return data_measure(flags, dataset, files, text, &spec);
 }
 
-static int run(data_flags *flags) {
+static int data_run(data_flags *flags) {
   ls_runtime *runtime = NULL;
   cli_files files = {0};
   ls_dataset *dataset = NULL;
@@ -252,7 +252,8 @@ static int run(data_flags *flags) {
                  : cli_files_open_list(flags->files, flags->num_files, &files);
   if (ls_status_is_ok(status))
     status = cli_open_shown(&files, flags->features, &dataset);
-  if (ls_status_is_ok(status)) status = show(runtime, flags, &files, dataset);
+  if (ls_status_is_ok(status))
+    status = data_show(runtime, flags, &files, dataset);
   ls_dataset_release(dataset);
   cli_files_close(&files);
   int code = ls_status_is_ok(status) ? CLI_OK : cli_report("data", status);
@@ -296,7 +297,7 @@ int cli_data_command(int argc, char **argv) {
       .operand = flags.files,
       .num_operands = &flags.num_files};
   int code = CLI_OK;
-  if (cli_parse(&syntax, argc, argv, &code)) code = run(&flags);
+  if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);
   cli_release(flags.files);
   return code;
 }

@@ -26,7 +26,8 @@ void cli_class_list_release(cli_class_list *list) {
 }
 
 // Where a name is or would be.
-static size_t place_of(const name_list *list, ls_bytes name, bool *out_found) {
+static size_t data_classes_place_of(const name_list *list, ls_bytes name,
+                                    bool *out_found) {
   size_t low = 0, high = list->count;
   *out_found = false;
   while (low < high) {
@@ -78,7 +79,7 @@ static ls_status add_label(name_list *list, const char *column, int64_t row,
                                "names of one line",
                                (long long)row, column,
                                name.size == 0 ? "empty" : "of several lines");
-  const size_t at = place_of(list, name, &found);
+  const size_t at = data_classes_place_of(list, name, &found);
   if (found) return ls_ok();
   if (list->count == MOST_CLASSES)
     return ls_invalid_argument(
@@ -170,7 +171,7 @@ ls_status cli_class_list_make(const char *names, cli_class_list **out) {
     const ls_bytes name = {at, strcspn(at, "\n")};
     bool found = false;
     // Who has edited config.json may have sorted them otherwise.
-    const size_t place = place_of(list, name, &found);
+    const size_t place = data_classes_place_of(list, name, &found);
     status = found || place != list->count
                  ? ls_invalid_argument("the classes that are kept are not "
                                        "sorted: '%.*s'",
@@ -188,7 +189,7 @@ ls_status cli_class_list_make(const char *names, cli_class_list **out) {
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out) {
   bool found = false;
-  *out = (int64_t)place_of(list, name, &found);
+  *out = (int64_t)data_classes_place_of(list, name, &found);
   if (found) return ls_ok();
   return ls_invalid_argument(
       "its label '%.*s' is none of the %zu classes to learn",

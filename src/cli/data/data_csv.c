@@ -77,7 +77,7 @@ static ls_status read_lines(const char *path, char *room,
   return ls_ok();
 }
 
-static ls_status look(const char *path, csv_table *out) {
+static ls_status data_csv_look(const char *path, csv_table *out) {
   const char *lines[2];
   char *room = cli_allocate(LOOK_BYTES + 1);
   if (room == NULL) return ls_out_of_memory();
@@ -111,7 +111,7 @@ static ls_dataset *read_as(const cli_files *files, const csv_table *table,
 }
 
 static ls_status open_table(const cli_files *files, csv_table *out) {
-  LS_RETURN_IF_ERROR(look(files->first, out));
+  LS_RETURN_IF_ERROR(data_csv_look(files->first, out));
   if (!out->header) {
     out->columns = cli_allocate((out->count) * sizeof(*out->columns));
     out->names = cli_allocate((out->count) * sizeof(*out->names));
@@ -162,9 +162,11 @@ static size_t guess_label(const csv_table *table) {
 }
 
 // The columns of an example into `items`, by the flag or all but the label.
-static ls_status choose(const cli_files *files, const cli_features *features,
-                        csv_table *table, size_t *items, size_t *out_count,
-                        size_t *out_label, const cli_feature **out_type) {
+static ls_status data_csv_choose(const cli_files *files,
+                                 const cli_features *features, csv_table *table,
+                                 size_t *items, size_t *out_count,
+                                 size_t *out_label,
+                                 const cli_feature **out_type) {
   const size_t named = features->count;
   *out_count = 0;
   *out_type = NULL;
@@ -334,8 +336,9 @@ static ls_status read_pairs(const cli_files *files, const csv_table *table,
   return ls_ok();
 }
 
-static ls_status check_count(const cli_files *files, const cli_feature *type,
-                             ls_dtype dtype, size_t count) {
+static ls_status data_csv_check_count(const cli_files *files,
+                                      const cli_feature *type, ls_dtype dtype,
+                                      size_t count) {
   if (type == NULL || !type->shaped ||
       ls_shape_num_elements(type->shape) == (int64_t)count)
     return ls_ok();
@@ -357,9 +360,9 @@ static ls_status pair_columns(const cli_files *files,
   cli_class_list *list = NULL;
   ls_dataset *rows = NULL;
   LS_RETURN_IF_ERROR(
-      choose(files, features, table, items, &count, &label, &type));
+      data_csv_choose(files, features, table, items, &count, &label, &type));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
-  LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
+  LS_RETURN_IF_ERROR(data_csv_check_count(files, type, dtype, count));
   ls_status status =
       choose_labels(files, table, label, classes, command, &labels, &list);
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped

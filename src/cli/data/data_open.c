@@ -87,7 +87,8 @@ static ls_status open_mnist(const cli_data *data, const char *folder,
 }
 
 // ---- Files -----------------------------------------------------------------
-static ls_status refuse(const cli_files *files, const ls_model_type *type) {
+static ls_status data_open_refuse(const cli_files *files,
+                                  const ls_model_type *type) {
   return ls_invalid_argument(
       "model '%s' learns from images or numbers, '%s' has none that are known: "
       "give it a folder of images by class or of MNIST's IDX files, or files "
@@ -139,7 +140,7 @@ static ls_status open_part(const cli_data *data, const cli_files *files,
     *out = ls_dataset_fashion_mnist(files->first, !test);
     return ls_ok();
   default:
-    return refuse(files, type);
+    return data_open_refuse(files, type);
   }
 }
 

@@ -80,7 +80,7 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
 }
 
 // ---- Images ----------------------------------------------------------------
-static int64_t root_of(int64_t n) {
+static int64_t data_pair_root_of(int64_t n) {
   const int64_t root = (int64_t)llround(sqrt((double)n));
   return root * root == n ? root : 0;
 }
@@ -99,7 +99,7 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
     // Numbers in a row: as the images are, or of a square, gray if it may be.
     for (int64_t channels = 1; channels <= 3; channels += 2) {
       const int64_t pixels = count % channels == 0 ? count / channels : 0;
-      const int64_t side = root_of(pixels);
+      const int64_t side = data_pair_root_of(pixels);
       if (pixels > 0 && height * width == pixels) {
         *out_shape = LS_SHAPE(height, width, channels);
         return true;

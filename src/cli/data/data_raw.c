@@ -12,8 +12,8 @@
 #include "lockstep/image.h"
 
 // ---- Images ----------------------------------------------------------------
-static ls_status read_file(const char *path, char **out_data,
-                           size_t *out_size) {
+static ls_status data_raw_read_file(const char *path, char **out_data,
+                                    size_t *out_size) {
   struct stat info = {0};
   FILE *file = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
@@ -37,7 +37,7 @@ static ls_nest read_image(ls_nest element, const ls_map_call *call,
   size_t size = 0;
   ls_array *image = NULL;
   snprintf(path, sizeof(path), "%.*s", (int)name->size, name->data);
-  ls_status status = read_file(path, &data, &size);
+  ls_status status = data_raw_read_file(path, &data, &size);
   if (ls_status_is_ok(status))
     status =
         ls_decode_image(data, size, &(ls_image_options){.name = path}, &image);

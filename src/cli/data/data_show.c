@@ -20,7 +20,7 @@ static const ls_array *example_of(ls_nest element) {
       element.kind == LS_KIND_TUPLE ? ls_nest_item(element, 0) : element);
 }
 
-static bool is_image(const ls_array *array) {
+static bool data_show_is_image(const ls_array *array) {
   if (array == NULL) return false;
   const ls_shape shape = ls_array_shape(array);
   const ls_dtype dtype = ls_array_dtype(array);
@@ -52,8 +52,8 @@ static int columns(void) {
   return WIDTH;
 }
 
-static ls_status draw(ls_runtime *runtime, const ls_dataset *dataset,
-                      const ls_nest *elements, size_t count) {
+static ls_status data_show_draw(ls_runtime *runtime, const ls_dataset *dataset,
+                                const ls_nest *elements, size_t count) {
   const ls_array *images[MOST_IMAGES];
   char texts[MOST_IMAGES][64];
   const char *captions[MOST_IMAGES];
@@ -75,7 +75,8 @@ static ls_status draw(ls_runtime *runtime, const ls_dataset *dataset,
 }
 
 // ---- Numbers and texts -----------------------------------------------------
-static void print_array(const ls_array *array, char *text, size_t size) {
+static void data_show_print_array(const ls_array *array, char *text,
+                                  size_t size) {
   const ls_dtype dtype = ls_array_dtype(array);
   const int64_t count = ls_array_num_elements(array);
   const bool several = ls_array_shape(array).rank > 0;
@@ -107,7 +108,7 @@ static void print_array(const ls_array *array, char *text, size_t size) {
 }
 
 // "image: [0, 0, 3, ...]  label: 9"
-static void print_element(int64_t number, ls_nest element) {
+static void data_show_print_element(int64_t number, ls_nest element) {
   enum { MOST_ITEMS = 12 };
   const size_t count = ls_nest_is_node(element) ? ls_nest_count(element) : 1;
   printf("%lld:", (long long)number);
@@ -119,7 +120,7 @@ static void print_element(int64_t number, ls_nest element) {
     const ls_array *array = ls_nest_as_array(item);
     char text[160];
     if (array != NULL && !ls_dtype_is_complex(ls_array_dtype(array)))
-      print_array(array, text, count > 2 ? 80 : sizeof(text));
+      data_show_print_array(array, text, count > 2 ? 80 : sizeof(text));
     else
       ls_nest_print(item, text, sizeof(text));
     printf(" %s%s%s", key != NULL ? key : "", key != NULL ? "=" : "", text);
@@ -138,17 +139,18 @@ ls_status cli_show_elements(ls_runtime *runtime, ls_dataset *dataset) {
     status = ls_iterator_next(iterator, &elements[count]);
     if (!ls_status_is_ok(status)) break;
     ++count;
-    if (count == 1 && is_image(example_of(elements[0]))) most = MOST_IMAGES;
+    if (count == 1 && data_show_is_image(example_of(elements[0])))
+      most = MOST_IMAGES;
   }
   if (ls_status_code(status) == LS_OUT_OF_RANGE) {
     ls_status_free(status);
     status = ls_ok();
   }
   if (ls_status_is_ok(status) && most == MOST_IMAGES)
-    status = draw(runtime, dataset, elements, count);
+    status = data_show_draw(runtime, dataset, elements, count);
   for (size_t i = 0; i < count; ++i) {
     if (ls_status_is_ok(status) && most != MOST_IMAGES)
-      print_element((int64_t)i, elements[i]);
+      data_show_print_element((int64_t)i, elements[i]);
     ls_nest_release(elements[i]);
   }
   ls_iterator_release(iterator);

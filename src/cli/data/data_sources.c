@@ -149,7 +149,7 @@ static void print_found(ls_nest found, char *buffer, size_t size) {
   }
 }
 
-static bool is_image(const ls_bytes *bytes) {
+static bool data_sources_is_image(const ls_bytes *bytes) {
   return bytes->size > 4 && (memcmp(bytes->data, "\211PNG", 4) == 0 ||
                              memcmp(bytes->data, "\377\330\377", 3) == 0);
 }
@@ -166,7 +166,7 @@ static void guess_type(const ls_array *values, int64_t elements,
   if (has == LS_DTYPE_STRING && count == 1) {
     const ls_bytes *bytes = ls_array_data(values);
     const int64_t size = (int64_t)bytes->size;
-    it->image = is_image(bytes);
+    it->image = data_sources_is_image(bytes);
     // Numbers as their bytes.
     it->dtype =
         elements > 0 && size == 4 * elements ? LS_DTYPE_F32 : LS_DTYPE_U8;
@@ -366,8 +366,9 @@ static ls_status open_folder(const char *path, const ls_model_type *type,
 }
 
 // A model has as many classes as it was made with.
-static ls_status check_count(const char *path, const ls_model_type *type,
-                             const ls_dataset *folder) {
+static ls_status data_sources_check_count(const char *path,
+                                          const ls_model_type *type,
+                                          const ls_dataset *folder) {
   const int64_t classes = count_classes(folder);
   if (type == NULL || classes == type->num_classes) return ls_ok();
   return ls_invalid_argument(
@@ -379,7 +380,7 @@ static ls_status check_count(const char *path, const ls_model_type *type,
 static ls_status open_counted(const char *path, const ls_model_type *type,
                               const char *command, ls_dataset **out) {
   LS_RETURN_IF_ERROR(open_folder(path, type, command, out));
-  return check_count(path, type, *out);
+  return data_sources_check_count(path, type, *out);
 }
 
 // The classes of two parts are the same.

@@ -51,8 +51,8 @@ static void describe_columns(const ls_dataset *dataset, ls_text *text) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-static ls_status read_rows(const column *self, int64_t from, size_t count,
-                           char *to) {
+static ls_status column_files_read_rows(const column *self, int64_t from,
+                                        size_t count, char *to) {
   const size_t size = count * self->row_size;
   const int64_t offset = from * (int64_t)self->row_size;
   if (self->loaded != NULL) {
@@ -78,8 +78,8 @@ static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
       ++run;
     for (size_t leaf = 0; leaf < self->count; ++leaf) {
       const column *from = &self->columns[leaf];
-      LS_RETURN_IF_ERROR(read_rows(from, indices[k], run,
-                                   (char *)rows[leaf] + k * from->row_size));
+      LS_RETURN_IF_ERROR(column_files_read_rows(
+          from, indices[k], run, (char *)rows[leaf] + k * from->row_size));
     }
     k += run;
   }
@@ -117,7 +117,7 @@ static const ls_dataset_class columns_class = {.name = "columns",
 // The data set of these columns, taken over with their list, which is from the
 // current allocator; `like` is a nest of as many leaves, in the order of the
 // columns, taken over; `status` too.
-static ls_status begin(columns_dataset *self, ls_nest like) {
+static ls_status column_files_begin(columns_dataset *self, ls_nest like) {
   ls_dataset *base = &self->base;
   ls_allocator *allocator = base->allocator;
   ls_leaf_spec *leaves = ls_new_array(allocator, ls_leaf_spec, self->count);
@@ -174,14 +174,14 @@ static bool any_strings(const column *columns, size_t count) {
   return false;
 }
 
-static ls_status load(column *self);
+static ls_status column_files_load(column *self);
 
 static ls_dataset *make_columns(const char *format, column *columns,
                                 size_t count, ls_nest like, ls_status status) {
   ls_allocator *allocator = ls_current_allocator();
   const bool strings = ls_status_is_ok(status) && any_strings(columns, count);
   for (size_t i = 0; i < count && strings && ls_status_is_ok(status); ++i)
-    status = load(&columns[i]);
+    status = column_files_load(&columns[i]);
   columns_dataset *self = NULL;
   ls_dataset *made = NULL;
   if (strings && ls_status_is_ok(status)) {
@@ -202,14 +202,14 @@ static ls_dataset *make_columns(const char *format, column *columns,
   self->columns = columns;
   self->count = count;
   if (ls_status_is_ok(made->failure))
-    return ls_dataset_fail(made, begin(self, like));
+    return ls_dataset_fail(made, column_files_begin(self, like));
   ls_nest_release(like);
   return made;
 }
 
 // ---- Loading ---------------------------------------------------------------
 // The array of an npy file or member.
-static ls_status load(column *self) {
+static ls_status column_files_load(column *self) {
   if (self->loaded != NULL) return ls_ok();
   return ls_npy_read_elements(self->file->file, &self->header, &self->loaded);
 }
@@ -221,7 +221,7 @@ static ls_status load_if(column *self, const ls_columns_options *options,
       ls_shape_num_elements(self->header.shape) * (int64_t)self->header.width;
   if (ls_source_loads(options != NULL ? options->load : LS_FLAG_DEFAULT, size,
                       loaded))
-    return load(self);
+    return column_files_load(self);
   if (self->header.fortran && self->loaded == NULL) {
     return ls_unimplemented(
         "'%s' is in Fortran's order, in which no row lies in one place; load "

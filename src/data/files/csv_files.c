@@ -155,9 +155,9 @@ static ls_status read_field(const csv_column *column, const ls_record_at *at,
 }
 
 // The fields of a row, in room of the fetch.
-static ls_status take_apart(const csv_decoder *self, ls_fetch *fetch,
-                            const ls_record_at *at, char *bytes, size_t size,
-                            ls_csv_field **out) {
+static ls_status csv_files_take_apart(const csv_decoder *self, ls_fetch *fetch,
+                                      const ls_record_at *at, char *bytes,
+                                      size_t size, ls_csv_field **out) {
   size_t count = 0;
   *out = ls_fetch_room(fetch, self->num_fields * sizeof(**out));
   if (*out == NULL) return ls_out_of_memory();
@@ -176,7 +176,8 @@ static ls_status read_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
   const csv_decoder *self = (const csv_decoder *)decoder;
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_csv_field *fields = NULL;
-  ls_status status = take_apart(self, fetch, at, bytes, size, &fields);
+  ls_status status =
+      csv_files_take_apart(self, fetch, at, bytes, size, &fields);
   for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
     const csv_column *column = &self->columns[i];
     char *row = (char *)rows[column->leaf] + k * row_sizes[column->leaf];
@@ -208,9 +209,9 @@ static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_csv_field *fields = NULL;
   ls_nest *items = ls_fetch_room(fetch, self->num_items * sizeof(*items));
-  ls_status status = items == NULL
-                         ? ls_out_of_memory()
-                         : take_apart(self, fetch, at, bytes, size, &fields);
+  ls_status status = items == NULL ? ls_out_of_memory()
+                                   : csv_files_take_apart(self, fetch, at,
+                                                          bytes, size, &fields);
   size_t made = 0;
   for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
     const csv_column *column = &self->columns[i];
@@ -462,8 +463,9 @@ static ls_status learn(csv_decoder *self, const ls_file *file,
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status begin(csv_decoder *self, const char *const *paths,
-                       size_t num_paths, const ls_csv_options *options) {
+static ls_status csv_files_begin(csv_decoder *self, const char *const *paths,
+                                 size_t num_paths,
+                                 const ls_csv_options *options) {
   self->delimiter = options->delimiter != '\0' ? options->delimiter : ',';
   self->header = options->header != LS_FLAG_OFF;
   self->base.load = options->load;
@@ -502,6 +504,6 @@ ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
   csv_decoder *decoder =
       (csv_decoder *)ls_record_decoder_new(&csv_format, sizeof(*decoder));
   if (decoder == NULL) return NULL;
-  const ls_status status = begin(decoder, paths, num_paths, &opts);
+  const ls_status status = csv_files_begin(decoder, paths, num_paths, &opts);
   return ls_record_source_new(paths, num_paths, &decoder->base, status);
 }

@@ -23,7 +23,8 @@ struct ls_features {
 };
 
 // ---- Making ----------------------------------------------------------------
-static ls_status check(const ls_tfrecord_feature *wanted, int64_t *out_count) {
+static ls_status features_check(const ls_tfrecord_feature *wanted,
+                                int64_t *out_count) {
   const ls_dtype dtype = wanted->dtype;
   const ls_shape *shape = &wanted->shape;
   if (wanted->name == NULL)
@@ -57,10 +58,11 @@ static ls_status number_leaves(ls_features *self) {
   return ls_ok();
 }
 
-static ls_status fill(ls_features *self, const ls_tfrecord_feature *features) {
+static ls_status features_fill(ls_features *self,
+                               const ls_tfrecord_feature *features) {
   size_t size = 0;
   for (size_t i = 0; i < self->count; ++i) {
-    LS_RETURN_IF_ERROR(check(&features[i], &self->items[i].count));
+    LS_RETURN_IF_ERROR(features_check(&features[i], &self->items[i].count));
     size += strlen(features[i].name) + 1;
   }
   self->texts = ls_allocate(self->allocator, size);
@@ -93,7 +95,7 @@ ls_status ls_features_create(const ls_tfrecord_feature *features, size_t count,
   LS_RETURN_IF_NO_MEMORY(self->items);
   LS_RETURN_IF_NO_MEMORY(self->names);
   LS_RETURN_IF_NO_MEMORY(self->keys);
-  LS_RETURN_IF_ERROR(fill(self, features));
+  LS_RETURN_IF_ERROR(features_fill(self, features));
   *out = ls_give(&self);
   return ls_ok();
 }
@@ -245,7 +247,8 @@ static ls_status read_integers(const reading *in, size_t count, char *to,
 }
 
 // `count` numbers into `to`.
-static ls_status read_numbers(const reading *in, size_t count, char *to) {
+static ls_status features_read_numbers(const reading *in, size_t count,
+                                       char *to) {
   const feature *self = in->self;
   size_t values = 0;
   if (in->found->kind == LS_FEATURE_ABSENT && self->wanted.optional) {
@@ -273,9 +276,9 @@ static reading reading_of(const feature *self, const ls_features *features,
 }
 
 // Finds all of them, in room of the fetch.
-static ls_status find_all(const ls_features *features, ls_fetch *fetch,
-                          const ls_record_place *place, ls_bytes example,
-                          ls_feature **out) {
+static ls_status features_find_all(const ls_features *features, ls_fetch *fetch,
+                                   const ls_record_place *place,
+                                   ls_bytes example, ls_feature **out) {
   *out = ls_fetch_room(fetch, features->count * sizeof(**out));
   if (*out == NULL) return ls_out_of_memory();
   return ls_example_find(place, example.data, example.size, features->names,
@@ -288,20 +291,21 @@ ls_status ls_features_read(const ls_features *features, ls_fetch *fetch,
                            size_t k) {
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_feature *found = NULL;
-  ls_status status = find_all(features, fetch, place, example, &found);
+  ls_status status = features_find_all(features, fetch, place, example, &found);
   for (size_t i = 0; i < features->count && ls_status_is_ok(status); ++i) {
     const feature *self = &features->items[i];
     const reading in =
         reading_of(self, features, i, fetch, place, example, &found[i]);
-    status = read_numbers(&in, (size_t)self->count,
-                          (char *)rows[self->leaf] + k * row_sizes[self->leaf]);
+    status = features_read_numbers(&in, (size_t)self->count,
+                                   (char *)rows[self->leaf] +
+                                       k * row_sizes[self->leaf]);
   }
   ls_fetch_end(fetch, mark);
   return status;
 }
 
 // How many values a feature of any number has, as elements of its type.
-static ls_status count_values(const reading *in, size_t *out) {
+static ls_status features_count_values(const reading *in, size_t *out) {
   const ls_dtype dtype = in->self->wanted.dtype;
   ls_bytes raw = {0};
   *out = 0;
@@ -339,19 +343,20 @@ static ls_status make_strings(const reading *in, ls_shape shape, size_t count,
   return status;
 }
 
-static ls_status make_array(const reading *in, ls_array **out) {
+static ls_status features_make_array(const reading *in, ls_array **out) {
   const ls_tfrecord_feature *wanted = &in->self->wanted;
   ls_shape shape = wanted->shape;
   size_t count = (size_t)in->self->count;
   *out = NULL;
   if (in->self->count < 0) {
-    LS_RETURN_IF_ERROR(count_values(in, &count));
+    LS_RETURN_IF_ERROR(features_count_values(in, &count));
     shape = LS_SHAPE((int64_t)count);
   }
   if (wanted->dtype == LS_DTYPE_STRING)
     return make_strings(in, shape, count, out);
   LS_RETURN_IF_ERROR(ls_array_create_unwritten(wanted->dtype, shape, out));
-  const ls_status status = read_numbers(in, count, ls_array_mutable_data(*out));
+  const ls_status status =
+      features_read_numbers(in, count, ls_array_mutable_data(*out));
   if (ls_status_is_ok(status)) return status;
   ls_array_release(*out);
   *out = NULL;
@@ -364,15 +369,15 @@ ls_status ls_features_make(const ls_features *features, ls_fetch *fetch,
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_feature *found = NULL;
   ls_nest *items = ls_fetch_room(fetch, features->count * sizeof(*items));
-  ls_status status = items == NULL
-                         ? ls_out_of_memory()
-                         : find_all(features, fetch, place, example, &found);
+  ls_status status = items == NULL ? ls_out_of_memory()
+                                   : features_find_all(features, fetch, place,
+                                                       example, &found);
   size_t made = 0;
   while (made < features->count && ls_status_is_ok(status)) {
     const reading in = reading_of(&features->items[made], features, made, fetch,
                                   place, example, &found[made]);
     ls_array *array = NULL;
-    status = make_array(&in, &array);
+    status = features_make_array(&in, &array);
     if (ls_status_is_ok(status)) items[made++] = ls_nest_array(array);
   }
   if (ls_status_is_ok(status)) {

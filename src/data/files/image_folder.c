@@ -30,7 +30,7 @@ typedef struct image_folder {
   size_t starts_capacity;
 } image_folder;
 
-static void destroy(ls_dataset *dataset) {
+static void image_folder_destroy(ls_dataset *dataset) {
   image_folder *self = (image_folder *)dataset;
   for (size_t i = 0; i < self->num_classes; ++i)
     ls_release(dataset->allocator, self->classes[i].name);
@@ -41,7 +41,7 @@ static void destroy(ls_dataset *dataset) {
 }
 
 // Names of classes and files, not the folder's, so that it may move.
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void image_folder_describe(const ls_dataset *dataset, ls_text *text) {
   const image_folder *self = (const image_folder *)dataset;
   uint32_t sum = ls_crc32c(0, ls_text_data(&self->names), self->names.size);
   for (size_t i = 0; i < self->num_classes; ++i) {
@@ -75,9 +75,10 @@ static int64_t label_of(const image_folder *self, int64_t index) {
 // The file of an element. Its path and its bytes are the fetch's: memory that
 // is given back after each image goes to the system and comes back page by
 // page.
-static ls_status read_file(const image_folder *self, ls_fetch *fetch,
-                           int64_t index, const char **out_path,
-                           char **out_bytes, size_t *out_size) {
+static ls_status image_folder_read_file(const image_folder *self,
+                                        ls_fetch *fetch, int64_t index,
+                                        const char **out_path, char **out_bytes,
+                                        size_t *out_size) {
   const char *class_name = self->classes[label_of(self, index)].name;
   const char *name = self->names.data + self->starts[index];
   const size_t room =
@@ -108,7 +109,7 @@ static void cut_to(const ls_raster *to, ls_raster *from) {
   from->width = width;
 }
 
-static ls_pixels pixels_of(const ls_raster *raster) {
+static ls_pixels image_folder_pixels_of(const ls_raster *raster) {
   return (ls_pixels){.data = raster->data,
                      .stride = raster->stride,
                      .width = raster->width,
@@ -130,7 +131,7 @@ static ls_status decode_to_size(const image_folder *self, ls_fetch *fetch,
   from.data =
       fits ? to->data : ls_fetch_room(fetch, (size_t)from.height * from.stride);
   if (from.data == NULL) return ls_out_of_memory();
-  const ls_pixels pixels = pixels_of(&from);
+  const ls_pixels pixels = image_folder_pixels_of(&from);
   LS_RETURN_IF_ERROR(ls_image_decode(fetch->allocator, file, &pixels));
   if (fits) return ls_ok();
   if (self->options.cut) cut_to(to, &from);
@@ -145,7 +146,8 @@ static ls_status open_image(const image_folder *self, ls_fetch *fetch,
   char *bytes = NULL;
   size_t size = 0;
   *file = (ls_image_file){0};
-  LS_RETURN_IF_ERROR(read_file(self, fetch, index, &path, &bytes, &size));
+  LS_RETURN_IF_ERROR(
+      image_folder_read_file(self, fetch, index, &path, &bytes, &size));
   const ls_image_options options = {.most_pixels = self->options.most_pixels,
                                     .allow_damaged =
                                         self->options.allow_damaged,
@@ -190,9 +192,11 @@ static ls_status read_images(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // An image of its own size, with its label, in place of `*element`.
-static ls_status make_element(const image_folder *self, ls_fetch *fetch,
-                              int64_t index, const ls_image_file *file,
-                              const ls_image_header *header, ls_nest *element) {
+static ls_status image_folder_make_element(const image_folder *self,
+                                           ls_fetch *fetch, int64_t index,
+                                           const ls_image_file *file,
+                                           const ls_image_header *header,
+                                           ls_nest *element) {
   const ls_type types[2] = {
       {LS_DTYPE_U8,
        LS_SHAPE(header->height, header->width, self->options.channels)},
@@ -214,12 +218,14 @@ static ls_status get_image(const ls_dataset *dataset, ls_fetch *fetch,
   ls_image_header header;
   ls_status status = open_image(self, fetch, index, &file, &header);
   if (ls_status_is_ok(status))
-    status = make_element(self, fetch, index, &file, &header, element);
+    status =
+        image_folder_make_element(self, fetch, index, &file, &header, element);
   ls_fetch_end(fetch, mark);
   return status;
 }
 
-static void name_file(const ls_dataset *dataset, int64_t index, ls_text *path) {
+static void image_folder_name_file(const ls_dataset *dataset, int64_t index,
+                                   ls_text *path) {
   const image_folder *self = (const image_folder *)dataset;
   ls_text_append_format(path, "%s/%s/%s", self->folder,
                         self->classes[label_of(self, index)].name,
@@ -227,16 +233,17 @@ static void name_file(const ls_dataset *dataset, int64_t index, ls_text *path) {
 }
 
 static const ls_dataset_class sized_class = {.name = "image_folder",
-                                             .file_of = name_file,
-                                             .destroy = destroy,
-                                             .describe = describe,
+                                             .file_of = image_folder_name_file,
+                                             .destroy = image_folder_destroy,
+                                             .describe = image_folder_describe,
                                              .read = read_images};
 // Of images as they are.
-static const ls_dataset_class any_size_class = {.name = "image_folder",
-                                                .file_of = name_file,
-                                                .destroy = destroy,
-                                                .describe = describe,
-                                                .get = get_image};
+static const ls_dataset_class any_size_class = {
+    .name = "image_folder",
+    .file_of = image_folder_name_file,
+    .destroy = image_folder_destroy,
+    .describe = image_folder_describe,
+    .get = get_image};
 
 // ---- Making ----------------------------------------------------------------
 static bool is_image_name(const char *name) {
@@ -308,7 +315,7 @@ static ls_status list_classes(image_folder *self) {
   return ls_ok();
 }
 
-static ls_status check_options(const image_folder *self) {
+static ls_status image_folder_check_options(const image_folder *self) {
   const ls_image_folder_options *options = &self->options;
   const bool sized = options->height != 0 || options->width != 0;
   const int64_t most = 1 << 20;
@@ -343,8 +350,8 @@ static ls_status set_spec(image_folder *self) {
                                       ls_nest_spec(LS_DTYPE_I32, LS_SCALAR)));
 }
 
-static ls_status fill(image_folder *self, const char *folder,
-                      const ls_image_folder_options *options) {
+static ls_status image_folder_fill(image_folder *self, const char *folder,
+                                   const ls_image_folder_options *options) {
   if (options != NULL) self->options = *options;
   if (self->options.channels == 0) self->options.channels = 3;
   ls_text_init(&self->names, self->base.allocator);
@@ -353,7 +360,7 @@ static ls_status fill(image_folder *self, const char *folder,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   self->files = *ls_runtime_files(runtime);
-  LS_RETURN_IF_ERROR(check_options(self));
+  LS_RETURN_IF_ERROR(image_folder_check_options(self));
   self->folder = ls_copy_text(self->base.allocator, folder, strlen(folder));
   if (self->folder == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(set_spec(self));
@@ -366,7 +373,7 @@ ls_dataset *ls_dataset_image_folder(const char *folder,
       LS_DATASET_NEW(image_folder, &sized_class, NULL, 0, ls_ok());
   if (self == NULL) return NULL;
   self->base.indexed = true;
-  return ls_dataset_fail(&self->base, fill(self, folder, options));
+  return ls_dataset_fail(&self->base, image_folder_fill(self, folder, options));
 }
 
 const char *ls_image_folder_class(const ls_dataset *dataset, int64_t label) {

@@ -112,7 +112,7 @@ static const ls_record_format fixed_format = {.name = "records",
                                               .read = read_record,
                                               .describe = describe_records};
 
-static ls_status check_options(const ls_records_options *options) {
+static ls_status record_files_check_options(const ls_records_options *options) {
   if (options->size < 1)
     return ls_invalid_argument("records of %lld bytes; at least 1",
                                (long long)options->size);
@@ -131,7 +131,7 @@ ls_dataset *ls_dataset_records(const char *const *paths, size_t num_paths,
   if (decoder == NULL) return NULL;
   ls_status status = options == NULL
                          ? ls_null_argument("ls_dataset_records", "options")
-                         : check_options(options);
+                         : record_files_check_options(options);
   if (ls_status_is_ok(status)) {
     decoder->options = *options;
     decoder->base.load = options->load;

@@ -381,7 +381,7 @@ static const ls_dataset_class elements_class = {LS_RECORD_CLASS,
 static const ls_dataset_class stream_class = {LS_RECORD_CLASS,
                                               .open = ls_record_stream_open};
 
-static ls_status begin(ls_record_source *self) {
+static ls_status source_begin(ls_record_source *self) {
   ls_dataset *base = &self->base;
   LS_RETURN_IF_ERROR(
       ls_dataset_set_spec(base, ls_nest_retain(self->decoder->spec)));
@@ -417,8 +417,9 @@ ls_dataset *ls_record_source_of(ls_source_file **files, size_t num_files,
   self->num_files = num_files;
   self->decoder = decoder;
   ls_dataset *base = &self->base;
-  return ls_status_is_ok(base->failure) ? ls_dataset_fail(base, begin(self))
-                                        : base;
+  return ls_status_is_ok(base->failure)
+             ? ls_dataset_fail(base, source_begin(self))
+             : base;
 }
 
 // ---- Opening ---------------------------------------------------------------

@@ -13,8 +13,9 @@ void ls_windows_deinit(ls_windows *windows) {
 }
 
 // ---- With the lock held ----------------------------------------------------
-static ls_file_window *find(ls_windows *self, const ls_source_file *file,
-                            int64_t first, int64_t count) {
+static ls_file_window *windows_find(ls_windows *self,
+                                    const ls_source_file *file, int64_t first,
+                                    int64_t count) {
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
     ls_file_window *it = &self->all[i];
     if (it->state != LS_FILE_WINDOW_EMPTY && it->file == file &&
@@ -27,7 +28,7 @@ static ls_file_window *find(ls_windows *self, const ls_source_file *file,
 // A window for others: an empty one, or the one of which most has been read.
 // One that is half unread stays, as it would soon be read again; but not
 // forever, as who began it may have gone elsewhere.
-static ls_file_window *make_room(ls_windows *self, int64_t wanted) {
+static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
   ls_file_window *best = NULL;
   double most = 0;
   for (size_t i = 0; i < LS_WINDOWS; ++i) {
@@ -46,8 +47,9 @@ static ls_file_window *make_room(ls_windows *self, int64_t wanted) {
 
 // ---- Reading ---------------------------------------------------------------
 // Makes it one for these records; false: there is no memory.
-static bool begin(ls_windows *self, ls_file_window *it,
-                  const ls_source_file *file, int64_t first, int64_t count) {
+static bool windows_begin(ls_windows *self, ls_file_window *it,
+                          const ls_source_file *file, int64_t first,
+                          int64_t count) {
   const int64_t *at = file->offsets.items + first;
   ls_file_window fresh = {.state = LS_FILE_WINDOW_BEING_READ,
                           .file = file,
@@ -68,7 +70,7 @@ static bool begin(ls_windows *self, ls_file_window *it,
 
 // Reads a part; the lock is held before and after. One that cannot be read is
 // not there: who reads a record of it says why.
-static void read_part(ls_windows *self, ls_file_window *it) {
+static void windows_read_part(ls_windows *self, ls_file_window *it) {
   const int part = it->parts_begun++;
   const size_t begin = (size_t)part * LS_FILE_WINDOW_PART;
   const size_t left = it->size - begin;
@@ -90,9 +92,9 @@ ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
   const int64_t *at = file->offsets.items + first;
   if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
   ls_mutex_lock(&self->lock);
-  ls_file_window *it = find(self, file, first, count);
-  if (it == NULL && (it = make_room(self, wanted)) != NULL &&
-      !begin(self, it, file, first, count))
+  ls_file_window *it = windows_find(self, file, first, count);
+  if (it == NULL && (it = windows_make_room(self, wanted)) != NULL &&
+      !windows_begin(self, it, file, first, count))
     it = NULL;
   if (it != NULL) {
     const int parts =
@@ -100,7 +102,7 @@ ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
     ++it->users;
     it->taken += wanted;
     while (it->parts_begun < parts)
-      read_part(self, it);
+      windows_read_part(self, it);
     // Where a part is missing others try again, in another one.
     const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
     if (it->parts_done == parts)

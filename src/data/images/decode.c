@@ -38,14 +38,14 @@ ls_status ls_image_open(const char *function, const void *bytes, size_t size,
   return ls_ok();
 }
 
-static ls_dtype dtype_of(const ls_image_options *options) {
+static ls_dtype decode_dtype_of(const ls_image_options *options) {
   const bool given = options != NULL && options->dtype != LS_DTYPE_NONE;
   return given ? options->dtype : LS_DTYPE_U8;
 }
 
-static ls_status shape_of(const ls_image_file *file,
-                          const ls_image_options *options,
-                          ls_shape *out_shape) {
+static ls_status decode_shape_of(const ls_image_file *file,
+                                 const ls_image_options *options,
+                                 ls_shape *out_shape) {
   ls_image_header header = {0};
   LS_RETURN_IF_ERROR(ls_image_parse(file, &header));
   const int channels = options != NULL && options->channels != 0
@@ -55,7 +55,7 @@ static ls_status shape_of(const ls_image_file *file,
   return ls_ok();
 }
 
-static ls_pixels pixels_of(ls_array *image) {
+static ls_pixels decode_pixels_of(ls_array *image) {
   const ls_shape shape = ls_array_shape(image);
   const size_t sample = ls_dtype_size(ls_array_dtype(image));
   return (ls_pixels){.data = ls_array_mutable_data(image),
@@ -73,7 +73,7 @@ ls_status ls_image_shape(const void *bytes, size_t size,
   LS_REQUIRE_ITEMS(bytes, size);
   ls_image_file file;
   LS_RETURN_IF_ERROR(ls_image_open(__func__, bytes, size, options, &file));
-  return shape_of(&file, options, out_shape);
+  return decode_shape_of(&file, options, out_shape);
 }
 
 ls_status ls_decode_image(const void *bytes, size_t size,
@@ -84,19 +84,19 @@ ls_status ls_decode_image(const void *bytes, size_t size,
   ls_image_file file;
   ls_shape shape;
   LS_RETURN_IF_ERROR(ls_image_open(__func__, bytes, size, options, &file));
-  LS_RETURN_IF_ERROR(shape_of(&file, options, &shape));
+  LS_RETURN_IF_ERROR(decode_shape_of(&file, options, &shape));
   LS_OWN(ls_array, image) = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(dtype_of(options), shape, &image));
-  const ls_pixels pixels = pixels_of(image);
+  LS_RETURN_IF_ERROR(ls_array_create(decode_dtype_of(options), shape, &image));
+  const ls_pixels pixels = decode_pixels_of(image);
   LS_RETURN_IF_ERROR(ls_image_decode(ls_current_allocator(), &file, &pixels));
   *out_image = ls_give(&image);
   return ls_ok();
 }
 
 // What the array says where the options do not.
-static ls_status options_of(const ls_array *image,
-                            const ls_image_options *options,
-                            ls_image_options *out) {
+static ls_status decode_options_of(const ls_array *image,
+                                   const ls_image_options *options,
+                                   ls_image_options *out) {
   *out = options != NULL ? *options : (ls_image_options){0};
   const ls_shape shape = ls_array_shape(image);
   const ls_dtype dtype = ls_array_dtype(image);
@@ -120,9 +120,9 @@ ls_status ls_decode_image_into(const void *bytes, size_t size,
   ls_image_options wanted;
   ls_image_file file;
   ls_shape shape;
-  LS_RETURN_IF_ERROR(options_of(image, options, &wanted));
+  LS_RETURN_IF_ERROR(decode_options_of(image, options, &wanted));
   LS_RETURN_IF_ERROR(ls_image_open(__func__, bytes, size, &wanted, &file));
-  LS_RETURN_IF_ERROR(shape_of(&file, &wanted, &shape));
+  LS_RETURN_IF_ERROR(decode_shape_of(&file, &wanted, &shape));
   if (!ls_shape_equal(shape, ls_array_shape(image)) ||
       wanted.dtype != ls_array_dtype(image)) {
     return ls_invalid_argument(
@@ -130,6 +130,6 @@ ls_status ls_decode_image_into(const void *bytes, size_t size,
         LS_SHAPE_TEXT(wanted.dtype, shape),
         LS_SHAPE_TEXT(ls_array_dtype(image), ls_array_shape(image)));
   }
-  const ls_pixels pixels = pixels_of(image);
+  const ls_pixels pixels = decode_pixels_of(image);
   return ls_image_decode(ls_current_allocator(), &file, &pixels);
 }

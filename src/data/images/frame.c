@@ -20,8 +20,8 @@ static ls_raster raster_of(const ls_array *image) {
 }
 
 // Two images that differ in height and width at most.
-static ls_status check_pair(const char *function, const ls_array *image,
-                            const ls_array *out) {
+static ls_status frame_check_pair(const char *function, const ls_array *image,
+                                  const ls_array *out) {
   const ls_shape from = ls_array_shape(image), to = ls_array_shape(out);
   const ls_dtype dtype = ls_array_dtype(image);
   const bool numbers = ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
@@ -70,7 +70,7 @@ ls_status ls_resize_image(const ls_array *image,
                           const ls_resize_options *options, ls_array *out) {
   LS_REQUIRE(image);
   LS_REQUIRE(out);
-  LS_RETURN_IF_ERROR(check_pair(__func__, image, out));
+  LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   LS_RETURN_IF_ERROR(check_other(__func__, image, out));
   const ls_resize_options given =
       options != NULL ? *options : (ls_resize_options){0};
@@ -124,7 +124,7 @@ ls_status ls_crop_image(const ls_array *image, const ls_crop_options *options,
                         ls_array *out) {
   LS_REQUIRE(image);
   LS_REQUIRE(out);
-  LS_RETURN_IF_ERROR(check_pair(__func__, image, out));
+  LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   LS_RETURN_IF_ERROR(check_other(__func__, image, out));
   if (ls_array_size(out) == 0) return ls_ok();
   const ls_crop_options given =
@@ -163,7 +163,7 @@ flip_row(const unsigned char *from, size_t width, size_t pixel,
 ls_status ls_flip_image(const ls_array *image, ls_array *out) {
   LS_REQUIRE(image);
   LS_REQUIRE(out);
-  LS_RETURN_IF_ERROR(check_pair(__func__, image, out));
+  LS_RETURN_IF_ERROR(frame_check_pair(__func__, image, out));
   if (!ls_shape_equal(ls_array_shape(image), ls_array_shape(out))) {
     return ls_invalid_argument(
         "%s: image is %s and out %s; they have to be of one size", __func__,

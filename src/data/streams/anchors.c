@@ -56,7 +56,7 @@ ls_status ls_anchors_read(ls_anchors *anchors, ls_nest *element) {
 }
 
 // The number of the last anchor at or before `at`; anchors->count: none.
-static size_t find(const ls_anchors *anchors, int64_t at) {
+static size_t anchors_find(const ls_anchors *anchors, int64_t at) {
   size_t low = 0, high = anchors->count;  // The first behind `at` is in here.
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -77,12 +77,12 @@ static void remove_at(ls_anchors *anchors, size_t first, size_t count) {
 }
 
 void ls_anchors_drop(ls_anchors *anchors, int64_t at) {
-  const size_t needed = find(anchors, at);
+  const size_t needed = anchors_find(anchors, at);
   if (needed > 0 && needed < anchors->count) remove_at(anchors, 0, needed);
 }
 
 void ls_anchors_use(ls_anchors *anchors, int64_t at, int64_t uses) {
-  const size_t i = find(anchors, at);
+  const size_t i = anchors_find(anchors, at);
   LS_ASSERT(i < anchors->count);
   anchors->items[i].uses += uses;
 }
@@ -100,7 +100,7 @@ void ls_anchors_sweep(ls_anchors *anchors) {
 }
 
 ls_status ls_anchors_save(ls_anchors *anchors, int64_t at, ls_record *record) {
-  const size_t i = find(anchors, at);
+  const size_t i = anchors_find(anchors, at);
   ls_record *inner = NULL;
   if (i == anchors->count) {  // Nothing has been read.
     LS_RETURN_IF_ERROR(ls_record_add(record, "input0", &inner));
@@ -192,7 +192,7 @@ ls_status ls_anchors_begin_all(ls_anchors *anchors, const ls_record *record) {
 }
 
 ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
-  const size_t i = find(anchors, at);
+  const size_t i = anchors_find(anchors, at);
   if (i == anchors->count)
     return ls_invalid_argument("the position has no place before element %lld",
                                (long long)at);

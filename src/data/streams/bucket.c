@@ -57,8 +57,8 @@ static const ls_array *find_leaf(ls_nest nest, int *leaf) {
   return NULL;
 }
 
-static ls_status choose(const bucket_dataset *of, ls_nest element,
-                        size_t *out_bucket) {
+static ls_status bucket_choose(const bucket_dataset *of, ls_nest element,
+                               size_t *out_bucket) {
   int leaf = of->leaf;
   int64_t length = -1;
   if (of->length != NULL) {
@@ -79,7 +79,7 @@ static ls_status choose(const bucket_dataset *of, ls_nest element,
 }
 
 // Room for one more; nothing is read before there is.
-static bool make_room(bucket_stage *self, waiting *it) {
+static bool bucket_make_room(bucket_stage *self, waiting *it) {
   ls_allocator *allocator = self->stage.work->allocator;
   const size_t count = it->count + 1;
   return ls_grow(allocator, &it->elements, &it->capacity[0], count,
@@ -90,10 +90,10 @@ static bool make_room(bucket_stage *self, waiting *it) {
 }
 
 // Moves the element that was read last into its bucket.
-static ls_status put(bucket_stage *self, size_t *out_bucket) {
-  LS_RETURN_IF_ERROR(choose(bucket_of(self), self->input, out_bucket));
+static ls_status bucket_put(bucket_stage *self, size_t *out_bucket) {
+  LS_RETURN_IF_ERROR(bucket_choose(bucket_of(self), self->input, out_bucket));
   waiting *it = &self->buckets[*out_bucket];
-  if (!make_room(self, it)) return ls_out_of_memory();
+  if (!bucket_make_room(self, it)) return ls_out_of_memory();
   const ls_nest old = it->elements[it->count];
   it->elements[it->count] = self->input;
   self->input = old;
@@ -116,7 +116,8 @@ static void clear(bucket_stage *self, waiting *it) {
   ls_anchors_sweep(&self->anchors);
 }
 
-static ls_status give(bucket_stage *self, size_t bucket, ls_nest *element) {
+static ls_status bucket_give(bucket_stage *self, size_t bucket,
+                             ls_nest *element) {
   const bucket_dataset *of = bucket_of(self);
   waiting *it = &self->buckets[bucket];
   ls_batch_dataset batch = of->batch;
@@ -128,7 +129,7 @@ static ls_status give(bucket_stage *self, size_t bucket, ls_nest *element) {
   return status;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status bucket_next(ls_stage *stage, ls_nest *element) {
   bucket_stage *self = (bucket_stage *)stage;
   const bucket_dataset *of = bucket_of(self);
   while (!self->anchors.ended) {
@@ -139,31 +140,31 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
       ls_status_free(status);
       break;
     }
-    if (ls_status_is_ok(status)) status = put(self, &bucket);
+    if (ls_status_is_ok(status)) status = bucket_put(self, &bucket);
     if (!ls_status_is_ok(status)) return status;
     if ((int64_t)self->buckets[bucket].count == of->sizes[bucket])
-      return give(self, bucket, element);
+      return bucket_give(self, bucket, element);
   }
   const bool drops = of->batch.options.remainder == LS_REMAINDER_DROP;
   for (size_t i = 0; i < of->num_buckets && !drops; ++i)
-    if (self->buckets[i].count > 0) return give(self, i, element);
+    if (self->buckets[i].count > 0) return bucket_give(self, i, element);
   return ls_out_of_range("no elements are left for a batch");
 }
 
-static void forget(bucket_stage *self) {
+static void bucket_forget(bucket_stage *self) {
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i)
     clear(self, &self->buckets[i]);
   ls_anchors_reset(&self->anchors);
   self->given = 0;
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
-  forget((bucket_stage *)stage);
+static ls_status bucket_restart(ls_stage *stage, int64_t epoch) {
+  bucket_forget((bucket_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 // ---- State -----------------------------------------------------------------
-static int compare(const void *a, const void *b) {
+static int bucket_compare(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
@@ -179,11 +180,11 @@ static ls_status save_waiting(const bucket_stage *self, ls_record *record) {
   for (size_t i = 0; i < buckets; ++i)
     for (size_t k = 0; k < self->buckets[i].count; ++k)
       at[done++] = self->buckets[i].at[k];
-  qsort(at, count, sizeof(*at), compare);
+  qsort(at, count, sizeof(*at), bucket_compare);
   return ls_record_set_bytes(record, "waiting", at, count * sizeof(*at));
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status bucket_save(ls_stage *stage, ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   LS_RETURN_IF_ERROR(save_waiting(self, record));
@@ -191,12 +192,12 @@ static ls_status save(ls_stage *stage, ls_record *record) {
 }
 
 // Reads what waits again, and the input up to where it was.
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
   const void *data = NULL;
   size_t size = 0;
   int64_t given = 0;
-  forget(self);
+  bucket_forget(self);
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &given));
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "waiting", &data, &size));
   LS_RETURN_IF_ERROR(ls_anchors_begin_all(&self->anchors, record));
@@ -206,7 +207,7 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
     memcpy(&at, (const char *)data + i * sizeof(at), sizeof(at));
     LS_RETURN_IF_ERROR(ls_anchors_go_to(&self->anchors, at));
     LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->input));
-    LS_RETURN_IF_ERROR(put(self, &bucket));
+    LS_RETURN_IF_ERROR(bucket_put(self, &bucket));
     if ((int64_t)self->buckets[bucket].count >= bucket_of(self)->sizes[bucket])
       return ls_invalid_argument("more elements wait in bucket %zu than a "
                                  "batch has",
@@ -217,15 +218,15 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return ls_ok();
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t bucket_id(const ls_stage *stage) {
   return ((const bucket_stage *)stage)->given - 1;
 }
 
-static void close_stage(ls_stage *stage) {
+static void bucket_close_stage(ls_stage *stage) {
   bucket_stage *self = (bucket_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
   if (self->buckets == NULL) return;
-  forget(self);
+  bucket_forget(self);
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i) {
     waiting *it = &self->buckets[i];
     for (size_t k = 0; k < it->capacity[0]; ++k)
@@ -239,14 +240,14 @@ static void close_stage(ls_stage *stage) {
   ls_release(allocator, self->buckets);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status bucket_open_stage(ls_dataset *dataset, ls_work *work,
+                                   ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = bucket_next,
+                                      .restart = bucket_restart,
+                                      .save = bucket_save,
+                                      .restore = bucket_restore,
+                                      .id = bucket_id,
+                                      .close = bucket_close_stage};
   ls_stage *stage = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(
@@ -264,7 +265,7 @@ static ls_status open_stage(ls_dataset *dataset, ls_work *work,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void bucket_destroy(ls_dataset *dataset) {
   bucket_dataset *self = (bucket_dataset *)dataset;
   ls_batch_destroy(dataset);
   ls_object_release(self->user);
@@ -272,7 +273,7 @@ static void destroy(ls_dataset *dataset) {
   ls_release(dataset->allocator, self->sizes);
 }
 
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void bucket_describe(const ls_dataset *dataset, ls_text *text) {
   const bucket_dataset *self = (const bucket_dataset *)dataset;
   const ls_batch_options *o = &self->batch.options;
   if (self->length == NULL)
@@ -293,13 +294,14 @@ static void describe(const ls_dataset *dataset, ls_text *text) {
         self->batch.padding == NULL ? 0.0 : self->batch.padding[i]);
 }
 
-static ls_dataset *make(ls_dataset *input, const ls_bucket_options *o,
-                        ls_user *user);
+static ls_dataset *bucket_make(ls_dataset *input, const ls_bucket_options *o,
+                               ls_user *user);
 
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *bucket_remake(const ls_dataset *dataset,
+                                 ls_dataset **inputs) {
   const bucket_dataset *self = (const bucket_dataset *)dataset;
   const ls_batch_options *batch = &self->batch.options;
-  return make(
+  return bucket_make(
       inputs[0],
       &(ls_bucket_options){.leaf = self->leaf,
                            .length = self->length,
@@ -314,7 +316,8 @@ static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
       ls_object_retain(self->user));
 }
 
-static ls_status check(const bucket_dataset *self, const ls_bucket_options *o) {
+static ls_status bucket_check(const bucket_dataset *self,
+                              const ls_bucket_options *o) {
   const ls_dataset *input = self->batch.base.inputs[0];
   if (o->length == NULL &&
       (o->leaf < 0 || (size_t)o->leaf >= input->num_leaves ||
@@ -361,9 +364,9 @@ static ls_status set_shapes(bucket_dataset *self, const ls_bucket_options *o) {
   return ls_batch_copy_lists(&self->batch);
 }
 
-static ls_status fill(bucket_dataset *self, const ls_bucket_options *o) {
+static ls_status bucket_fill(bucket_dataset *self, const ls_bucket_options *o) {
   ls_dataset *base = &self->batch.base;
-  LS_RETURN_IF_ERROR(check(self, o));
+  LS_RETURN_IF_ERROR(bucket_check(self, o));
   self->leaf = o->leaf;
   self->length = o->length;
   self->num_buckets = o->num_boundaries + 1;
@@ -385,13 +388,13 @@ static ls_status fill(bucket_dataset *self, const ls_bucket_options *o) {
 }
 
 static const ls_dataset_class bucket_class = {.name = "bucket",
-                                              .destroy = destroy,
-                                              .describe = describe,
-                                              .remake = remake,
-                                              .open = open_stage};
+                                              .destroy = bucket_destroy,
+                                              .describe = bucket_describe,
+                                              .remake = bucket_remake,
+                                              .open = bucket_open_stage};
 
-static ls_dataset *make(ls_dataset *input, const ls_bucket_options *o,
-                        ls_user *user) {
+static ls_dataset *bucket_make(ls_dataset *input, const ls_bucket_options *o,
+                               ls_user *user) {
   bucket_dataset *self =
       LS_DATASET_NEW(bucket_dataset, &bucket_class, &input, 1,
                      user == NULL ? ls_out_of_memory() : ls_ok());
@@ -401,7 +404,7 @@ static ls_dataset *make(ls_dataset *input, const ls_bucket_options *o,
   }
   self->user = user;
   if (!ls_status_is_ok(self->batch.base.failure)) return &self->batch.base;
-  return ls_dataset_fail(&self->batch.base, fill(self, o));
+  return ls_dataset_fail(&self->batch.base, bucket_fill(self, o));
 }
 
 ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
@@ -409,6 +412,6 @@ ls_dataset *ls_dataset_bucket(ls_dataset *dataset,
   if (options == NULL)
     return ls_dataset_new(&bucket_class, sizeof(bucket_dataset), &dataset, 1,
                           ls_null_argument("ls_dataset_bucket", "options"));
-  return make(dataset, options,
-              ls_user_create(options->user, options->release));
+  return bucket_make(dataset, options,
+                     ls_user_create(options->user, options->release));
 }

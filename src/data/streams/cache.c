@@ -30,8 +30,8 @@ typedef struct cache {
 } cache;
 
 // ---- In memory -------------------------------------------------------------
-static ls_status make_element(const cache *self, int64_t index,
-                              ls_nest *element) {
+static ls_status cache_make_element(const cache *self, int64_t index,
+                                    ls_nest *element) {
   LS_OWN(ls_fetch, fetch) = {0};
   ls_fetch_init(&fetch, self->dataset.allocator, 0);
   return ls_dataset_get(self->dataset.inputs[0], &fetch, index, element);
@@ -44,7 +44,7 @@ static ls_status get_indexed(cache *self, int64_t index, ls_nest *element) {
   ls_nest found = ls_nest_retain(item->element);
   ls_mutex_unlock(&self->lock);
   if (found.kind == LS_KIND_NONE) {
-    LS_RETURN_IF_ERROR(make_element(self, index, &found));
+    LS_RETURN_IF_ERROR(cache_make_element(self, index, &found));
     ls_mutex_lock(&self->lock);
     if (item->element.kind == LS_KIND_NONE)
       item->element = ls_nest_retain(found);
@@ -113,8 +113,8 @@ static ls_status find_digest(const cache *self, uint64_t out[2]) {
   return status;
 }
 
-static ls_status build(const cache *self, ls_runtime *runtime,
-                       const uint64_t digest[2]) {
+static ls_status cache_build(const cache *self, ls_runtime *runtime,
+                             const uint64_t digest[2]) {
   LS_OWN(ls_iterator, source) = NULL;
   LS_RETURN_IF_ERROR(
       ls_iterator_create(self->dataset.inputs[0], NULL, &source));
@@ -133,7 +133,7 @@ static ls_status open_file(cache *self) {
       ls_cache_file_open(runtime, self->path, digest, allocator, &self->file);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   ls_status_free(status);
-  LS_RETURN_IF_ERROR(build(self, runtime, digest));
+  LS_RETURN_IF_ERROR(cache_build(self, runtime, digest));
   LS_RETURN_IF_ERROR(
       ls_cache_file_open(runtime, self->path, digest, allocator, &self->file));
   const int64_t size = self->dataset.size;
@@ -154,8 +154,8 @@ static ls_status get_filed(cache *self, int64_t index, ls_nest *element) {
 
 // ---- Reading ---------------------------------------------------------------
 // Element `index`; behind the end OUT_OF_RANGE.
-static ls_status read_element(const ls_dataset *dataset, int64_t index,
-                              ls_nest *element) {
+static ls_status cache_read_element(const ls_dataset *dataset, int64_t index,
+                                    ls_nest *element) {
   cache *self = (cache *)(uintptr_t)dataset;
   if (self->path != NULL) return get_filed(self, index, element);
   return dataset->indexed ? get_indexed(self, index, element)
@@ -165,7 +165,7 @@ static ls_status read_element(const ls_dataset *dataset, int64_t index,
 static ls_status get(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
                      ls_nest *element) {
   (void)fetch;
-  return ls_stage_no_end(read_element(dataset, index, element));
+  return ls_stage_no_end(cache_read_element(dataset, index, element));
 }
 
 typedef struct cache_stage {
@@ -173,26 +173,26 @@ typedef struct cache_stage {
   int64_t position;
 } cache_stage;
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status cache_next(ls_stage *stage, ls_nest *element) {
   cache_stage *self = (cache_stage *)stage;
   const ls_status status =
-      read_element(stage->dataset, self->position, element);
+      cache_read_element(stage->dataset, self->position, element);
   self->position += ls_status_code(status) != LS_OUT_OF_RANGE;
   return status;
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status cache_restart(ls_stage *stage, int64_t epoch) {
   (void)epoch;
   ((cache_stage *)stage)->position = 0;
   return ls_ok();
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status cache_save(ls_stage *stage, ls_record *record) {
   return ls_record_set_i64(record, "position",
                            ((cache_stage *)stage)->position);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status cache_restore(ls_stage *stage, const ls_record *record) {
   return ls_stage_get_count(record, "position",
                             &((cache_stage *)stage)->position);
 }
@@ -204,24 +204,24 @@ static ls_status skip(ls_stage *stage, int64_t count) {
   return ls_ok();
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t cache_id(const ls_stage *stage) {
   return ((const cache_stage *)stage)->position - 1;
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
+static ls_status cache_open_stage(ls_dataset *dataset, ls_work *work,
+                                  ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = cache_next,
+                                      .restart = cache_restart,
+                                      .save = cache_save,
+                                      .restore = cache_restore,
                                       .skip = skip,
-                                      .id = id};
+                                      .id = cache_id};
   return ls_stage_new(&kind, sizeof(cache_stage), dataset, work, true,
                       out_stage);
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void cache_destroy(ls_dataset *dataset) {
   cache *self = (cache *)dataset;
   const size_t count =
       dataset->indexed ? (size_t)dataset->size : self->capacity;
@@ -237,11 +237,12 @@ static void destroy(ls_dataset *dataset) {
 }
 
 // Where it is kept changes nothing of what is read.
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *cache_remake(const ls_dataset *dataset,
+                                ls_dataset **inputs) {
   return ls_dataset_cache(inputs[0], ((const cache *)dataset)->path);
 }
 
-static ls_status fill(cache *self, const char *path) {
+static ls_status cache_fill(cache *self, const char *path) {
   ls_dataset *base = &self->dataset;
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   if (base->size == LS_INFINITE)
@@ -258,12 +259,12 @@ static ls_status fill(cache *self, const char *path) {
 
 ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file) {
   static const ls_dataset_class kind = {.name = "cache",
-                                        .destroy = destroy,
-                                        .remake = remake,
+                                        .destroy = cache_destroy,
+                                        .remake = cache_remake,
                                         .get = get,
-                                        .open = open_stage};
+                                        .open = cache_open_stage};
   cache *self = LS_DATASET_NEW(cache, &kind, &dataset, 1, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))
     return (ls_dataset *)self;
-  return ls_dataset_fail(&self->dataset, fill(self, file));
+  return ls_dataset_fail(&self->dataset, cache_fill(self, file));
 }

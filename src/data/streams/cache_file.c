@@ -30,7 +30,7 @@ typedef struct writer {
   size_t count, capacity;
 } writer;
 
-static ls_status flush(writer *self) {
+static ls_status cache_file_flush(writer *self) {
   LS_RETURN_IF_ERROR(ls_text_status(&self->buffer));
   const size_t size = self->buffer.size;
   if (size == 0) return ls_ok();
@@ -86,7 +86,7 @@ static ls_status write_element(writer *self, ls_allocator *allocator,
   const uint32_t crc =
       ls_crc32c(0, self->buffer.data + start, self->buffer.size - start);
   ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
-  return self->buffer.size >= FLUSH ? flush(self) : ls_ok();
+  return self->buffer.size >= FLUSH ? cache_file_flush(self) : ls_ok();
 }
 
 static ls_status write_elements(writer *self, ls_allocator *allocator,
@@ -104,8 +104,9 @@ static ls_status write_elements(writer *self, ls_allocator *allocator,
   return ls_ok();
 }
 
-static ls_status write_all(writer *self, const uint64_t digest[2],
-                           ls_allocator *allocator, ls_iterator *source) {
+static ls_status cache_file_write_all(writer *self, const uint64_t digest[2],
+                                      ls_allocator *allocator,
+                                      ls_iterator *source) {
   header head = {.digest = {digest[0], digest[1]}};
   memcpy(head.magic, magic, sizeof(magic));
   self->at = HEADER;
@@ -120,7 +121,7 @@ static ls_status write_all(writer *self, const uint64_t digest[2],
   const uint32_t crc = ls_crc32c(0, self->offsets, size);
   ls_text_append_bytes(&self->buffer, self->offsets, size);
   ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
-  LS_RETURN_IF_ERROR(flush(self));
+  LS_RETURN_IF_ERROR(cache_file_flush(self));
   head.crc = ls_crc32c(0, &head, CHECKED);
   return self->files->write_at(self->files->user, self->handle, 0, &head,
                                sizeof(head));
@@ -139,7 +140,7 @@ ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
   LS_RETURN_IF_ERROR(
       self.files->create(self.files->user, path, false, &self.handle));
   ls_text_init(&self.buffer, allocator);
-  ls_status status = write_all(&self, digest, allocator, source);
+  ls_status status = cache_file_write_all(&self, digest, allocator, source);
   status =
       ls_status_join(status, self.files->finish(self.files->user, self.handle,
                                                 ls_status_is_ok(status)));
@@ -226,7 +227,7 @@ typedef struct reader {
   const char *at, *end;
 } reader;
 
-static bool take(reader *self, void *to, size_t size) {
+static bool cache_file_take(reader *self, void *to, size_t size) {
   if ((size_t)(self->end - self->at) < size) return false;
   memcpy(to, self->at, size);
   self->at += size;
@@ -237,7 +238,7 @@ static bool take(reader *self, void *to, size_t size) {
 static bool take_strings(reader *self, ls_bytes *strings, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t size = 0;
-    if (!take(self, &size, sizeof(size)) || size < 0 ||
+    if (!cache_file_take(self, &size, sizeof(size)) || size < 0 ||
         size > self->end - self->at)
       return false;
     strings[i] = (ls_bytes){.data = self->at, .size = (size_t)size};
@@ -251,12 +252,13 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
   int32_t head[2] = {0};
   ls_shape shape = {0};
   ls_array *array = NULL;
-  const bool fits = take(self, head, sizeof(head)) &&
+  const bool fits = cache_file_take(self, head, sizeof(head)) &&
                     head[0] == (int32_t)spec->type.dtype && head[1] >= 0 &&
                     head[1] <= LS_MAX_RANK;
   if (fits) shape.rank = head[1];
   if (!fits ||
-      !take(self, shape.dim, (size_t)shape.rank * sizeof(*shape.dim)) ||
+      !cache_file_take(self, shape.dim,
+                       (size_t)shape.rank * sizeof(*shape.dim)) ||
       !ls_shape_compatible(shape, spec->type.shape))
     return LS_STATUS(LS_DATA_LOSS, "a leaf is of another type");
   LS_RETURN_IF_ERROR(ls_shape_check(shape));
@@ -272,7 +274,8 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
     whole = take_strings(self, ls_array_mutable_data(array), count);
     if (!whole) memset(ls_array_mutable_data(array), 0, ls_array_size(array));
   } else {
-    whole = take(self, ls_array_mutable_data(array), ls_array_size(array));
+    whole = cache_file_take(self, ls_array_mutable_data(array),
+                            ls_array_size(array));
   }
   const ls_status status = lends ? ls_array_own(array) : ls_ok();
   *out = ls_nest_array(array);
@@ -281,8 +284,8 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
                : LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
 }
 
-static ls_status read_element(reader *self, const ls_dataset *like,
-                              ls_nest *element) {
+static ls_status cache_file_read_element(reader *self, const ls_dataset *like,
+                                         ls_nest *element) {
   const size_t count = like->num_leaves;
   LS_OWN_ARRAY_OR_RETURN(like->allocator, ls_nest, leaves, count);
   ls_status status = ls_ok();
@@ -314,7 +317,8 @@ ls_status ls_cache_file_read(const ls_cache_file *file, int64_t index,
   if (ls_status_is_ok(status) && crc != ls_crc32c(0, data, size - sizeof(crc)))
     status = LS_STATUS(LS_DATA_LOSS, "it has another checksum");
   reader self = {data, data + size - sizeof(crc)};
-  if (ls_status_is_ok(status)) status = read_element(&self, like, element);
+  if (ls_status_is_ok(status))
+    status = cache_file_read_element(&self, like, element);
   return ls_status_annotate(status, "element %lld of the cache file '%s'",
                             (long long)index, file->file->path);
 }

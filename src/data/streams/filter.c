@@ -25,7 +25,7 @@ static ls_status is_kept(ls_stage *stage, ls_nest element, bool *out_keep) {
                             (long long)call.id);
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status filter_next(ls_stage *stage, ls_nest *element) {
   bool keep = false;
   while (!keep) {
     LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], element));
@@ -34,31 +34,33 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_ok();
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status filter_restart(ls_stage *stage, int64_t epoch) {
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status filter_save(ls_stage *stage, ls_record *record) {
   return ls_stage_save_input(stage, 0, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status filter_restore(ls_stage *stage, const ls_record *record) {
   return ls_stage_restore_input(stage, 0, record);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {
-      .next = next, .restart = restart, .save = save, .restore = restore};
+static ls_status filter_open_stage(ls_dataset *dataset, ls_work *work,
+                                   ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = filter_next,
+                                      .restart = filter_restart,
+                                      .save = filter_save,
+                                      .restore = filter_restore};
   return ls_stage_new(&kind, sizeof(ls_stage), dataset, work, false, out_stage);
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void filter_destroy(ls_dataset *dataset) {
   ls_object_release(((filter *)dataset)->user);
 }
 
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void filter_describe(const ls_dataset *dataset, ls_text *text) {
   const filter *self = (const filter *)dataset;
   ls_text_append(text, self->name);
   if (self->options.stream != 0)
@@ -66,16 +68,17 @@ static void describe(const ls_dataset *dataset, ls_text *text) {
                           (unsigned long long)self->options.stream);
 }
 
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs);
+static ls_dataset *filter_remake(const ls_dataset *dataset,
+                                 ls_dataset **inputs);
 
 static const ls_dataset_class filter_class = {.name = "filter",
-                                              .destroy = destroy,
-                                              .describe = describe,
-                                              .remake = remake,
-                                              .open = open_stage};
+                                              .destroy = filter_destroy,
+                                              .describe = filter_describe,
+                                              .remake = filter_remake,
+                                              .open = filter_open_stage};
 
-static ls_dataset *make(ls_dataset *input, const ls_filter_options *o,
-                        ls_user *user) {
+static ls_dataset *filter_make(ls_dataset *input, const ls_filter_options *o,
+                               ls_user *user) {
   ls_status status = ls_ok();
   if (user == NULL)
     status = ls_out_of_memory();
@@ -97,9 +100,10 @@ static ls_dataset *make(ls_dataset *input, const ls_filter_options *o,
   return &self->dataset;
 }
 
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *filter_remake(const ls_dataset *dataset,
+                                 ls_dataset **inputs) {
   const filter *self = (const filter *)dataset;
-  return make(inputs[0], &self->options, ls_object_retain(self->user));
+  return filter_make(inputs[0], &self->options, ls_object_retain(self->user));
 }
 
 ls_dataset *ls_dataset_filter(ls_dataset *dataset,
@@ -107,6 +111,6 @@ ls_dataset *ls_dataset_filter(ls_dataset *dataset,
   if (options == NULL)
     return ls_dataset_new(&filter_class, sizeof(filter), &dataset, 1,
                           ls_null_argument("ls_dataset_filter", "options"));
-  return make(dataset, options,
-              ls_user_create(options->user, options->release));
+  return filter_make(dataset, options,
+                     ls_user_create(options->user, options->release));
 }

@@ -20,12 +20,13 @@ typedef struct generator_stage {
 } generator_stage;
 
 // ---- Reading ---------------------------------------------------------------
-static const ls_generator_options *options_of(const generator_stage *self) {
+static const ls_generator_options *
+generator_options_of(const generator_stage *self) {
   return &((const generator *)self->stage.dataset)->options;
 }
 
 static void close_state(generator_stage *self) {
-  const ls_generator_options *options = options_of(self);
+  const ls_generator_options *options = generator_options_of(self);
   if (self->is_open && options->close != NULL) {
     ls_runtime_begin_callback(self->stage.work->runtime);
     options->close(self->state);
@@ -36,7 +37,7 @@ static void close_state(generator_stage *self) {
 }
 
 static ls_status open_state(generator_stage *self) {
-  const ls_generator_options *options = options_of(self);
+  const ls_generator_options *options = generator_options_of(self);
   if (self->is_open) return ls_ok();
   ls_runtime_begin_callback(self->stage.work->runtime);
   const ls_status status =
@@ -46,9 +47,9 @@ static ls_status open_state(generator_stage *self) {
   return status;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status generator_next(ls_stage *stage, ls_nest *element) {
   generator_stage *self = (generator_stage *)stage;
-  const ls_generator_options *options = options_of(self);
+  const ls_generator_options *options = generator_options_of(self);
   if (self->ended) return ls_out_of_range("the end of a generator");
   LS_RETURN_IF_ERROR(open_state(self));
   ls_nest made = ls_none();
@@ -71,7 +72,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
                             ((const generator *)stage->dataset)->name);
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status generator_restart(ls_stage *stage, int64_t epoch) {
   generator_stage *self = (generator_stage *)stage;
   (void)epoch;  // Is the stage's by now.
   close_state(self);
@@ -81,9 +82,9 @@ static ls_status restart(ls_stage *stage, int64_t epoch) {
 }
 
 // ---- State -----------------------------------------------------------------
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status generator_save(ls_stage *stage, ls_record *record) {
   generator_stage *self = (generator_stage *)stage;
-  const ls_generator_options *options = options_of(self);
+  const ls_generator_options *options = generator_options_of(self);
   ls_record *inner = NULL;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", self->position));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
@@ -100,7 +101,7 @@ static ls_status read_again(generator_stage *self, int64_t position) {
   ls_nest element = ls_none();
   ls_status status = open_state(self);
   while (ls_status_is_ok(status) && self->position < position) {
-    status = next(&self->stage, &element);
+    status = generator_next(&self->stage, &element);
     if (ls_status_is_ok(status) || ls_status_code(status) == LS_OUT_OF_RANGE ||
         ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
       continue;
@@ -116,14 +117,14 @@ static ls_status read_again(generator_stage *self, int64_t position) {
                    (long long)self->position, (long long)position);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   generator_stage *self = (generator_stage *)stage;
-  const ls_generator_options *options = options_of(self);
+  const ls_generator_options *options = generator_options_of(self);
   const ls_record *inner = NULL;
   int64_t position = 0, ended = 0;
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "position", &position));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
-  LS_RETURN_IF_ERROR(restart(stage, stage->epoch));
+  LS_RETURN_IF_ERROR(generator_restart(stage, stage->epoch));
   if (ended != 0) {
     self->position = position;
     self->ended = true;
@@ -144,43 +145,43 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return status;
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t generator_id(const ls_stage *stage) {
   return ((const generator_stage *)stage)->position - 1;
 }
 
-static void close_stage(ls_stage *stage) {
+static void generator_close_stage(ls_stage *stage) {
   close_state((generator_stage *)stage);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status generator_open_stage(ls_dataset *dataset, ls_work *work,
+                                      ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = generator_next,
+                                      .restart = generator_restart,
+                                      .save = generator_save,
+                                      .restore = generator_restore,
+                                      .id = generator_id,
+                                      .close = generator_close_stage};
   return ls_stage_new(&kind, sizeof(generator_stage), dataset, work, false,
                       out_stage);
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void generator_destroy(ls_dataset *dataset) {
   generator *self = (generator *)dataset;
   ls_object_release(self->user);
 }
 
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void generator_describe(const ls_dataset *dataset, ls_text *text) {
   const generator *self = (const generator *)dataset;
   ls_text_append(text, self->name);
 }
 
-static const char *name_of(const ls_generator_options *o) {
+static const char *generator_name_of(const ls_generator_options *o) {
   return o->name == NULL ? "generator" : o->name;
 }
 
-static ls_status check(const ls_generator_options *o) {
-  const char *name = name_of(o);
+static ls_status generator_check(const ls_generator_options *o) {
+  const char *name = generator_name_of(o);
   if (o->open == NULL || o->next == NULL)
     return ls_invalid_argument("generator '%s' needs `open` and `next`", name);
   if ((o->save == NULL) != (o->restore == NULL))
@@ -197,18 +198,18 @@ static ls_status check(const ls_generator_options *o) {
 
 ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
   static const ls_dataset_class kind = {.name = "generator",
-                                        .destroy = destroy,
-                                        .describe = describe,
-                                        .open = open_stage};
+                                        .destroy = generator_destroy,
+                                        .describe = generator_describe,
+                                        .open = generator_open_stage};
   if (options == NULL)
     return ls_dataset_new(
         &kind, sizeof(generator), NULL, 0,
         ls_null_argument("ls_dataset_from_generator", "options"));
   // Whatever becomes of it, what it is given is taken over.
   ls_user *user = ls_user_create(options->user, options->release);
-  generator *self =
-      LS_DATASET_NEW(generator, &kind, NULL, 0,
-                     user == NULL ? ls_out_of_memory() : check(options));
+  generator *self = LS_DATASET_NEW(generator, &kind, NULL, 0,
+                                   user == NULL ? ls_out_of_memory()
+                                                : generator_check(options));
   if (self == NULL || self->dataset.failure != NULL) {
     ls_nest_release(options->element);
     ls_object_release(user);
@@ -217,7 +218,7 @@ ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
   self->user = user;
   self->options = *options;
   self->options.element = ls_none();
-  ls_format(self->name, sizeof(self->name), "%s", name_of(options));
+  ls_format(self->name, sizeof(self->name), "%s", generator_name_of(options));
   self->options.name = self->name;
   self->dataset.size =
       options->size.set ? options->size.value : LS_UNKNOWN_SIZE;

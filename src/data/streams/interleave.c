@@ -89,12 +89,12 @@ static ls_status fill_slot(interleave_stage *self, slot *it) {
   return status;
 }
 
-static void go_on(interleave_stage *self) {
+static void interleave_go_on(interleave_stage *self) {
   self->at = (self->at + 1) % interleave_of(self)->options.cycle;
   self->turn = 0;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status interleave_next(ls_stage *stage, ls_nest *element) {
   interleave_stage *self = (interleave_stage *)stage;
   const interleave *of = interleave_of(self);
   for (int64_t free = 0; free < of->options.cycle;) {
@@ -107,7 +107,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
     }
     if (it->stage == NULL) {
       ++free;
-      go_on(self);
+      interleave_go_on(self);
       continue;
     }
     free = 0;
@@ -115,11 +115,11 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {
       ls_status_free(status);
       free_slot(it);
-      go_on(self);
+      interleave_go_on(self);
       continue;
     }
     self->id = ls_stage_id(it->stage);
-    if (++self->turn >= of->options.block) go_on(self);
+    if (++self->turn >= of->options.block) interleave_go_on(self);
     return ls_status_is_ok(status)
                ? ls_dataset_check_element(stage->dataset, *element)
                : status;
@@ -127,7 +127,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("all data sets of the elements have ended");
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status interleave_restart(ls_stage *stage, int64_t epoch) {
   free_slots((interleave_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
@@ -144,7 +144,7 @@ static ls_status save_slot(const slot *it, int64_t number, ls_record *record) {
   return ls_stage_save(it->stage, state);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status interleave_save(ls_stage *stage, ls_record *record) {
   interleave_stage *self = (interleave_stage *)stage;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "at", self->at));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "turn", self->turn));
@@ -174,7 +174,7 @@ static ls_status restore_slot(interleave_stage *self, int64_t number,
   return ls_stage_restore(it->stage, state);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status interleave_restore(ls_stage *stage, const ls_record *record) {
   interleave_stage *self = (interleave_stage *)stage;
   const int64_t cycle = interleave_of(self)->options.cycle;
   int64_t at = 0, turn = 0, ended = 0;
@@ -193,25 +193,25 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return ls_stage_restore_input(stage, 0, record);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t interleave_id(const ls_stage *stage) {
   return ((const interleave_stage *)stage)->id;
 }
 
-static void close_stage(ls_stage *stage) {
+static void interleave_close_stage(ls_stage *stage) {
   interleave_stage *self = (interleave_stage *)stage;
   free_slots(self);
   ls_nest_release(self->outer);
   ls_release(stage->work->allocator, self->slots);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status interleave_open_stage(ls_dataset *dataset, ls_work *work,
+                                       ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = interleave_next,
+                                      .restart = interleave_restart,
+                                      .save = interleave_save,
+                                      .restore = interleave_restore,
+                                      .id = interleave_id,
+                                      .close = interleave_close_stage};
   ls_stage *stage = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(interleave_stage), dataset,
@@ -228,11 +228,11 @@ static ls_status open_stage(ls_dataset *dataset, ls_work *work,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void interleave_destroy(ls_dataset *dataset) {
   ls_object_release(((interleave *)dataset)->user);
 }
 
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void interleave_describe(const ls_dataset *dataset, ls_text *text) {
   const interleave *self = (const interleave *)dataset;
   const ls_flat_options *o = &self->options;
   ls_text_append(text, self->name);
@@ -249,17 +249,19 @@ static ls_dataset *remake_interleave(const ls_dataset *dataset,
                                      ls_dataset **inputs);
 
 static const ls_dataset_class flat_map_class = {.name = "flat_map",
-                                                .destroy = destroy,
-                                                .describe = describe,
+                                                .destroy = interleave_destroy,
+                                                .describe = interleave_describe,
                                                 .remake = remake_flat_map,
-                                                .open = open_stage};
-static const ls_dataset_class interleave_class = {.name = "interleave",
-                                                  .destroy = destroy,
-                                                  .describe = describe,
-                                                  .remake = remake_interleave,
-                                                  .open = open_stage};
+                                                .open = interleave_open_stage};
+static const ls_dataset_class interleave_class = {
+    .name = "interleave",
+    .destroy = interleave_destroy,
+    .describe = interleave_describe,
+    .remake = remake_interleave,
+    .open = interleave_open_stage};
 
-static ls_status check(const ls_dataset_class *kind, const ls_flat_options *o) {
+static ls_status interleave_check(const ls_dataset_class *kind,
+                                  const ls_flat_options *o) {
   if (o->call == NULL)
     return ls_invalid_argument("%s needs a function `call`", kind->name);
   if (o->result.kind == LS_KIND_NONE)
@@ -278,12 +280,12 @@ static ls_status check(const ls_dataset_class *kind, const ls_flat_options *o) {
   return ls_ok();
 }
 
-static ls_dataset *make(const ls_dataset_class *kind, ls_dataset *input,
-                        const ls_flat_options *o, ls_user *user,
-                        ls_nest result) {
-  interleave *self =
-      LS_DATASET_NEW(interleave, kind, &input, 1,
-                     user == NULL ? ls_out_of_memory() : check(kind, o));
+static ls_dataset *interleave_make(const ls_dataset_class *kind,
+                                   ls_dataset *input, const ls_flat_options *o,
+                                   ls_user *user, ls_nest result) {
+  interleave *self = LS_DATASET_NEW(interleave, kind, &input, 1,
+                                    user == NULL ? ls_out_of_memory()
+                                                 : interleave_check(kind, o));
   if (self == NULL || !ls_status_is_ok(self->dataset.failure)) {
     ls_object_release(user);
     ls_nest_release(result);
@@ -304,23 +306,25 @@ static ls_dataset *make(const ls_dataset_class *kind, ls_dataset *input,
                          ls_dataset_set_spec(&self->dataset, result));
 }
 
-static ls_dataset *remake(const ls_dataset_class *kind,
-                          const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *interleave_remake(const ls_dataset_class *kind,
+                                     const ls_dataset *dataset,
+                                     ls_dataset **inputs) {
   const interleave *self = (const interleave *)dataset;
   const ls_nest result = ls_dataset_spec_nest(dataset);
   ls_flat_options options = self->options;
   options.result = result;  // Just for the check.
   if (kind == &flat_map_class) options.cycle = options.block = 0;
-  return make(kind, inputs[0], &options, ls_object_retain(self->user), result);
+  return interleave_make(kind, inputs[0], &options,
+                         ls_object_retain(self->user), result);
 }
 
 static ls_dataset *remake_flat_map(const ls_dataset *dataset,
                                    ls_dataset **inputs) {
-  return remake(&flat_map_class, dataset, inputs);
+  return interleave_remake(&flat_map_class, dataset, inputs);
 }
 static ls_dataset *remake_interleave(const ls_dataset *dataset,
                                      ls_dataset **inputs) {
-  return remake(&interleave_class, dataset, inputs);
+  return interleave_remake(&interleave_class, dataset, inputs);
 }
 
 static ls_dataset *make_new(const ls_dataset_class *kind, ls_dataset *input,
@@ -329,8 +333,9 @@ static ls_dataset *make_new(const ls_dataset_class *kind, ls_dataset *input,
   if (options == NULL)
     return ls_dataset_new(kind, sizeof(interleave), &input, 1,
                           ls_null_argument(function, "options"));
-  return make(kind, input, options,
-              ls_user_create(options->user, options->release), options->result);
+  return interleave_make(kind, input, options,
+                         ls_user_create(options->user, options->release),
+                         options->result);
 }
 
 ls_dataset *ls_dataset_flat_map(ls_dataset *dataset,

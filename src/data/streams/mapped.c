@@ -44,7 +44,7 @@ static map_slot *slot_of(map_stage *self, int64_t number) {
 }
 
 // ---- Results ---------------------------------------------------------------
-static void make(map_slot *slot) {
+static void mapped_make(map_slot *slot) {
   ls_making making;
   ls_making_enter(&making, slot->owner->stage.work);
   const ls_status status = ls_map_apply(map_of(slot->owner), slot->input,
@@ -55,7 +55,7 @@ static void make(map_slot *slot) {
 static void run_slot(ls_input_task *task) {
   map_slot *slot = (map_slot *)(void *)task;
   map_stage *self = slot->owner;
-  make(slot);
+  mapped_make(slot);
   ls_runtime_note_input(self->stage.work->runtime);
   ls_mutex_lock(&self->lock);
   slot->done = true;
@@ -112,10 +112,10 @@ static ls_status top_up(map_stage *self) {
 }
 
 // Waits for a slot, or makes it here.
-static void finish(map_stage *self, map_slot *slot, bool wanted) {
+static void mapped_finish(map_stage *self, map_slot *slot, bool wanted) {
   if (slot->queued &&
       ls_input_threads_withdraw(self->stage.work->threads, &slot->task)) {
-    if (wanted) make(slot);
+    if (wanted) mapped_make(slot);
   } else if (slot->queued) {
     ls_mutex_lock(&self->lock);
     while (!slot->done)
@@ -126,7 +126,8 @@ static void finish(map_stage *self, map_slot *slot, bool wanted) {
   ls_work_buffer(self->stage.work, self->stage.dataset, -1, -slot->bytes);
 }
 
-static ls_status give(map_stage *self, map_slot *slot, ls_nest *element) {
+static ls_status mapped_give(map_stage *self, map_slot *slot,
+                             ls_nest *element) {
   const ls_status status = slot->status;
   slot->status = ls_ok();
   self->id = slot->call.id;
@@ -144,15 +145,15 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
     map_slot *slot = slot_of(self, 0);
     LS_RETURN_IF_ERROR(read_slot(self, slot));
     self->next = self->anchors.read;
-    if (ls_status_is_ok(slot->status)) make(slot);
-    return give(self, slot, element);
+    if (ls_status_is_ok(slot->status)) mapped_make(slot);
+    return mapped_give(self, slot, element);
   }
   LS_RETURN_IF_ERROR(top_up(self));
   map_slot *slot = slot_of(self, self->next);
-  finish(self, slot, true);
+  mapped_finish(self, slot, true);
   ++self->next;
   ls_anchors_drop(&self->anchors, self->next);
-  return give(self, slot, element);
+  return mapped_give(self, slot, element);
 }
 
 // ---- State -----------------------------------------------------------------
@@ -160,7 +161,7 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
 static void drain(map_stage *self) {
   for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
     map_slot *slot = slot_of(self, self->next);
-    finish(self, slot, false);
+    mapped_finish(self, slot, false);
     ls_status_free(slot->status);
     slot->status = ls_ok();
   }
@@ -189,7 +190,7 @@ static ls_status skip_mapped(ls_stage *stage, int64_t count) {
   for (; count > 0 && self->next < self->anchors.read && self->capacity > 0;
        --count) {
     map_slot *slot = slot_of(self, self->next++);
-    finish(self, slot, false);
+    mapped_finish(self, slot, false);
     self->id = slot->call.id;
     ls_status_free(slot->status);
     slot->status = ls_ok();

@@ -11,18 +11,18 @@ static const ls_part_dataset *part_of(const ls_stage *stage) {
   return (const ls_part_dataset *)stage->dataset;
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status part_restart(ls_stage *stage, int64_t epoch) {
   ((part_stage *)stage)->done = 0;
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status part_save(ls_stage *stage, ls_record *record) {
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "done", ((part_stage *)stage)->done));
   return ls_stage_save_input(stage, 0, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status part_restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(
       ls_stage_get_count(record, "done", &((part_stage *)stage)->done));
   return ls_stage_restore_input(stage, 0, record);
@@ -56,9 +56,9 @@ static ls_status skip_taken(ls_stage *stage, int64_t count) {
 ls_status ls_stream_open_take(ls_dataset *dataset, ls_work *work,
                               ls_stage **out_stage) {
   static const ls_stage_class kind = {.next = next_taken,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
+                                      .restart = part_restart,
+                                      .save = part_save,
+                                      .restore = part_restore,
                                       .skip = skip_taken};
   return open_part(&kind, dataset, work, out_stage);
 }
@@ -83,9 +83,9 @@ static ls_status next_skipped(ls_stage *stage, ls_nest *element) {
 ls_status ls_stream_open_skip(ls_dataset *dataset, ls_work *work,
                               ls_stage **out_stage) {
   static const ls_stage_class kind = {.next = next_skipped,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
+                                      .restart = part_restart,
+                                      .save = part_save,
+                                      .restore = part_restore,
                                       .skip = skip_skipped};
   return open_part(&kind, dataset, work, out_stage);
 }
@@ -114,9 +114,9 @@ static ls_status skip_sharded(ls_stage *stage, int64_t count) {
 ls_status ls_stream_open_shard(ls_dataset *dataset, ls_work *work,
                                ls_stage **out_stage) {
   static const ls_stage_class kind = {.next = next_sharded,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
+                                      .restart = part_restart,
+                                      .save = part_save,
+                                      .restore = part_restore,
                                       .skip = skip_sharded};
   return open_part(&kind, dataset, work, out_stage);
 }

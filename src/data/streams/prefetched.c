@@ -19,7 +19,7 @@ typedef struct prefetch_stage {
 } prefetch_stage;
 
 // On any thread, one at a time.
-static ls_status make(void *user, int64_t number, ls_nest *element) {
+static ls_status prefetched_make(void *user, int64_t number, ls_nest *element) {
   prefetch_stage *self = user;
   ls_anchors *anchors = &self->anchors;
   ls_anchors_drop(anchors, __atomic_load_n(&self->given, __ATOMIC_RELAXED) -
@@ -34,7 +34,7 @@ static ls_status make(void *user, int64_t number, ls_nest *element) {
   return status;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status prefetched_next(ls_stage *stage, ls_nest *element) {
   prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL) {
     const ls_status status = ls_stage_next(stage->inputs[0], element);
@@ -58,12 +58,12 @@ static void drain(prefetch_stage *self) {
   ls_anchors_reset(&self->anchors);
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status prefetched_restart(ls_stage *stage, int64_t epoch) {
   drain((prefetch_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
   prefetch_stage *self = (prefetch_stage *)stage;
   if (self->ahead == NULL)
     return ls_anchors_save(&self->anchors, 0, record);  // It has none.
@@ -72,17 +72,17 @@ static ls_status save(ls_stage *stage, ls_record *record) {
   return ls_anchors_save(&self->anchors, at > 0 ? at : 0, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status prefetched_restore(ls_stage *stage, const ls_record *record) {
   prefetch_stage *self = (prefetch_stage *)stage;
   drain(self);
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t prefetched_id(const ls_stage *stage) {
   return ((const prefetch_stage *)stage)->id;
 }
 
-static void close_stage(ls_stage *stage) {
+static void prefetched_close_stage(ls_stage *stage) {
   prefetch_stage *self = (prefetch_stage *)stage;
   ls_ahead_destroy(self->ahead);
   ls_anchors_deinit(&self->anchors);
@@ -101,7 +101,7 @@ static ls_status fill_stage(prefetch_stage *self) {
       ls_new_array(work->allocator, int64_t, (size_t)self->capacity + 2);
   if (self->ids == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(
-      ls_ahead_create(&(ls_ahead_options){.make = make,
+      ls_ahead_create(&(ls_ahead_options){.make = prefetched_make,
                                           .user = self,
                                           .capacity = self->capacity,
                                           .work = work,
@@ -113,12 +113,12 @@ static ls_status fill_stage(prefetch_stage *self) {
 
 ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
                                   ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+  static const ls_stage_class kind = {.next = prefetched_next,
+                                      .restart = prefetched_restart,
+                                      .save = prefetched_save,
+                                      .restore = prefetched_restore,
+                                      .id = prefetched_id,
+                                      .close = prefetched_close_stage};
   LS_OWN(ls_stage, stage) = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(prefetch_stage), dataset, work,

@@ -23,7 +23,7 @@ static ls_status enter_time(ls_stage *stage, int64_t time) {
       (int64_t)((uint64_t)stage->epoch * each + (uint64_t)time));
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status repeated_next(ls_stage *stage, ls_nest *element) {
   repeat_stage *self = (repeat_stage *)stage;
   const int64_t times = times_of(stage);
   while (times < 0 || self->time < times) {
@@ -43,19 +43,19 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("all %lld times are read", (long long)times);
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status repeated_restart(ls_stage *stage, int64_t epoch) {
   (void)epoch;
   return enter_time(stage, 0);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status repeated_save(ls_stage *stage, ls_record *record) {
   const repeat_stage *self = (const repeat_stage *)stage;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "time", self->time));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   return ls_stage_save_input(stage, 0, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status repeated_restore(ls_stage *stage, const ls_record *record) {
   repeat_stage *self = (repeat_stage *)stage;
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "time", &self->time));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
@@ -64,8 +64,10 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
 
 ls_status ls_stream_open_repeat(ls_dataset *dataset, ls_work *work,
                                 ls_stage **out_stage) {
-  static const ls_stage_class kind = {
-      .next = next, .restart = restart, .save = save, .restore = restore};
+  static const ls_stage_class kind = {.next = repeated_next,
+                                      .restart = repeated_restart,
+                                      .save = repeated_save,
+                                      .restore = repeated_restore};
   return ls_stage_new(&kind, sizeof(repeat_stage), dataset, work, false,
                       out_stage);
 }

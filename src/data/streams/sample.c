@@ -28,7 +28,7 @@ static const sample *sample_of(const ls_stage *stage) {
 // ---- Choosing --------------------------------------------------------------
 // The input for the element at this position, among those that go on, a
 // function of seeds, epoch and position; the number of inputs: none is left.
-static size_t choose(const sample_stage *self) {
+static size_t sample_choose(const sample_stage *self) {
   const sample *of = sample_of(&self->stage);
   const size_t count = self->stage.num_inputs;
   double total = 0;
@@ -51,10 +51,10 @@ static size_t choose(const sample_stage *self) {
   return last;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status sample_next(ls_stage *stage, ls_nest *element) {
   sample_stage *self = (sample_stage *)stage;
   while (!self->ended) {
-    const size_t chosen = choose(self);
+    const size_t chosen = sample_choose(self);
     if (chosen == stage->num_inputs) break;
     const ls_status status = ls_stage_next(stage->inputs[chosen], element);
     if (ls_status_code(status) != LS_OUT_OF_RANGE) {
@@ -70,7 +70,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("no data set to sample from goes on");
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status sample_restart(ls_stage *stage, int64_t epoch) {
   sample_stage *self = (sample_stage *)stage;
   self->position = 0;
   self->ended = false;
@@ -80,7 +80,7 @@ static ls_status restart(ls_stage *stage, int64_t epoch) {
   return ls_ok();
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status sample_save(ls_stage *stage, ls_record *record) {
   const sample_stage *self = (const sample_stage *)stage;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", self->position));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
@@ -91,7 +91,7 @@ static ls_status save(ls_stage *stage, ls_record *record) {
   return ls_ok();
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status sample_restore(ls_stage *stage, const ls_record *record) {
   sample_stage *self = (sample_stage *)stage;
   int64_t position = 0, ended = 0;
   const void *gone = NULL;
@@ -111,22 +111,22 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return ls_ok();
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t sample_id(const ls_stage *stage) {
   return ls_stage_id(stage->inputs[((const sample_stage *)stage)->last]);
 }
 
-static void close_stage(ls_stage *stage) {
+static void sample_close_stage(ls_stage *stage) {
   ls_release(stage->work->allocator, ((sample_stage *)stage)->gone);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status sample_open_stage(ls_dataset *dataset, ls_work *work,
+                                   ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = sample_next,
+                                      .restart = sample_restart,
+                                      .save = sample_save,
+                                      .restore = sample_restore,
+                                      .id = sample_id,
+                                      .close = sample_close_stage};
   ls_stage *stage = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(
@@ -142,11 +142,11 @@ static ls_status open_stage(ls_dataset *dataset, ls_work *work,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void destroy(ls_dataset *dataset) {
+static void sample_destroy(ls_dataset *dataset) {
   ls_release(dataset->allocator, ((sample *)dataset)->weights);
 }
 
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void sample_describe(const ls_dataset *dataset, ls_text *text) {
   const sample *self = (const sample *)dataset;
   ls_text_append_format(text, "seed=%llu", (unsigned long long)self->seed);
   if (self->stop_at_first) ls_text_append(text, ", stop_at_first");
@@ -156,7 +156,7 @@ static void describe(const ls_dataset *dataset, ls_text *text) {
   ls_text_append_char(text, ']');
 }
 
-static ls_status check(size_t count, const ls_sample_options *o) {
+static ls_status sample_check(size_t count, const ls_sample_options *o) {
   bool any = o->weights == NULL;
   if (count == 0) return ls_invalid_argument("there is no data set to sample");
   for (size_t i = 0; i < count && o->weights != NULL; ++i) {
@@ -170,17 +170,18 @@ static ls_status check(size_t count, const ls_sample_options *o) {
   return any ? ls_ok() : ls_invalid_argument("all weights of a sample are 0");
 }
 
-static ls_dataset *make(ls_dataset *const *inputs, size_t count,
-                        const ls_sample_options *o);
+static ls_dataset *sample_make(ls_dataset *const *inputs, size_t count,
+                               const ls_sample_options *o);
 
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *sample_remake(const ls_dataset *dataset,
+                                 ls_dataset **inputs) {
   const sample *self = (const sample *)dataset;
-  return make(inputs, dataset->num_inputs,
-              &(ls_sample_options){.weights = self->weights,
-                                   .seed = self->seed,
-                                   .stop_at_first = self->stop_at_first
-                                                        ? LS_FLAG_ON
-                                                        : LS_FLAG_OFF});
+  return sample_make(inputs, dataset->num_inputs,
+                     &(ls_sample_options){.weights = self->weights,
+                                          .seed = self->seed,
+                                          .stop_at_first = self->stop_at_first
+                                                               ? LS_FLAG_ON
+                                                               : LS_FLAG_OFF});
 }
 
 // Without end if one goes on for ever, whichever is drawn when; else their sum.
@@ -198,14 +199,15 @@ static int64_t size_of(const sample *self) {
   return sum;
 }
 
-static ls_dataset *make(ls_dataset *const *inputs, size_t count,
-                        const ls_sample_options *o) {
+static ls_dataset *sample_make(ls_dataset *const *inputs, size_t count,
+                               const ls_sample_options *o) {
   static const ls_dataset_class kind = {.name = "sample",
-                                        .destroy = destroy,
-                                        .describe = describe,
-                                        .remake = remake,
-                                        .open = open_stage};
-  sample *self = LS_DATASET_NEW(sample, &kind, inputs, count, check(count, o));
+                                        .destroy = sample_destroy,
+                                        .describe = sample_describe,
+                                        .remake = sample_remake,
+                                        .open = sample_open_stage};
+  sample *self =
+      LS_DATASET_NEW(sample, &kind, inputs, count, sample_check(count, o));
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))
     return (ls_dataset *)self;
   ls_dataset *dataset = &self->dataset;
@@ -224,6 +226,6 @@ static ls_dataset *make(ls_dataset *const *inputs, size_t count,
 ls_dataset *ls_dataset_sample(ls_dataset *const *datasets, size_t count,
                               const ls_sample_options *options) {
   const ls_sample_options none = {0};
-  return make(datasets, datasets == NULL ? 0 : count,
-              options == NULL ? &none : options);
+  return sample_make(datasets, datasets == NULL ? 0 : count,
+                     options == NULL ? &none : options);
 }

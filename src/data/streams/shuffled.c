@@ -117,7 +117,7 @@ static ls_status fill_block(shuffle_stage *self) {
 }
 
 // Goes to the block behind this one, which is all dealt.
-static ls_status go_on(shuffle_stage *self) {
+static ls_status shuffled_go_on(shuffle_stage *self) {
   LS_RETURN_IF_ERROR(read_behind(self, capacity_of(self)));
   const arrivals last = self->now;
   self->now = self->then;
@@ -130,11 +130,11 @@ static ls_status go_on(shuffle_stage *self) {
 }
 
 // ---- Dealing ---------------------------------------------------------------
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
   shuffle_stage *self = (shuffle_stage *)stage;
   if (!self->filled) LS_RETURN_IF_ERROR(fill_block(self));
   if (self->dealt == self->now.count && !(self->ended && self->then.count == 0))
-    LS_RETURN_IF_ERROR(go_on(self));
+    LS_RETURN_IF_ERROR(shuffled_go_on(self));
   if (self->dealt == self->now.count)
     return ls_out_of_range("the end of a shuffle's input");
   const uint64_t from = ls_permutation_at(&self->order, (uint64_t)self->dealt);
@@ -155,7 +155,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
 }
 
 // ---- State -----------------------------------------------------------------
-static void forget(shuffle_stage *self) {
+static void shuffled_forget(shuffle_stage *self) {
   for (int64_t i = 0; i < capacity_of(self); ++i) {
     ls_status_free(self->slots[i].status);
     self->slots[i].status = ls_ok();
@@ -166,13 +166,13 @@ static void forget(shuffle_stage *self) {
   self->filled = self->ended = false;
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
-  forget((shuffle_stage *)stage);
+static ls_status shuffled_restart(ls_stage *stage, int64_t epoch) {
+  shuffled_forget((shuffle_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 // A place behind all of a block is the start of the one behind it.
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status shuffled_save(ls_stage *stage, ls_record *record) {
   shuffle_stage *self = (shuffle_stage *)stage;
   const bool behind =
       self->filled && self->dealt == self->now.count && self->then.count > 0;
@@ -187,19 +187,19 @@ static ls_status save(ls_stage *stage, ls_record *record) {
   return ls_record_copy(inner, from->start);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status shuffled_restore(ls_stage *stage, const ls_record *record) {
   shuffle_stage *self = (shuffle_stage *)stage;
-  forget(self);
+  shuffled_forget(self);
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "block", &self->block));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "dealt", &self->dealt));
   return ls_stage_restore_input(stage, 0, record);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t shuffled_id(const ls_stage *stage) {
   return ((const shuffle_stage *)stage)->id;
 }
 
-static void close_stage(ls_stage *stage) {
+static void shuffled_close_stage(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
   for (int64_t i = 0; self->slots != NULL && i < capacity_of(self); ++i) {
@@ -216,12 +216,12 @@ static void close_stage(ls_stage *stage) {
 
 ls_status ls_stream_open_shuffle(ls_dataset *dataset, ls_work *work,
                                  ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+  static const ls_stage_class kind = {.next = shuffled_next,
+                                      .restart = shuffled_restart,
+                                      .save = shuffled_save,
+                                      .restore = shuffled_restore,
+                                      .id = shuffled_id,
+                                      .close = shuffled_close_stage};
   ls_stage *stage = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(

@@ -46,7 +46,7 @@ static ls_status read_elements(batch_stage *self, size_t *out_count,
   return first;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status stacked_next(ls_stage *stage, ls_nest *element) {
   batch_stage *self = (batch_stage *)stage;
   const ls_batch_dataset *batch = batch_of(stage);
   size_t count = 0, failed = 0;
@@ -62,18 +62,18 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_batch_stack(batch, self->elements, count, self->ids, element);
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status stacked_restart(ls_stage *stage, int64_t epoch) {
   ((batch_stage *)stage)->given = 0;
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status stacked_save(ls_stage *stage, ls_record *record) {
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "given", ((batch_stage *)stage)->given));
   return ls_stage_save_input(stage, 0, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status stacked_restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(
       ls_stage_get_count(record, "given", &((batch_stage *)stage)->given));
   return ls_stage_restore_input(stage, 0, record);
@@ -87,11 +87,11 @@ static ls_status skip(ls_stage *stage, int64_t count) {
   return ls_stage_skip(stage->inputs[0], elements);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t stacked_id(const ls_stage *stage) {
   return ((const batch_stage *)stage)->given - 1;
 }
 
-static void close_stage(ls_stage *stage) {
+static void stacked_close_stage(ls_stage *stage) {
   batch_stage *self = (batch_stage *)stage;
   for (size_t i = 0; i < self->capacity; ++i)
     ls_nest_release(self->elements[i]);
@@ -101,13 +101,13 @@ static void close_stage(ls_stage *stage) {
 
 ls_status ls_stream_open_batch(ls_dataset *dataset, ls_work *work,
                                ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
+  static const ls_stage_class kind = {.next = stacked_next,
+                                      .restart = stacked_restart,
+                                      .save = stacked_save,
+                                      .restore = stacked_restore,
                                       .skip = skip,
-                                      .id = id,
-                                      .close = close_stage};
+                                      .id = stacked_id,
+                                      .close = stacked_close_stage};
   return ls_stage_new(&kind, sizeof(batch_stage), dataset, work, false,
                       out_stage);
 }

@@ -34,9 +34,10 @@ static ls_nest copy_row(ls_nest leaf, void *user) {
 }
 
 // How many rows all leaves have.
-static ls_status count_rows(ls_nest batch, int64_t *rows, size_t *leaf) {
+static ls_status unbatch_count_rows(ls_nest batch, int64_t *rows,
+                                    size_t *leaf) {
   for (size_t i = 0; i < ls_nest_count(batch); ++i)
-    LS_RETURN_IF_ERROR(count_rows(ls_nest_item(batch, i), rows, leaf));
+    LS_RETURN_IF_ERROR(unbatch_count_rows(ls_nest_item(batch, i), rows, leaf));
   if (ls_nest_is_node(batch)) return ls_ok();
   const ls_array *array = ls_nest_as_array(batch);
   if (array == NULL || ls_array_shape(array).rank < 1)
@@ -92,9 +93,9 @@ static ls_status get_row(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_element_replace(ls_nest_map(batch, copy_row, &row), element);
 }
 
-static ls_status read_rows(const ls_dataset *dataset, ls_fetch *fetch,
-                           const int64_t *indices, size_t count,
-                           void *const *to) {
+static ls_status unbatch_read_rows(const ls_dataset *dataset, ls_fetch *fetch,
+                                   const int64_t *indices, size_t count,
+                                   void *const *to) {
   const int64_t rows = ((const unbatch *)dataset)->rows;
   const ls_fetch_mark mark = ls_fetch_begin(fetch);
   ls_nest *leaves = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*leaves));
@@ -137,13 +138,13 @@ static ls_status read_batch(unbatch_stage *self) {
   ls_status status = ls_anchors_read(&self->anchors, &self->batch);
   self->rows = -1;
   if (ls_status_is_ok(status))
-    status = count_rows(self->batch, &self->rows, &leaf);
+    status = unbatch_count_rows(self->batch, &self->rows, &leaf);
   self->has = ls_status_is_ok(status);
   if (!self->has) self->row = 0;
   return status;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status unbatch_next(ls_stage *stage, ls_nest *element) {
   unbatch_stage *self = (unbatch_stage *)stage;
   while (!self->has || self->row >= self->rows) {
     if (self->has) self->row = 0;
@@ -156,7 +157,7 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return ls_element_replace(ls_nest_map(self->batch, copy_row, &row), element);
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
+static ls_status unbatch_restart(ls_stage *stage, int64_t epoch) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_reset(&self->anchors);
   self->has = false;
@@ -164,7 +165,7 @@ static ls_status restart(ls_stage *stage, int64_t epoch) {
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status unbatch_save(ls_stage *stage, ls_record *record) {
   unbatch_stage *self = (unbatch_stage *)stage;
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "row", self->row));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
@@ -172,7 +173,7 @@ static ls_status save(ls_stage *stage, ls_record *record) {
                          record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status unbatch_restore(ls_stage *stage, const ls_record *record) {
   unbatch_stage *self = (unbatch_stage *)stage;
   self->has = false;
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "row", &self->row));
@@ -180,24 +181,24 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t unbatch_id(const ls_stage *stage) {
   return ((const unbatch_stage *)stage)->given - 1;
 }
 
-static void close_stage(ls_stage *stage) {
+static void unbatch_close_stage(ls_stage *stage) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_deinit(&self->anchors);
   ls_nest_release(self->batch);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status unbatch_open_stage(ls_dataset *dataset, ls_work *work,
+                                    ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = unbatch_next,
+                                      .restart = unbatch_restart,
+                                      .save = unbatch_save,
+                                      .restore = unbatch_restore,
+                                      .id = unbatch_id,
+                                      .close = unbatch_close_stage};
   LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(unbatch_stage), dataset, work,
                                   false, out_stage));
   // Before each batch: to read one again may cost much.
@@ -207,21 +208,22 @@ static ls_status open_stage(ls_dataset *dataset, ls_work *work,
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *unbatch_remake(const ls_dataset *dataset,
+                                  ls_dataset **inputs) {
   (void)dataset;
   return ls_dataset_unbatch(inputs[0]);
 }
 
 static const ls_dataset_class unbatch_class = {.name = "unbatch",
-                                               .remake = remake,
+                                               .remake = unbatch_remake,
                                                .get = get_row,
                                                .id = id_of,
-                                               .open = open_stage};
+                                               .open = unbatch_open_stage};
 static const ls_dataset_class unbatch_rows_class = {.name = "unbatch",
-                                                    .remake = remake,
-                                                    .read = read_rows,
+                                                    .remake = unbatch_remake,
+                                                    .read = unbatch_read_rows,
                                                     .id = id_of,
-                                                    .open = open_stage};
+                                                    .open = unbatch_open_stage};
 
 // What rows are, and how many there are.
 static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
@@ -245,7 +247,7 @@ static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
   return ls_ok();
 }
 
-static ls_status fill(unbatch *self) {
+static ls_status unbatch_fill(unbatch *self) {
   ls_dataset *base = &self->dataset;
   const ls_dataset *input = base->inputs[0];
   LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
@@ -268,5 +270,5 @@ ls_dataset *ls_dataset_unbatch(ls_dataset *dataset) {
   unbatch *self = LS_DATASET_NEW(unbatch, &unbatch_class, &dataset, 1, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))
     return (ls_dataset *)self;
-  return ls_dataset_fail(&self->dataset, fill(self));
+  return ls_dataset_fail(&self->dataset, unbatch_fill(self));
 }

@@ -15,7 +15,7 @@ typedef struct window {
 } window;
 
 // How many elements of a window there are, of those in front of `end`.
-static size_t count_of(const window *self, int64_t first, int64_t end) {
+static size_t window_count_of(const window *self, int64_t first, int64_t end) {
   const int64_t size = self->options.size, stride = self->options.stride;
   if (first >= end) return 0;
   const int64_t most = (end - first - 1) / stride + 1;
@@ -29,7 +29,7 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_dataset *input = dataset->inputs[0];
   const int64_t first = index * self->options.shift;
   const int64_t end = input->size >= 0 ? input->size : first + self->span;
-  const size_t count = count_of(self, first, end);
+  const size_t count = window_count_of(self, first, end);
   LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
   ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
@@ -117,11 +117,11 @@ static ls_status stack_window(window_stage *self, size_t count,
   return status;
 }
 
-static ls_status next(ls_stage *stage, ls_nest *element) {
+static ls_status window_next(ls_stage *stage, ls_nest *element) {
   window_stage *self = (window_stage *)stage;
   const window *of = window_of(stage);
   LS_RETURN_IF_ERROR(read_window(self));
-  const size_t count = count_of(of, self->first, self->anchors.read);
+  const size_t count = window_count_of(of, self->first, self->anchors.read);
   if (count == 0 || (of->options.drop && count < (size_t)of->options.size))
     return ls_out_of_range("no elements are left for a window");
   const ls_status status = stack_window(self, count, element);
@@ -131,18 +131,18 @@ static ls_status next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-static void forget(window_stage *self) {
+static void window_forget(window_stage *self) {
   drop_before(self, INT64_MAX);
   ls_anchors_reset(&self->anchors);
   self->first = self->from = self->given = 0;
 }
 
-static ls_status restart(ls_stage *stage, int64_t epoch) {
-  forget((window_stage *)stage);
+static ls_status window_restart(ls_stage *stage, int64_t epoch) {
+  window_forget((window_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
-static ls_status save(ls_stage *stage, ls_record *record) {
+static ls_status window_save(ls_stage *stage, ls_record *record) {
   window_stage *self = (window_stage *)stage;
   const int64_t read = self->anchors.read;
   const int64_t at = self->first < read ? self->first : read;
@@ -151,9 +151,9 @@ static ls_status save(ls_stage *stage, ls_record *record) {
   return ls_anchors_save(&self->anchors, at, record);
 }
 
-static ls_status restore(ls_stage *stage, const ls_record *record) {
+static ls_status window_restore(ls_stage *stage, const ls_record *record) {
   window_stage *self = (window_stage *)stage;
-  forget(self);
+  window_forget(self);
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "gap", &self->first));
   if (self->first > window_of(stage)->options.shift)
@@ -162,28 +162,28 @@ static ls_status restore(ls_stage *stage, const ls_record *record) {
   return ls_anchors_restore(&self->anchors, record);
 }
 
-static int64_t id(const ls_stage *stage) {
+static int64_t window_id(const ls_stage *stage) {
   return ((const window_stage *)stage)->given - 1;
 }
 
-static void close_stage(ls_stage *stage) {
+static void window_close_stage(ls_stage *stage) {
   window_stage *self = (window_stage *)stage;
   if (self->items == NULL) return;
-  forget(self);
+  window_forget(self);
   for (int64_t i = 0; i < window_of(stage)->span; ++i)
     ls_nest_release(self->items[i].element);
   ls_anchors_deinit(&self->anchors);
   ls_release(stage->work->allocator, self->items);
 }
 
-static ls_status open_stage(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next,
-                                      .restart = restart,
-                                      .save = save,
-                                      .restore = restore,
-                                      .id = id,
-                                      .close = close_stage};
+static ls_status window_open_stage(ls_dataset *dataset, ls_work *work,
+                                   ls_stage **out_stage) {
+  static const ls_stage_class kind = {.next = window_next,
+                                      .restart = window_restart,
+                                      .save = window_save,
+                                      .restore = window_restore,
+                                      .id = window_id,
+                                      .close = window_close_stage};
   ls_stage *stage = NULL;
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(
@@ -202,18 +202,19 @@ static ls_status open_stage(ls_dataset *dataset, ls_work *work,
 }
 
 // ---- Making ----------------------------------------------------------------
-static void describe(const ls_dataset *dataset, ls_text *text) {
+static void window_describe(const ls_dataset *dataset, ls_text *text) {
   const ls_dataset_window_options *o = &((const window *)dataset)->options;
   ls_text_append_format(text, "%lld, shift=%lld, stride=%lld%s",
                         (long long)o->size, (long long)o->shift,
                         (long long)o->stride, o->drop ? ", drop" : "");
 }
 
-static ls_dataset *remake(const ls_dataset *dataset, ls_dataset **inputs) {
+static ls_dataset *window_remake(const ls_dataset *dataset,
+                                 ls_dataset **inputs) {
   return ls_dataset_window(inputs[0], &((const window *)dataset)->options);
 }
 
-static ls_status check(window *self) {
+static ls_status window_check(window *self) {
   const ls_dataset_window_options *o = &self->options;
   if (o->size < 1 || o->shift < 1 || o->stride < 1)
     return ls_invalid_argument(
@@ -229,9 +230,9 @@ static ls_status check(window *self) {
   return ls_ok();
 }
 
-static ls_status fill(window *self) {
+static ls_status window_fill(window *self) {
   ls_dataset *base = &self->batch.base;
-  LS_RETURN_IF_ERROR(check(self));
+  LS_RETURN_IF_ERROR(window_check(self));
   const int64_t all = base->size, span = self->span;
   const int64_t shift = self->options.shift, size = self->options.size;
   if (all == LS_UNKNOWN_SIZE) base->indexed = false;
@@ -240,8 +241,8 @@ static ls_status fill(window *self) {
   else if (all > 0)
     base->size = (all - 1) / shift + 1;
   const bool full = self->options.drop || all == LS_INFINITE ||
-                    (all > 0 && count_of(self, (base->size - 1) * shift, all) ==
-                                    (size_t)size);
+                    (all > 0 && window_count_of(self, (base->size - 1) * shift,
+                                                all) == (size_t)size);
   self->batch.options.size = size;
   return ls_batch_set_spec(&self->batch, full ? size : LS_UNKNOWN_DIM);
 }
@@ -250,11 +251,11 @@ ls_dataset *ls_dataset_window(ls_dataset *dataset,
                               const ls_dataset_window_options *options) {
   static const ls_dataset_class kind = {.name = "window",
                                         .destroy = ls_batch_destroy,
-                                        .describe = describe,
-                                        .remake = remake,
+                                        .describe = window_describe,
+                                        .remake = window_remake,
                                         .get = get_window,
                                         .id = id_of,
-                                        .open = open_stage};
+                                        .open = window_open_stage};
   window *self = LS_DATASET_NEW(
       window, &kind, &dataset, 1,
       options == NULL ? ls_null_argument("ls_dataset_window", "options")
@@ -264,5 +265,5 @@ ls_dataset *ls_dataset_window(ls_dataset *dataset,
   self->options = *options;
   if (options->shift == 0) self->options.shift = options->size;
   if (options->stride == 0) self->options.stride = 1;
-  return ls_dataset_fail(&self->batch.base, fill(self));
+  return ls_dataset_fail(&self->batch.base, window_fill(self));
 }

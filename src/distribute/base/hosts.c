@@ -17,12 +17,13 @@ void ls_host_map_deinit(ls_host_map *map) {
   *map = (ls_host_map){0};
 }
 
-static char *copy(const ls_host_map *map, const char *text) {
+static char *hosts_copy(const ls_host_map *map, const char *text) {
   return ls_copy_text(map->allocator, text, strlen(text));
 }
 
 // The rooms for as many hosts, and as many devices a host, as there may be.
-static ls_status init(ls_host_map *map, ls_allocator *allocator, size_t hosts) {
+static ls_status hosts_init(ls_host_map *map, ls_allocator *allocator,
+                            size_t hosts) {
   *map = (ls_host_map){.allocator = allocator};
   map->hosts = ls_new_array(allocator, ls_input_host, hosts);
   return map->hosts == NULL ? ls_out_of_memory() : ls_ok();
@@ -31,7 +32,7 @@ static ls_status init(ls_host_map *map, ls_allocator *allocator, size_t hosts) {
 static ls_status add_host(ls_host_map *map, const char *name, size_t room,
                           ls_input_host **out_host) {
   ls_input_host *host = &map->hosts[map->num_hosts++];
-  host->name = copy(map, name);
+  host->name = hosts_copy(map, name);
   host->devices = ls_new_array(map->allocator, char *, room);
   *out_host = host;
   return host->name == NULL || host->devices == NULL ? ls_out_of_memory()
@@ -40,7 +41,7 @@ static ls_status add_host(ls_host_map *map, const char *name, size_t room,
 
 static ls_status add_device(ls_host_map *map, ls_input_host *host,
                             const char *device) {
-  host->devices[host->count] = copy(map, device);
+  host->devices[host->count] = hosts_copy(map, device);
   return host->devices[host->count++] == NULL ? ls_out_of_memory() : ls_ok();
 }
 
@@ -60,7 +61,7 @@ static ls_input_host *find_host(const ls_host_map *map, const char *name) {
 ls_status ls_host_map_init(ls_host_map *map, ls_allocator *allocator,
                            const char *const *devices, size_t count,
                            bool to_hosts) {
-  LS_RETURN_IF_ERROR(init(map, allocator, count));
+  LS_RETURN_IF_ERROR(hosts_init(map, allocator, count));
   for (size_t i = 0; i < count; ++i) {
     ls_device_name name;
     LS_RETURN_IF_ERROR(ls_device_host(devices[i], &name));
@@ -77,7 +78,7 @@ ls_status ls_host_map_init(ls_host_map *map, ls_allocator *allocator,
 ls_status ls_host_map_init_ranks(ls_host_map *map, ls_allocator *allocator,
                                  const char *const *devices, size_t count,
                                  bool to_hosts, const ls_trunk *trunk) {
-  LS_RETURN_IF_ERROR(init(map, allocator, (size_t)trunk->ranks));
+  LS_RETURN_IF_ERROR(hosts_init(map, allocator, (size_t)trunk->ranks));
   for (int32_t k = 0; k < trunk->ranks; ++k) {
     const size_t end = (size_t)ls_trunk_first(trunk, k + 1, (int32_t)count);
     size_t i = (size_t)ls_trunk_first(trunk, k, (int32_t)count);
@@ -114,7 +115,7 @@ static ls_status add_listed(ls_host_map *map, ls_input_host *host,
 
 ls_status ls_host_map_init_lists(ls_host_map *map, ls_allocator *allocator,
                                  const ls_worker_list *lists, size_t count) {
-  LS_RETURN_IF_ERROR(init(map, allocator, count));
+  LS_RETURN_IF_ERROR(hosts_init(map, allocator, count));
   for (size_t w = 0; w < count; ++w) {
     ls_device_name whole, name;
     ls_input_host *host = NULL;

@@ -13,7 +13,7 @@ static const char *short_name(const char *device) {
   return strncmp(device, local, length) == 0 ? device + length : device;
 }
 
-static ls_status set(ls_strategy *strategy, const char *text) {
+static ls_status label_set(ls_strategy *strategy, const char *text) {
   strategy->label = ls_copy_text(strategy->allocator, text, strlen(text));
   return strategy->label != NULL ? ls_ok() : ls_out_of_memory();
 }
@@ -21,7 +21,8 @@ static ls_status set(ls_strategy *strategy, const char *text) {
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {
   enum { LISTED = 4 };
   char text[1000], whole[1100];
-  if (strategy->devices == NULL) return set(strategy, strategy->kind->name);
+  if (strategy->devices == NULL)
+    return label_set(strategy, strategy->kind->name);
   const int32_t count = strategy->num_replicas;
   size_t at =
       (size_t)(name != NULL ? snprintf(text, sizeof(text), "'%.200s'", name)
@@ -41,7 +42,7 @@ ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {
                              short_name(ls_strategy_device(strategy, i)));
   }
   snprintf(whole, sizeof(whole), "%s %s)", strategy->kind->name, text);
-  return set(strategy, whole);
+  return label_set(strategy, whole);
 }
 
 const char *ls_strategy_label(const ls_strategy *strategy) {

@@ -7,12 +7,13 @@
 #include "distribute/context/context.h"
 #include "graph/layers.h"
 
-static ls_status destroy(void *strategy) {
+static ls_status default_strategy_destroy(void *strategy) {
   ls_strategy_release(strategy);
   return ls_ok();
 }
 
-static ls_status make(ls_runtime *runtime, ls_strategy **out_strategy) {
+static ls_status default_strategy_make(ls_runtime *runtime,
+                                       ls_strategy **out_strategy) {
   LS_RETURN_IF_ERROR(ls_strategy_make(ls_library_layers.default_strategy,
                                       runtime, 1, out_strategy));
   const ls_status status = ls_strategy_set_label(*out_strategy, NULL);
@@ -28,9 +29,10 @@ ls_strategy *ls_default_strategy(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
   strategy = ls_runtime_slot(runtime, LS_SLOT_DISTRIBUTE);
   if (strategy == NULL) {
-    const ls_status status = make(runtime, &strategy);
+    const ls_status status = default_strategy_make(runtime, &strategy);
     if (ls_status_is_ok(status))
-      ls_runtime_set_slot(runtime, LS_SLOT_DISTRIBUTE, strategy, destroy);
+      ls_runtime_set_slot(runtime, LS_SLOT_DISTRIBUTE, strategy,
+                          default_strategy_destroy);
     ls_status_free(status);
   }
   ls_runtime_unlock(runtime);

@@ -23,7 +23,7 @@ typedef struct all_reduce {
 } all_reduce;
 
 // ---- What goes together ----------------------------------------------------
-static ls_dtype dtype_of(ls_nest leaf) {
+static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_dtype(leaf.as.tensor);
   if (leaf.kind == LS_KIND_ARRAY) return ls_array_dtype(ls_nest_as_array(leaf));
   const ls_variable *variable = ls_nest_as_variable(leaf);
@@ -35,7 +35,8 @@ static bool is_plain(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
     if (item.kind == LS_KIND_NONE || item.kind == LS_KIND_DISTRIBUTED ||
-        item.kind == LS_KIND_SLICES || dtype_of(item) == LS_DTYPE_I32)
+        item.kind == LS_KIND_SLICES ||
+        all_reduce_dtype_of(item) == LS_DTYPE_I32)
       return false;
   }
   return true;
@@ -168,8 +169,8 @@ static ls_status divide(const batch *b) {
 }
 
 // The results of a value, in the order of its destinations.
-static ls_status wrap(const batch *b, size_t value, const ls_device_set *to,
-                      ls_nest *out_value) {
+static ls_status all_reduce_wrap(const batch *b, size_t value,
+                                 const ls_device_set *to, ls_nest *out_value) {
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, to->count);
   LS_OWN_ARRAY_OR_RETURN(b->allocator, const char *, names, to->count);
   for (size_t i = 0; i < to->count; ++i) {
@@ -181,10 +182,10 @@ static ls_status wrap(const batch *b, size_t value, const ls_device_set *to,
       ls_nest_distributed_on(LS_MIRRORED, items, names, to->count), out_value);
 }
 
-static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
-                                 const ls_components *parts,
-                                 const ls_device_set *to, size_t count,
-                                 ls_nest *results) {
+static ls_status all_reduce_together(const all_reduce *how, ls_reduce_op op,
+                                     const ls_components *parts,
+                                     const ls_device_set *to, size_t count,
+                                     ls_nest *results) {
   batch b = {.how = how,
              .op = op,
              .allocator = how->allocator,
@@ -207,7 +208,7 @@ static ls_status reduce_together(const all_reduce *how, ls_reduce_op op,
   if (ls_status_is_ok(status)) status = reduce_packed(&b);
   if (ls_status_is_ok(status) && op == LS_REDUCE_MEAN) status = divide(&b);
   for (size_t v = 0; v < count && ls_status_is_ok(status); ++v)
-    status = wrap(&b, v, &to[v], &results[v]);
+    status = all_reduce_wrap(&b, v, &to[v], &results[v]);
   ls_tensor_rows_release(b.allocator, b.rows);
   ls_tensor_rows_release(b.allocator, b.results);
   return status;
@@ -219,8 +220,9 @@ static bool in_build_graph(void) {
   return graph != NULL && graph->kind == LS_GRAPH_BUILD;
 }
 
-static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
+                                     ls_destinations where,
+                                     ls_nest *out_value) {
   ls_components parts;
   ls_device_set to;
   *out_value = ls_none();
@@ -235,7 +237,7 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
                      !ls_device_set_has_cpu(&parts.devices) &&
                      !ls_device_set_has_cpu(&to) &&
                      ls_device_set_match(&parts.devices, &to)
-                 ? reduce_together(self, op, &parts, &to, 1, out_value)
+                 ? all_reduce_together(self, op, &parts, &to, 1, out_value)
                  : ls_reduce_to_one(op, value, where, out_value);
   }
   ls_components_deinit(&parts);
@@ -291,16 +293,16 @@ static void deinit_together(together *t) {
   ls_release(t->allocator, t->results);
 }
 
-static ls_status batch_reduce(void *self, ls_reduce_op op,
-                              const ls_nest *values,
-                              const ls_destinations *where, size_t count,
-                              ls_nest *results) {
+static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
+                                         const ls_nest *values,
+                                         const ls_destinations *where,
+                                         size_t count, ls_nest *results) {
   together t = {.allocator = ls_current_allocator()};
   size_t done = 0;  // Of those that go together.
   ls_status status =
       in_build_graph() ? find_plain(&t, values, where, count) : ls_ok();
   if (ls_status_is_ok(status) && t.count > 0 && t.fits) {
-    status = reduce_together(self, op, t.parts, t.to, t.count, t.results);
+    status = all_reduce_together(self, op, t.parts, t.to, t.count, t.results);
     for (size_t i = 0; i < t.count; ++i)
       results[t.numbers[i]] = t.results[i];
     done = t.count;
@@ -314,14 +316,14 @@ static ls_status batch_reduce(void *self, ls_reduce_op op,
     if (next < done && t.numbers[next] == i)
       ++next;
     else
-      status = reduce(self, op, values[i], where[i], &results[i]);
+      status = cross_device_reduce(self, op, values[i], where[i], &results[i]);
   }
   deinit_together(&t);
   return status;
 }
 
-static ls_status gather(void *self, ls_nest value, int axis,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status all_reduce_gather(void *self, ls_nest value, int axis,
+                                   ls_destinations where, ls_nest *out_value) {
   const all_reduce *how = self;
   ls_log_limited(ls_runtime_current(), "all_reduce gather", 3, LS_LOG_WARNING,
                  "distribute",
@@ -330,15 +332,16 @@ static ls_status gather(void *self, ls_nest value, int axis,
   return ls_gather_to_one(value, axis, where, out_value);
 }
 
-static void release(void *self) {
+static void all_reduce_release(void *self) {
   all_reduce *how = self;
   ls_release(how->allocator, how);
 }
 
 #define ALL_REDUCE_TABLE(text)                                                 \
   {                                                                            \
-    .name = text, .reduce = reduce, .batch_reduce = batch_reduce,              \
-    .gather = gather, .release = release                                       \
+    .name = text, .reduce = cross_device_reduce,                               \
+    .batch_reduce = all_reduce_batch_reduce, .gather = all_reduce_gather,      \
+    .release = all_reduce_release                                              \
   }
 static const ls_cross_device_table nccl = ALL_REDUCE_TABLE("nccl");
 static const ls_cross_device_table hierarchical =
@@ -346,14 +349,14 @@ static const ls_cross_device_table hierarchical =
 static const ls_cross_device_table collective = ALL_REDUCE_TABLE("collective");
 
 // ---- Making ----------------------------------------------------------------
-static ls_status make(const ls_cross_device_table *table, all_reduce how,
-                      ls_cross_device **out_ops) {
+static ls_status all_reduce_make(const ls_cross_device_table *table,
+                                 all_reduce how, ls_cross_device **out_ops) {
   *out_ops = NULL;
   how.allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(how.allocator, all_reduce, self);
   *self = how;
   const ls_status status = ls_cross_device_make(table, self, true, out_ops);
-  if (!ls_status_is_ok(status)) release(self);
+  if (!ls_status_is_ok(status)) all_reduce_release(self);
   return status;
 }
 
@@ -384,7 +387,7 @@ ls_status ls_all_reduce_ops_create(const ls_all_reduce_options *options,
     return ls_invalid_argument("an all-reduce by %s with num_packs %lld, which "
                                "is negative",
                                table->name, (long long)how.num_packs);
-  return make(table, how, out_ops);
+  return all_reduce_make(table, how, out_ops);
 }
 
 ls_status ls_nccl_all_reduce_create(ls_opt num_packs,
@@ -406,5 +409,6 @@ ls_status ls_hierarchical_copy_create(ls_opt num_packs,
 
 ls_status ls_collective_create(const char *implementation,
                                ls_cross_device **out_ops) {
-  return make(&collective, (all_reduce){.algorithm = implementation}, out_ops);
+  return all_reduce_make(&collective, (all_reduce){.algorithm = implementation},
+                         out_ops);
 }

@@ -44,11 +44,11 @@ typedef struct tensor_list {
   size_t count, capacity;
 } tensor_list;
 
-static ls_status push(tensor_list *list, ls_nest leaf) {
+static ls_status combine_push(tensor_list *list, ls_nest leaf) {
   // A map's results on one device count one by one.
   if (leaf.kind == LS_KIND_DISTRIBUTED) {
     for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
-      LS_RETURN_IF_ERROR(push(list, ls_distributed_component(leaf, i)));
+      LS_RETURN_IF_ERROR(combine_push(list, ls_distributed_component(leaf, i)));
     return ls_ok();
   }
   ls_tensor tensor;
@@ -72,10 +72,11 @@ ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
   if (variable != NULL && variable->num_components > 0)
     for (size_t i = 0; i < variable->num_components && ls_status_is_ok(status);
          ++i)
-      status = push(&list, (ls_nest){.kind = LS_KIND_VARIABLE,
-                                     .as.ref = ls_variable_seen(variable, i)});
+      status = combine_push(&list,
+                            (ls_nest){.kind = LS_KIND_VARIABLE,
+                                      .as.ref = ls_variable_seen(variable, i)});
   else
-    status = push(&list, leaf);
+    status = combine_push(&list, leaf);
   if (ls_status_is_ok(status) && list.count == 0) status = nothing_left();
   *items = list.items;
   *out_count = list.count;
@@ -124,7 +125,7 @@ static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
 }
 
 // 16-bit floats are rounded once, behind the last one.
-static ls_tensor add_all(const ls_tensor *items, size_t count) {
+static ls_tensor combine_add_all(const ls_tensor *items, size_t count) {
   const size_t most = most_inputs();
   const ls_dtype dtype = ls_tensor_dtype(items[0]);
   if (count <= most || !ls_is_half(dtype))
@@ -144,7 +145,7 @@ static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
   for (size_t i = 0; i < count; ++i)
     present += items[i].ref != 0;
   if (present == 0) return ls_failed_tensor();
-  if (present == count) return add_all(items, count);
+  if (present == count) return combine_add_all(items, count);
   while (half * 2 < count)
     half *= 2;
   const ls_tensor a = tree_sum(items, half);
@@ -191,7 +192,7 @@ typedef struct terms {
   ls_dtype dtype;
 } terms;
 
-static ls_status add_term(terms *t, ls_nest component, bool wide) {
+static ls_status combine_add_term(terms *t, ls_nest component, bool wide) {
   LS_OWN_MEMORY(t->allocator, ls_tensor, items) = NULL;
   size_t count = 0;
   const bool none = component.kind == LS_KIND_NONE ||
@@ -226,7 +227,7 @@ static ls_status fill_terms(terms *t, ls_reduce_op op,
   // The n-ary add is wide itself.
   const bool wide = !accumulates && (op == LS_REDUCE_MEAN || !t->simple);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(add_term(t, parts->items[i], wide));
+    LS_RETURN_IF_ERROR(combine_add_term(t, parts->items[i], wide));
   return t->num_values == 0 ? nothing_left()
                             : ls_check_same_shapes(t->items, count);
 }

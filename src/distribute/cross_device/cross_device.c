@@ -72,8 +72,8 @@ static bool can_be_reduced(ls_nest value) {
          (variable != NULL && variable->num_components > 0);
 }
 
-static ls_status check_pair(ls_nest value, ls_destinations where,
-                            const char *what) {
+static ls_status cross_device_check_pair(ls_nest value, ls_destinations where,
+                                         const char *what) {
   char text[200];
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_nest_status(value));
@@ -98,7 +98,7 @@ ls_status ls_cross_device_reduce(ls_cross_device *ops, ls_reduce_op op,
   LS_REQUIRE(ops);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   if (ops->table->reduce == NULL) return lacks(ops, "reduce");
-  LS_RETURN_IF_ERROR(check_pair(value, where, "reduce"));
+  LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "reduce"));
   ls_trial trial;
   ls_trial_begin(&trial);
   return ls_trial_end_with(
@@ -130,9 +130,9 @@ ls_status ls_cross_device_batch_reduce(ls_cross_device *ops, ls_reduce_op op,
     return ls_invalid_argument("value_destination_pairs of batch_reduce are "
                                "empty");
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(
-        ls_status_annotate(check_pair(values[i], where[i], "batch_reduce"),
-                           "in value_destination_pairs, pair %zu", i));
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        cross_device_check_pair(values[i], where[i], "batch_reduce"),
+        "in value_destination_pairs, pair %zu", i));
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
   ls_trial trial;
@@ -173,7 +173,7 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
   if (ops->table->gather == NULL) return lacks(ops, "gather");
   if (ls_nest_has_slices(value))
     return ls_unimplemented("gather of IndexedSlices");
-  LS_RETURN_IF_ERROR(check_pair(value, where, "gather"));
+  LS_RETURN_IF_ERROR(cross_device_check_pair(value, where, "gather"));
   ls_trial trial;
   ls_trial_begin(&trial);
   return ls_trial_end_with(
@@ -183,7 +183,7 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
 
 // ---- Copies ----------------------------------------------------------------
 // On the device that is current.
-static ls_status copy(ls_nest value, ls_nest *out_copy) {
+static ls_status cross_device_copy(ls_nest value, ls_nest *out_copy) {
   if (value.kind == LS_KIND_TENSOR) {
     *out_copy = ls_leaf(ls_identity(value.as.tensor));
     return ls_made_status(out_copy->as.tensor);
@@ -216,7 +216,7 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
     names[made] = devices->names[made].text;
     {
       LS_DEVICE_SCOPE(names[made]);
-      status = copy(value, &items[made]);
+      status = cross_device_copy(value, &items[made]);
     }
   }
   if (ls_status_is_ok(status))

@@ -23,14 +23,15 @@ static ls_status canonical_set(ls_allocator *allocator,
                                          "cross-device ops for");
 }
 
-static bool is_of(const char *name, const char *type) {
+static bool device_links_is_of(const char *name, const char *type) {
   return strstr(name, type) != NULL;
 }
 
-static size_t count_of(const ls_device_set *set, const char *type) {
+static size_t device_links_count_of(const ls_device_set *set,
+                                    const char *type) {
   size_t count = 0;
   for (size_t i = 0; i < set->count; ++i)
-    count += is_of(set->names[i].text, type);
+    count += device_links_is_of(set->names[i].text, type);
   return count;
 }
 
@@ -73,7 +74,7 @@ static bool all_are_visible_gpus(const ls_device_set *set,
     if (find_visible(machine, set->names[i].text) == machine->num_devices)
       return warn("is not visible", set->names[i].text);
   for (size_t i = 0; i < set->count; ++i)
-    if (!is_of(set->names[i].text, "/device:GPU:"))
+    if (!device_links_is_of(set->names[i].text, "/device:GPU:"))
       return warn("is no GPU", set->names[i].text);
   return true;
 }
@@ -152,8 +153,8 @@ ls_status ls_cross_device_by_links(const char *const *devices,
 
 static const char *choose_implementation(const ls_device_set *set,
                                          const ls_machine *machine) {
-  const size_t gpus = count_of(set, "/device:GPU:");
-  const size_t cpus = count_of(set, "/device:CPU:");
+  const size_t gpus = device_links_count_of(set, "/device:GPU:");
+  const size_t cpus = device_links_count_of(set, "/device:CPU:");
   const ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (cpus == set->count)
     return graph != NULL && graph->kind == LS_GRAPH_BUILD ? NULL : "RING";
@@ -163,7 +164,8 @@ static const char *choose_implementation(const ls_device_set *set,
     ls_device_name name;
     const ls_status status =
         ls_device_canonical(machine->devices[i].name, NULL, &name);
-    visible += ls_status_is_ok(status) && is_of(name.text, "/device:GPU:");
+    visible += ls_status_is_ok(status) &&
+               device_links_is_of(name.text, "/device:GPU:");
     ls_status_free(status);
   }
   // Two logical devices on one GPU cannot both be of one NCCL group.

@@ -50,8 +50,8 @@ void ls_index_ranges(const size_t *indices, size_t count, size_t limit,
 }
 
 // ---- Groups ----------------------------------------------------------------
-static ls_status init(ls_packed *p, const ls_tensor_row *rows, size_t num_rows,
-                      const ls_device_set *devices) {
+static ls_status packing_init(ls_packed *p, const ls_tensor_row *rows,
+                              size_t num_rows, const ls_device_set *devices) {
   *p = (ls_packed){.allocator = ls_current_allocator(),
                    .rows = rows,
                    .num_rows = num_rows,
@@ -80,7 +80,8 @@ void ls_packed_deinit(ls_packed *p) {
 }
 
 // The number of elements in all rows of a group's columns; -1: not known.
-static int64_t elements_of(const ls_packed *p, const ls_pack_group *group) {
+static int64_t packing_elements_of(const ls_packed *p,
+                                   const ls_pack_group *group) {
   int64_t total = 0;
   for (size_t i = 0; i < group->count; ++i) {
     const ls_shape shape = ls_tensor_shape(p->rows[0].items[group->columns[i]]);
@@ -105,7 +106,7 @@ static void group_by_dtype(ls_packed *p, size_t num_packs) {
       if (ls_tensor_dtype(p->rows[0].items[i]) == dtype)
         group->columns[group->count++] = i;
     used += group->count;
-    group->pieces = elements_of(p, group) < 0 ? 1 : num_packs;
+    group->pieces = packing_elements_of(p, group) < 0 ? 1 : num_packs;
   }
 }
 
@@ -177,7 +178,7 @@ static void pack_group(ls_packed *p, const ls_pack_group *group, size_t row,
     flat[i] = ls_reshape(from->items[group->columns[i]], LS_SHAPE(-1));
   const ls_tensor joined = ls_concatenate(flat, group->count, 0);
   const int64_t pieces = (int64_t)group->pieces;
-  const int64_t size = pieces == 1 ? 0 : elements_of(p, group) / pieces;
+  const int64_t size = pieces == 1 ? 0 : packing_elements_of(p, group) / pieces;
   for (int64_t i = 0; i < pieces; ++i)
     to[i] = pieces == 1 ? joined
                         : ls_slice_axis(joined, 0, i * size,
@@ -220,7 +221,7 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
   if (num_packs <= 0)
     return ls_invalid_argument("num_packs %lld: one pack at least",
                                (long long)num_packs);
-  ls_status status = init(out_packed, rows, num_rows, devices);
+  ls_status status = packing_init(out_packed, rows, num_rows, devices);
   if (ls_status_is_ok(status)) {
     group_by_dtype(out_packed, (size_t)num_packs);
     status = pack(out_packed);
@@ -240,7 +241,7 @@ ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
     return ls_invalid_argument("small tensors are packed up to max_bytes %lld "
                                "and max_group %lld: both are above 0",
                                bytes, group);
-  ls_status status = init(out_packed, rows, num_rows, devices);
+  ls_status status = packing_init(out_packed, rows, num_rows, devices);
   out_packed->scope = "pack";
   out_packed->unpack_scope = "unpack";
   if (ls_status_is_ok(status))

@@ -246,7 +246,7 @@ typedef struct gathering {
   int axis;
 } gathering;
 
-static ls_nest gather_leaf(ls_nest leaf, void *user) {
+static ls_nest reduce_gather_leaf(ls_nest leaf, void *user) {
   const gathering *g = user;
   ls_nest made = ls_none();
   if (ls_nest_has_slices(leaf))
@@ -261,7 +261,7 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
 ls_status ls_mirrored_gather(ls_strategy *strategy, ls_nest value, int axis,
                              ls_nest *out_value) {
   gathering g = {strategy, axis};
-  return ls_take_nest(ls_nest_map(value, gather_leaf, &g), out_value);
+  return ls_take_nest(ls_nest_map(value, reduce_gather_leaf, &g), out_value);
 }
 
 ls_status ls_strategy_gather(ls_strategy *strategy, ls_nest value, int axis,

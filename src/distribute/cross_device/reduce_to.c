@@ -149,10 +149,10 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
 }
 
 // Into a list of `count` results.
-static ls_status batch_reduce(ls_strategy *strategy, ls_reduce_op op,
-                              const ls_nest *values,
-                              const ls_destinations *where, size_t count,
-                              ls_nest *out_list) {
+static ls_status reduce_to_batch_reduce(ls_strategy *strategy, ls_reduce_op op,
+                                        const ls_nest *values,
+                                        const ls_destinations *where,
+                                        size_t count, ls_nest *out_list) {
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, results, count);
   ls_status status = strategy->kind->batch_reduce_to(strategy, op, values,
                                                      where, count, results);
@@ -171,8 +171,8 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "batch_reduce_to"));
-  const ls_status status =
-      batch_reduce(strategy, op, values, destinations, count, out_list);
+  const ls_status status = reduce_to_batch_reduce(
+      strategy, op, values, destinations, count, out_list);
   return ls_cross_replica_end(&crossing, status, out_list);
 }
 

@@ -35,8 +35,9 @@ static ls_status reduce_at(const reduce_to_one *r, const char *device,
   return ls_copy_to(one, devices, out_value);
 }
 
-static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
+                                     ls_destinations where,
+                                     ls_nest *out_value) {
   const reduce_to_one *r = self;
   ls_components parts;
   ls_device_set devices;
@@ -56,12 +57,13 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
   return status;
 }
 
-static ls_status batch_reduce(void *self, ls_reduce_op op,
-                              const ls_nest *values,
-                              const ls_destinations *where, size_t count,
-                              ls_nest *results) {
+static ls_status reduce_to_one_batch_reduce(void *self, ls_reduce_op op,
+                                            const ls_nest *values,
+                                            const ls_destinations *where,
+                                            size_t count, ls_nest *results) {
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(reduce(self, op, values[i], where[i], &results[i]));
+    LS_RETURN_IF_ERROR(
+        cross_device_reduce(self, op, values[i], where[i], &results[i]));
   return ls_ok();
 }
 
@@ -80,8 +82,9 @@ static ls_status gather_at(const ls_components *parts, int axis,
   return status;
 }
 
-static ls_status gather(void *self, ls_nest value, int axis,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status reduce_to_one_gather(void *self, ls_nest value, int axis,
+                                      ls_destinations where,
+                                      ls_nest *out_value) {
   (void)self;
   ls_components parts;
   ls_device_set devices;
@@ -99,28 +102,29 @@ static ls_status gather(void *self, ls_nest value, int axis,
   return status;
 }
 
-static void release(void *self) {
+static void reduce_to_one_release(void *self) {
   reduce_to_one *r = self;
   ls_release(r->allocator, r->device);
   ls_release(r->allocator, r);
 }
 
 static const ls_cross_device_table table = {.name = "reduce_to_one",
-                                            .reduce = reduce,
-                                            .batch_reduce = batch_reduce,
-                                            .gather = gather,
-                                            .release = release};
+                                            .reduce = cross_device_reduce,
+                                            .batch_reduce =
+                                                reduce_to_one_batch_reduce,
+                                            .gather = reduce_to_one_gather,
+                                            .release = reduce_to_one_release};
 
 // ---- For others ------------------------------------------------------------
 ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
                            ls_destinations where, ls_nest *out_value) {
   reduce_to_one usual = {0};
-  return reduce(&usual, op, value, where, out_value);
+  return cross_device_reduce(&usual, op, value, where, out_value);
 }
 
 ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
                            ls_nest *out_value) {
-  return gather(NULL, value, axis, where, out_value);
+  return reduce_to_one_gather(NULL, value, axis, where, out_value);
 }
 
 ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
@@ -146,6 +150,6 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
   if (ls_status_is_ok(status))
     status =
         ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops);
-  if (!ls_status_is_ok(status)) release(self);
+  if (!ls_status_is_ok(status)) reduce_to_one_release(self);
   return status;
 }

@@ -24,7 +24,8 @@ typedef struct filling {
 } filling;
 
 // ---- Checks -----------------------------------------------------------------
-static ls_status check_leaf(ls_nest arrays, size_t index, ls_nest leaf) {
+static ls_status array_dataset_check_leaf(ls_nest arrays, size_t index,
+                                          ls_nest leaf) {
   char path[200], text[160];
   const ls_array *array = ls_nest_as_array(leaf);
   ls_input_leaf_path(arrays, index, path, sizeof(path));
@@ -107,20 +108,21 @@ static ls_status write_in_session(ls_session *session, const writing *w,
   return ls_session_run(session, ls_nest_op(w->op), feeds, 2, &results);
 }
 
-static ls_status initialize(ls_session *session, const ls_variable *variable) {
+static ls_status array_dataset_initialize(ls_session *session,
+                                          const ls_variable *variable) {
   LS_OWN(ls_nest, results) = ls_none();
   return ls_session_run(session, ls_nest_op(variable->initializer), NULL, 0,
                         &results);
 }
 
-static ls_status fill(const filling *f, ls_variable *variable,
-                      ls_array *array) {
+static ls_status array_dataset_fill(const filling *f, ls_variable *variable,
+                                    ls_array *array) {
   writing w = {0};
   ls_session *session = f->options->session;
   const int64_t rows = ls_array_shape(array).dim[0];
   const int64_t most = rows_of_slice(f, array);
   if (session != NULL) {
-    LS_RETURN_IF_ERROR(initialize(session, variable));
+    LS_RETURN_IF_ERROR(array_dataset_initialize(session, variable));
     LS_RETURN_IF_ERROR(build_writing(variable, array, &w));
   }
   for (int64_t first = 0; first < rows; first += most) {
@@ -144,7 +146,7 @@ static ls_status read(const filling *f, ls_variable *variable,
              : ls_variable_value(variable, out_value);
 }
 
-static ls_status add_variable(filling *f, ls_array *array) {
+static ls_status array_dataset_add_variable(filling *f, ls_array *array) {
   const char *const none[] = {NULL};
   LS_OWN(ls_variable, variable) = NULL;
   ls_array *value = NULL;
@@ -157,7 +159,7 @@ static ls_status add_variable(filling *f, ls_array *array) {
                                                 .collections = none},
                          &variable));
   f->variables[f->count] = ls_nest_variable(variable);
-  ls_status status = fill(f, variable, array);
+  ls_status status = array_dataset_fill(f, variable, array);
   if (ls_status_is_ok(status)) status = read(f, variable, &value);
   if (ls_status_is_ok(status)) f->values[f->count] = ls_nest_array(value);
   ++f->count;
@@ -165,20 +167,23 @@ static ls_status add_variable(filling *f, ls_array *array) {
 }
 
 // ---- All of them ------------------------------------------------------------
-static ls_status add_all(filling *f, ls_strategy *strategy, ls_nest arrays,
-                         const ls_nest *leaves, size_t count) {
+static ls_status array_dataset_add_all(filling *f, ls_strategy *strategy,
+                                       ls_nest arrays, const ls_nest *leaves,
+                                       size_t count) {
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(check_leaf(arrays, i, leaves[i]));
+    LS_RETURN_IF_ERROR(array_dataset_check_leaf(arrays, i, leaves[i]));
   LS_STRATEGY_SCOPE(strategy);
   LS_DEVICE_SCOPE(f->host.text);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(add_variable(f, ls_nest_as_array(leaves[i])));
+    LS_RETURN_IF_ERROR(
+        array_dataset_add_variable(f, ls_nest_as_array(leaves[i])));
   return ls_ok();
 }
 
 // The nests of variables and of values; both are taken over.
-static ls_status give(const filling *f, ls_nest arrays, ls_nest *out_variables,
-                      ls_dataset **out_dataset) {
+static ls_status array_dataset_give(const filling *f, ls_nest arrays,
+                                    ls_nest *out_variables,
+                                    ls_dataset **out_dataset) {
   ls_nest variables = ls_nest_pack(arrays, f->variables, f->count);
   ls_dataset *dataset =
       ls_dataset_from_arrays(ls_nest_pack(arrays, f->values, f->count));
@@ -194,8 +199,9 @@ static ls_status give(const filling *f, ls_nest arrays, ls_nest *out_variables,
   return status;
 }
 
-static ls_status make(filling *f, ls_strategy *strategy, ls_nest arrays,
-                      ls_nest *out_variables, ls_dataset **out_dataset) {
+static ls_status array_dataset_make(filling *f, ls_strategy *strategy,
+                                    ls_nest arrays, ls_nest *out_variables,
+                                    ls_dataset **out_dataset) {
   ls_allocator *allocator = strategy->allocator;
   const size_t count = ls_nest_num_leaves(arrays);
   LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
@@ -205,9 +211,9 @@ static ls_status make(filling *f, ls_strategy *strategy, ls_nest arrays,
   if (leaves != NULL && f->variables != NULL && f->values != NULL) {
     ls_status_free(status);
     ls_nest_flatten(arrays, leaves, count);
-    status = add_all(f, strategy, arrays, leaves, count);
+    status = array_dataset_add_all(f, strategy, arrays, leaves, count);
     if (ls_status_is_ok(status))
-      status = give(f, arrays, out_variables, out_dataset);
+      status = array_dataset_give(f, arrays, out_variables, out_dataset);
     else
       for (size_t i = 0; i < f->count; ++i) {
         ls_nest_release(f->variables[i]);
@@ -243,5 +249,5 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
         "an array data set with a session in eager mode, "
         "where variables have values of their own");
   LS_RETURN_IF_ERROR(ls_device_host(ls_strategy_device(strategy, 0), &f.host));
-  return make(&f, strategy, arrays, out_variables, out_dataset);
+  return array_dataset_make(&f, strategy, arrays, out_variables, out_dataset);
 }

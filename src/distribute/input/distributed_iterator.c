@@ -99,8 +99,9 @@ static uint64_t next_number(ls_distributed_dataset *data) {
   return __atomic_add_fetch(&data->num_iterators, 1, __ATOMIC_RELAXED);
 }
 
-static ls_status init(ls_distributed_iterator *it,
-                      const ls_distributed_iterator_options *options) {
+static ls_status
+distributed_iterator_init(ls_distributed_iterator *it,
+                          const ls_distributed_iterator_options *options) {
   const ls_distributed_dataset *data = it->data;
   const char *name = options->name != NULL ? options->name : "iterator";
   it->kind = options->kind;
@@ -141,7 +142,7 @@ ls_distributed_iterator_create(ls_nest dataset,
   it->data = data;
   it->number = next_number(data);
   LS_RETURN_IF_ERROR(ls_mutex_init(&it->lock));
-  LS_RETURN_IF_ERROR(init(it, options));
+  LS_RETURN_IF_ERROR(distributed_iterator_init(it, options));
   *out_iterator = ls_give(&it);
   return ls_ok();
 }
@@ -157,7 +158,8 @@ void ls_distributed_iterator_release(ls_distributed_iterator *iterator) {
 
 // ---- The next element -------------------------------------------------------
 // Values of a leaf as one.
-static ls_nest join(const ls_distributed_iterator *it, ls_nest *values) {
+static ls_nest distributed_iterator_join(const ls_distributed_iterator *it,
+                                         ls_nest *values) {
   const ls_distributed_dataset *data = it->data;
   const size_t count = data->num_replicas;
   ls_nest made = values[0];
@@ -172,12 +174,14 @@ ls_status ls_input_pack(ls_distributed_iterator *it, ls_nest *element) {
   const ls_distributed_dataset *data = it->data;
   LS_OWN_ARRAY_OR_RETURN(it->allocator, ls_nest, leaves, data->num_leaves + 1);
   for (size_t l = 0; l < data->num_leaves; ++l)
-    leaves[l] = join(it, &it->parts[l * data->num_replicas]);
+    leaves[l] =
+        distributed_iterator_join(it, &it->parts[l * data->num_replicas]);
   const ls_nest made = ls_nest_pack(data->structure, leaves, data->num_leaves);
   return ls_nest_give(made, element);
 }
 
-static ls_status at_end(const ls_distributed_iterator *it) {
+static ls_status
+distributed_iterator_at_end(const ls_distributed_iterator *it) {
   return ls_out_of_range("iterator '%s' is at the end of its data, behind "
                          "element %lld of epoch %lld",
                          it->name, (long long)it->given, (long long)it->epoch);
@@ -188,7 +192,7 @@ ls_status ls_input_advance(ls_distributed_iterator *it, ls_nest *element) {
     return ls_failed_precondition(
         "iterator '%s' is not initialized: run its initializer first",
         it->name);
-  if (it->ended) return at_end(it);
+  if (it->ended) return distributed_iterator_at_end(it);
   ls_status status = ls_input_fill(it);
   if (ls_status_is_ok(status)) status = ls_input_pack(it, element);
   ls_input_release_parts(it);
@@ -198,7 +202,7 @@ ls_status ls_input_advance(ls_distributed_iterator *it, ls_nest *element) {
   }
   it->ended = true;
   ls_status_free(status);
-  return at_end(it);
+  return distributed_iterator_at_end(it);
 }
 
 ls_status ls_input_check_place(const ls_distributed_iterator *it,

@@ -12,8 +12,8 @@
 #include "distribute/input/sizes.h"
 #include "lockstep/trunk.h"
 
-static ls_nest *part_of(ls_distributed_iterator *it, size_t leaf,
-                        size_t replica) {
+static ls_nest *fill_part_of(ls_distributed_iterator *it, size_t leaf,
+                             size_t replica) {
   return &it->parts[leaf * it->data->num_replicas + replica];
 }
 
@@ -90,15 +90,15 @@ static void find_places(const ls_distributed_dataset *data, int64_t rows,
   first[data->num_replicas] = at;
 }
 
-static ls_status cut(ls_distributed_iterator *it, const ls_nest *leaves,
-                     const int64_t *first, int64_t before) {
+static ls_status fill_cut(ls_distributed_iterator *it, const ls_nest *leaves,
+                          const int64_t *first, int64_t before) {
   const ls_distributed_dataset *data = it->data;
   for (size_t l = 0; l < data->num_leaves; ++l)
     for (size_t r = data->first_own; r < data->end_own; ++r) {
       const size_t p = ls_input_part_of(data, r);
       LS_RETURN_IF_ERROR(ls_input_take_part(leaves[l], first[p] - before,
                                             first[p + 1] - first[p],
-                                            part_of(it, l, r)));
+                                            fill_part_of(it, l, r)));
     }
   return ls_ok();
 }
@@ -114,12 +114,12 @@ static ls_status stand_in(ls_distributed_iterator *it, const ls_nest *leaves,
       ls_shape shape = ls_array_shape(array);
       shape.dim[0] = first[r + 1] - first[r];
       LS_RETURN_IF_ERROR(ls_input_absent(it, l, ls_array_dtype(array), shape,
-                                         part_of(it, l, r)));
+                                         fill_part_of(it, l, r)));
     }
   return ls_ok();
 }
 
-static ls_status split(ls_distributed_iterator *it, ls_nest whole) {
+static ls_status fill_split(ls_distributed_iterator *it, ls_nest whole) {
   const ls_distributed_dataset *data = it->data;
   const bool part = data->is_part;
   LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
@@ -130,7 +130,7 @@ static ls_status split(ls_distributed_iterator *it, ls_nest whole) {
   LS_RETURN_IF_ERROR(ls_input_rows_in(it, leaves, &rows));
   if (part) rows = ls_array_i64(ls_nest_as_array(ls_nest_item(whole, 1)), 0);
   find_places(data, rows, first);
-  LS_RETURN_IF_ERROR(cut(it, leaves, first, first[data->first_own]));
+  LS_RETURN_IF_ERROR(fill_cut(it, leaves, first, first[data->first_own]));
   if (part) LS_RETURN_IF_ERROR(stand_in(it, leaves, first));
   return ls_ok();
 }
@@ -141,7 +141,7 @@ static ls_status fill_parts(ls_distributed_iterator *it) {
   ls_nest *whole = &it->wholes[it->turn];
   LS_RETURN_IF_ERROR(ls_iterator_next(it->sources[0], whole));
   it->turn ^= 1;
-  return split(it, *whole);
+  return fill_split(it, *whole);
 }
 
 // ---- Elements ---------------------------------------------------------------
@@ -160,7 +160,7 @@ static ls_status fill_one(ls_distributed_iterator *it, size_t replica) {
   LS_RETURN_IF_ERROR(next_of(it, pipeline, &element));
   LS_RETURN_IF_ERROR(ls_input_leaves(it, element, &leaves));
   for (size_t l = 0; l < it->data->num_leaves; ++l)
-    *part_of(it, l, replica) = ls_nest_retain(leaves[l]);
+    *fill_part_of(it, l, replica) = ls_nest_retain(leaves[l]);
   return ls_ok();
 }
 
@@ -189,7 +189,7 @@ static ls_status fill_empty(ls_distributed_iterator *it, size_t replica) {
   for (size_t l = 0; l < data->num_leaves; ++l) {
     const ls_type type = ls_input_empty_type(data, l);
     ls_leaf_spec spec = data->leaves[l];
-    ls_nest *part = part_of(it, l, replica);
+    ls_nest *part = fill_part_of(it, l, replica);
     spec.type = ls_input_value_type(data, l);
     LS_RETURN_IF_ERROR(
         spec.kind == LS_LEAF_DENSE
@@ -226,7 +226,7 @@ static ls_status fill_turns(ls_distributed_iterator *it) {
     for (size_t l = 0; l < data->num_leaves && !ls_input_is_own(data, r); ++l)
       LS_RETURN_IF_ERROR(ls_input_absent(it, l, data->leaves[l].type.dtype,
                                          data->leaves[l].type.shape,
-                                         part_of(it, l, r)));
+                                         fill_part_of(it, l, r)));
   return ls_ok();
 }
 

@@ -178,8 +178,8 @@ static ls_status infer_value(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-static ls_status give_leaf(const value *self, ls_host_call *call, size_t leaf,
-                           ls_nest from) {
+static ls_status input_ops_give_leaf(const value *self, ls_host_call *call,
+                                     size_t leaf, ls_nest from) {
   const ls_type *type = &call->output_types[leaf];
   if (from.kind == LS_KIND_DISTRIBUTED)
     from = ls_distributed_component(from, self->replica);
@@ -226,7 +226,7 @@ static ls_status give_leaves(const value *self, ls_host_call *call) {
   LS_OWN_MEMORY(of->iterator->allocator, ls_nest, leaves) = NULL;
   LS_RETURN_IF_ERROR(ls_input_leaves(of->iterator, at->element, &leaves));
   for (size_t l = 0; l < call->num_outputs; ++l)
-    LS_RETURN_IF_ERROR(give_leaf(self, call, l, leaves[l]));
+    LS_RETURN_IF_ERROR(input_ops_give_leaf(self, call, l, leaves[l]));
   return ls_ok();
 }
 
@@ -247,7 +247,7 @@ static const ls_host_kernel value_kernel = {.name = "distributed_value",
                                                      LS_HOST_INLINE};
 
 // ---- Building ---------------------------------------------------------------
-static ls_status check_types(const ls_distributed_iterator *it) {
+static ls_status input_ops_check_types(const ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
   char path[200];
   for (size_t l = 0; l < data->num_leaves; ++l) {
@@ -316,12 +316,12 @@ static ls_status check_own(const ls_distributed_iterator *it) {
       it->name, data->first_own, data->end_own, data->num_replicas);
 }
 
-static ls_status build(ls_distributed_iterator *it, bool is_optional,
-                       ls_nest *out_element) {
+static ls_status input_ops_build(ls_distributed_iterator *it, bool is_optional,
+                                 ls_nest *out_element) {
   reading *of = NULL;
   ls_nest element = ls_none();
   LS_RETURN_IF_ERROR(check_own(it));
-  LS_RETURN_IF_ERROR(check_types(it));
+  LS_RETURN_IF_ERROR(input_ops_check_types(it));
   ls_status status = make_reading(it, is_optional, &of);
   ls_op op = {0};
   if (ls_status_is_ok(status)) {
@@ -347,7 +347,7 @@ static ls_nest get_next(ls_distributed_iterator *it, bool is_optional,
   if (graph == NULL) return ls_fail(ls_out_of_memory());
   ls_status status = ls_input_check_place(it, what);
   if (ls_status_is_ok(status) && graph->kind != LS_GRAPH_EAGER)
-    status = build(it, is_optional, &element);
+    status = input_ops_build(it, is_optional, &element);
   else if (ls_status_is_ok(status))
     status = ls_input_advance(it, &element);
   if (graph->kind == LS_GRAPH_EAGER && is_optional) {

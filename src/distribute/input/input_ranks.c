@@ -47,8 +47,8 @@ static ls_status count_words(const ls_distributed_iterator *it,
   return ls_ok();
 }
 
-static ls_status tell(const ls_distributed_iterator *it, size_t replica,
-                      int64_t *words) {
+static ls_status input_ranks_tell(const ls_distributed_iterator *it,
+                                  size_t replica, int64_t *words) {
   const ls_distributed_dataset *data = it->data;
   const bool has = ls_input_has(it, replica);
   words[0] = (has ? HAS_VALUE : 0) | (data->is_endless ? IS_ENDLESS : 0) |
@@ -71,8 +71,8 @@ static ls_status tell(const ls_distributed_iterator *it, size_t replica,
 }
 
 // Also what is empty: all ranks know the same shapes of it.
-static ls_status take(ls_distributed_iterator *it, size_t replica,
-                      const int64_t *words) {
+static ls_status input_ranks_take(ls_distributed_iterator *it, size_t replica,
+                                  const int64_t *words) {
   const ls_distributed_dataset *data = it->data;
   for (size_t l = 0, at = 1; l < data->num_leaves; ++l) {
     const ls_type *type = &data->leaves[l].type;
@@ -103,15 +103,16 @@ static ls_status decide(ls_distributed_iterator *it, const int64_t *words,
     return ls_ok();
   for (size_t r = 0; r < data->num_replicas; ++r)
     if (!ls_input_is_own(data, r))
-      LS_RETURN_IF_ERROR(take(it, r, &words[r * size]));
+      LS_RETURN_IF_ERROR(input_ranks_take(it, r, &words[r * size]));
   return ls_ok();
 }
 
-static ls_status exchange(ls_distributed_iterator *it, ls_trunk *trunk,
-                          size_t size, int64_t *words, ls_trunk_piece *pieces) {
+static ls_status input_ranks_exchange(ls_distributed_iterator *it,
+                                      ls_trunk *trunk, size_t size,
+                                      int64_t *words, ls_trunk_piece *pieces) {
   const ls_distributed_dataset *data = it->data;
   for (size_t r = data->first_own; r < data->end_own; ++r)
-    LS_RETURN_IF_ERROR(tell(it, r, &words[r * size]));
+    LS_RETURN_IF_ERROR(input_ranks_tell(it, r, &words[r * size]));
   for (int32_t k = 0; k < trunk->ranks; ++k) {
     const int32_t replicas = (int32_t)data->num_replicas;
     const size_t first = (size_t)ls_trunk_first(trunk, k, replicas);
@@ -142,7 +143,7 @@ ls_status ls_input_meet(ls_distributed_iterator *it, ls_status own) {
     pieces = ls_new_array(it->allocator, ls_trunk_piece, (size_t)trunk->ranks);
     own = words == NULL || pieces == NULL
               ? ls_out_of_memory()
-              : exchange(it, trunk, size, words, pieces);
+              : input_ranks_exchange(it, trunk, size, words, pieces);
   }
   // The others would wait for this one.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);

@@ -13,7 +13,7 @@
 #include "lockstep/record.h"
 
 // Elements of the only pipeline that have been used.
-static int64_t elements_of(const ls_distributed_iterator *it) {
+static int64_t input_record_elements_of(const ls_distributed_iterator *it) {
   const ls_distributed_dataset *data = it->data;
   const int64_t each =
       data->cut == LS_INPUT_SPLIT ? 1 : (int64_t)data->num_replicas;
@@ -67,7 +67,8 @@ static ls_status save_pipeline(ls_distributed_iterator *it, size_t i,
 
 static ls_status save_one(ls_distributed_iterator *it, ls_record *record) {
   ls_record *source = NULL;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", elements_of(it)));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, "position", input_record_elements_of(it)));
   if (ls_dataset_is_indexed(it->data->pipelines[0].dataset)) return ls_ok();
   LS_RETURN_IF_ERROR(ls_record_add(record, "source", &source));
   return ls_iterator_save(it->sources[0], source);
@@ -112,8 +113,8 @@ static ls_status check_record(const ls_distributed_iterator *it,
   return ls_ok();
 }
 
-static ls_status restore_one(ls_distributed_iterator *it,
-                             const ls_record *record) {
+static ls_status input_record_restore_one(ls_distributed_iterator *it,
+                                          const ls_record *record) {
   int64_t position = 0;
   const ls_record *source = NULL;
   const ls_distributed_dataset *data = it->data;
@@ -229,7 +230,7 @@ ls_status ls_distributed_iterator_restore(ls_distributed_iterator *iterator,
   const int64_t before = iterator->epoch;
   ls_status status = ls_input_start_epoch(iterator, epoch);
   if (ls_status_is_ok(status))
-    status = is_one(iterator) ? restore_one(iterator, record)
+    status = is_one(iterator) ? input_record_restore_one(iterator, record)
                               : restore_several(iterator, record);
   if (ls_status_is_ok(status)) return status;
   return ls_status_join(status, ls_input_start_epoch(iterator, before));

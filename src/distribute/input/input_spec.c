@@ -47,12 +47,12 @@ static const char *kind_name(ls_leaf_kind kind) {
 }
 
 // ---- Checks -----------------------------------------------------------------
-static ls_status check_leaf(ls_nest specs, size_t index, ls_nest leaf,
-                            const char *label) {
+static ls_status input_spec_check_leaf(ls_nest specs, size_t index,
+                                       ls_nest leaf, const char *label) {
   const size_t count = ls_distributed_count(leaf);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(
-        check_leaf(specs, index, ls_distributed_component(leaf, i), label));
+    LS_RETURN_IF_ERROR(input_spec_check_leaf(
+        specs, index, ls_distributed_component(leaf, i), label));
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   char path[200];
   if (spec == NULL || spec->kind == LS_LEAF_DENSE) return ls_ok();
@@ -70,7 +70,7 @@ ls_status ls_input_check_dense(ls_nest specs, const char *label) {
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
   ls_nest_flatten(specs, leaves, count);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(check_leaf(specs, i, leaves[i], label));
+    LS_RETURN_IF_ERROR(input_spec_check_leaf(specs, i, leaves[i], label));
   return ls_ok();
 }
 

@@ -29,7 +29,7 @@ static ls_status give_list(ls_nest *elements, size_t count, ls_nest *list) {
   return ls_ok();
 }
 
-static void drop(ls_nest *elements, size_t count) {
+static void prefetch_to_devices_drop(ls_nest *elements, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     ls_nest_release(elements[i]);
     elements[i] = ls_none();
@@ -46,7 +46,7 @@ static ls_status get_group(const ls_dataset *dataset, ls_fetch *fetch,
     status = ls_dataset_get(dataset->inputs[0], fetch,
                             index * (int64_t)count + (int64_t)i, &elements[i]);
   if (ls_status_is_ok(status)) status = give_list(elements, count, list);
-  if (elements != NULL) drop(elements, count);
+  if (elements != NULL) prefetch_to_devices_drop(elements, count);
   return status;
 }
 
@@ -57,8 +57,10 @@ static int64_t id_group(const ls_dataset *dataset, const ls_fetch *fetch,
   return index;
 }
 
-static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                        const int64_t *indices, size_t count, int64_t *out) {
+static void prefetch_to_devices_locate_same(const ls_dataset *dataset,
+                                            const ls_fetch *fetch,
+                                            const int64_t *indices,
+                                            size_t count, int64_t *out) {
   (void)dataset;
   (void)fetch;
   memmove(out, indices, count * sizeof(*out));
@@ -79,7 +81,7 @@ static ls_status next_group(ls_stage *stage, ls_nest *list) {
     status = ls_stage_next(stage->inputs[0], &self->elements[i]);
   if (ls_status_is_ok(status))
     status = give_list(self->elements, self->count, list);
-  drop(self->elements, self->count);
+  prefetch_to_devices_drop(self->elements, self->count);
   return status;
 }
 
@@ -134,7 +136,8 @@ static const ls_dataset_class one_class = {.name = "prefetch_to_devices",
                                            .is_last = true,
                                            .destroy = destroy_devices,
                                            .describe = describe_devices,
-                                           .locate = locate_same,
+                                           .locate =
+                                               prefetch_to_devices_locate_same,
                                            .open = ls_stream_open_prefetch};
 static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
                                             .is_last = true,
@@ -167,8 +170,8 @@ static ls_status set_list(device_dataset *self, size_t count) {
   return ls_dataset_set_spec(base, list);
 }
 
-static ls_status check(const char *const *devices, size_t count,
-                       ls_opt buffer) {
+static ls_status prefetch_to_devices_check(const char *const *devices,
+                                           size_t count, ls_opt buffer) {
   if (devices == NULL || count == 0)
     return ls_invalid_argument("prefetch_to_devices to no devices: at least "
                                "one must be given");
@@ -182,11 +185,13 @@ static ls_status check(const char *const *devices, size_t count,
   return ls_ok();
 }
 
-static ls_dataset *make(ls_dataset *dataset, const char *const *devices,
-                        size_t count, bool is_list, ls_opt buffer) {
-  device_dataset *self =
-      LS_DATASET_NEW(device_dataset, is_list ? &list_class : &one_class,
-                     &dataset, 1, check(devices, count, buffer));
+static ls_dataset *prefetch_to_devices_make(ls_dataset *dataset,
+                                            const char *const *devices,
+                                            size_t count, bool is_list,
+                                            ls_opt buffer) {
+  device_dataset *self = LS_DATASET_NEW(
+      device_dataset, is_list ? &list_class : &one_class, &dataset, 1,
+      prefetch_to_devices_check(devices, count, buffer));
   if (self == NULL || !ls_status_is_ok(self->base.failure))
     return (ls_dataset *)self;
   self->base.prefetch = buffer.set ? buffer.value : 1;
@@ -197,11 +202,11 @@ static ls_dataset *make(ls_dataset *dataset, const char *const *devices,
 
 ls_dataset *ls_dataset_prefetch_to_device(ls_dataset *dataset,
                                           const char *device, ls_opt buffer) {
-  return make(dataset, &device, 1, false, buffer);
+  return prefetch_to_devices_make(dataset, &device, 1, false, buffer);
 }
 
 ls_dataset *ls_dataset_prefetch_to_devices(ls_dataset *dataset,
                                            const char *const *devices,
                                            size_t num_devices, ls_opt buffer) {
-  return make(dataset, devices, num_devices, true, buffer);
+  return prefetch_to_devices_make(dataset, devices, num_devices, true, buffer);
 }

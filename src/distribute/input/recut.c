@@ -65,8 +65,8 @@ static ls_status append_leaf(ls_nest *part, ls_nest rows) {
   return status;
 }
 
-static ls_status append(ls_distributed_iterator *it, size_t host, int64_t count,
-                        size_t replica) {
+static ls_status recut_append(ls_distributed_iterator *it, size_t host,
+                              int64_t count, size_t replica) {
   const ls_distributed_dataset *data = it->data;
   ls_input_rows *from = &it->rows[host];
   LS_OWN_MEMORY(it->allocator, ls_nest, leaves) = NULL;
@@ -91,8 +91,8 @@ static ls_status take_part(ls_distributed_iterator *it, size_t host,
     LS_RETURN_IF_ERROR(ls_input_read_batch(it, host));
     from->taken = 0;
   }
-  return append(it, host, ls_part_rows_up(from->rows, parts, from->taken++),
-                replica);
+  return recut_append(
+      it, host, ls_part_rows_up(from->rows, parts, from->taken++), replica);
 }
 
 // Sizes by turns, over the borders of batches; at the end a short piece.
@@ -116,7 +116,7 @@ static ls_status take_cyclic(ls_distributed_iterator *it, size_t host,
     }
     const int64_t there = from->rows - from->next;
     const int64_t count = left < there ? left : there;
-    LS_RETURN_IF_ERROR(append(it, host, count, replica));
+    LS_RETURN_IF_ERROR(recut_append(it, host, count, replica));
     left -= count;
     any = true;
   }

@@ -7,17 +7,18 @@
 #include "distribute/base/strategy.h"
 
 // ---- Options ----------------------------------------------------------------
-static ls_status check_flag(ls_flag flag, const char *name) {
+static ls_status request_check_flag(ls_flag flag, const char *name) {
   return (unsigned)flag <= LS_FLAG_OFF
              ? ls_ok()
              : ls_invalid_argument("%s %d of ls_input_options is no flag", name,
                                    (int)flag);
 }
 
-static ls_status check_values(const ls_input_options *options) {
+static ls_status request_check_values(const ls_input_options *options) {
   const ls_opt *buffer = &options->per_replica_buffer_size;
-  LS_RETURN_IF_ERROR(check_flag(options->fetch_to_device, "fetch_to_device"));
-  LS_RETURN_IF_ERROR(check_flag(options->prefetch, "prefetch"));
+  LS_RETURN_IF_ERROR(
+      request_check_flag(options->fetch_to_device, "fetch_to_device"));
+  LS_RETURN_IF_ERROR(request_check_flag(options->prefetch, "prefetch"));
   if ((unsigned)options->replication > LS_PIPELINE_PER_REPLICA)
     return ls_invalid_argument("replication %d of ls_input_options is no mode",
                                (int)options->replication);
@@ -88,7 +89,7 @@ ls_status ls_input_check_options(const ls_strategy *strategy,
                                  const ls_input_request *request,
                                  const ls_input_rules *rules) {
   const ls_input_options *options = request->options;
-  LS_RETURN_IF_ERROR(check_values(options));
+  LS_RETURN_IF_ERROR(request_check_values(options));
   return request->function == NULL
              ? check_dataset(options, request->what)
              : check_function(strategy, options, rules, request->what);
@@ -117,8 +118,10 @@ ls_status ls_input_choose_buffer(const ls_strategy *strategy,
 }
 
 // ---- Calls ------------------------------------------------------------------
-static ls_status distribute(ls_strategy *strategy, ls_input_request request,
-                            const ls_input_options *options, ls_nest *out) {
+static ls_status request_distribute(ls_strategy *strategy,
+                                    ls_input_request request,
+                                    const ls_input_options *options,
+                                    ls_nest *out) {
   const ls_input_options usual = {0};
   request.options = options != NULL ? options : &usual;
   return strategy->kind->distribute(strategy, &request, out);
@@ -130,7 +133,7 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
                                               ls_nest *out_dataset) {
   LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
-  return distribute(
+  return request_distribute(
       strategy,
       (ls_input_request){.what = "distribute_dataset", .dataset = dataset},
       options, out_dataset);
@@ -150,7 +153,7 @@ ls_status ls_strategy_distribute_datasets_from_function_with(
   LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
   LS_REQUIRE(function);
-  return distribute(
+  return request_distribute(
       strategy,
       (ls_input_request){.what = "distribute_datasets_from_function",
                          .function = function,
@@ -186,7 +189,7 @@ ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
   LS_REQUIRE_OUT(out_iterator);
   LS_REQUIRE(strategy);
   ls_nest data = ls_none();
-  const ls_status made = distribute(
+  const ls_status made = request_distribute(
       strategy,
       (ls_input_request){.what = "make_dataset_iterator", .dataset = dataset},
       NULL, &data);
@@ -207,7 +210,7 @@ ls_status ls_strategy_make_input_fn_iterator(
             ? "a pipeline for each replica (PER_REPLICA)"
             : "a mode that there is not");
   ls_nest data = ls_none();
-  const ls_status made = distribute(
+  const ls_status made = request_distribute(
       strategy,
       (ls_input_request){
           .what = "make_input_fn_iterator", .function = function, .user = user},

@@ -13,8 +13,9 @@
 #include "lockstep/element_spec.h"
 
 // ---- The hint ---------------------------------------------------------------
-static void locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                        const int64_t *indices, size_t count, int64_t *out) {
+static void shards_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                               const int64_t *indices, size_t count,
+                               int64_t *out) {
   (void)dataset;
   (void)fetch;
   memmove(out, indices, count * sizeof(*out));
@@ -27,7 +28,7 @@ static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
 
 static const ls_dataset_class hint_class = {.name = "shard_hint",
                                             .remake = remake_hint,
-                                            .locate = locate_same,
+                                            .locate = shards_locate_same,
                                             .open = ls_stream_open_prefetch};
 
 ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
@@ -66,7 +67,7 @@ typedef struct sharding {
   int64_t count, index;
 } sharding;
 
-static ls_dataset *rebuild(ls_dataset *dataset, const sharding *s);
+static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s);
 
 // The same with rebuilt inputs.
 static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
@@ -74,7 +75,7 @@ static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   LS_OWN_ARRAY(dataset->allocator, ls_dataset *, inputs, dataset->num_inputs);
   if (inputs == NULL) return NULL;
   for (size_t i = 0; i < dataset->num_inputs; ++i) {
-    inputs[i] = rebuild(dataset->inputs[i], s);
+    inputs[i] = shards_rebuild(dataset->inputs[i], s);
     changed = changed || inputs[i] != dataset->inputs[i];
     failed = failed || inputs[i] == NULL;
   }
@@ -90,7 +91,7 @@ static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
 }
 
 // A reference of the caller's; NULL without memory.
-static ls_dataset *rebuild(ls_dataset *dataset, const sharding *s) {
+static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s) {
   if (s->policy == LS_SHARD_FILE && reads_files(dataset))
     return dataset->kind->shard_files(dataset, s->count, s->index);
   if (s->policy == LS_SHARD_HINT && is_hint(dataset))
@@ -106,7 +107,7 @@ ls_dataset *ls_input_shard(ls_dataset *dataset, ls_shard_policy policy,
   if (policy == LS_SHARD_DATA)
     return ls_dataset_shard(ls_dataset_retain(dataset), count, index);
   return policy == LS_SHARD_OFF ? ls_dataset_retain(dataset)
-                                : rebuild(dataset, &s);
+                                : shards_rebuild(dataset, &s);
 }
 
 // ---- Batches ----------------------------------------------------------------
@@ -167,8 +168,9 @@ typedef struct part_work {
   int64_t *indices;
 } part_work;
 
-static ls_status read_part(const part_dataset *self, ls_fetch *fetch,
-                           int64_t index, part_work *work, ls_nest *element) {
+static ls_status shards_read_part(const part_dataset *self, ls_fetch *fetch,
+                                  int64_t index, part_work *work,
+                                  ls_nest *element) {
   int64_t rows = 0, from = 0, end = 0;
   const ls_dataset *input = self->base.inputs[0];
   const size_t leaves = self->base.num_leaves;
@@ -199,10 +201,11 @@ static ls_status get_part(const ls_dataset *dataset, ls_fetch *fetch,
       .types = ls_fetch_room(fetch, leaves * sizeof(ls_type)),
       .rows = ls_fetch_room(fetch, leaves * sizeof(void *)),
       .indices = ls_fetch_room(fetch, (size_t)self->size * sizeof(int64_t))};
-  const ls_status status = work.leaves == NULL || work.types == NULL ||
-                                   work.rows == NULL || work.indices == NULL
-                               ? ls_out_of_memory()
-                               : read_part(self, fetch, index, &work, element);
+  const ls_status status =
+      work.leaves == NULL || work.types == NULL || work.rows == NULL ||
+              work.indices == NULL
+          ? ls_out_of_memory()
+          : shards_read_part(self, fetch, index, &work, element);
   ls_fetch_end(fetch, mark);
   return status;
 }

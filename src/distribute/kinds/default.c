@@ -12,8 +12,8 @@
 
 // ---- Running ---------------------------------------------------------------
 // Outside of any scope, as without a strategy.
-static ls_status run(ls_strategy *strategy, ls_crossing *crossing,
-                     const ls_run_request *request, ls_nest *results) {
+static ls_status default_run(ls_strategy *strategy, ls_crossing *crossing,
+                             const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
   (void)strategy;
   ls_scope_end(&crossing->scope);
@@ -64,18 +64,19 @@ static ls_status map(const ls_update_call *call, const ls_nest *items,
 }
 
 // ---- Values ----------------------------------------------------------------
-static ls_nest reduce_leaf(ls_nest leaf, void *user) {
+static ls_nest default_reduce_leaf(ls_nest leaf, void *user) {
   ls_nest made = ls_none();
   const ls_status status = ls_reduce_components(user, leaf, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
 // One value, which is still reduced along axes.
-static ls_status reduce(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
-                        const ls_reduce_options *options, ls_nest *out_value) {
+static ls_status default_reduce(ls_strategy *strategy, ls_reduce_op op,
+                                ls_nest value, const ls_reduce_options *options,
+                                ls_nest *out_value) {
   ls_reduction r = {.strategy = strategy, .op = op, .options = options};
   if (options->axes != NULL && options->num_axes > 0)
-    return ls_take_nest(ls_nest_map(value, reduce_leaf, &r), out_value);
+    return ls_take_nest(ls_nest_map(value, default_reduce_leaf, &r), out_value);
   *out_value = ls_nest_retain(value);
   return ls_ok();
 }
@@ -110,8 +111,8 @@ static ls_status broadcast_to(ls_strategy *strategy, ls_nest value,
   return ls_ok();
 }
 
-static ls_status gather(ls_strategy *strategy, ls_nest value, int axis,
-                        ls_nest *out_value) {
+static ls_status default_gather(ls_strategy *strategy, ls_nest value, int axis,
+                                ls_nest *out_value) {
   (void)strategy;
   (void)axis;
   return ls_take_nest(ls_nest_retain(value), out_value);
@@ -135,9 +136,9 @@ static ls_status create_variable(ls_strategy *strategy, const ls_creator *next,
   return ls_creator_create(next, options, out_variable);
 }
 
-static ls_status distribute(ls_strategy *strategy,
-                            const ls_input_request *request,
-                            ls_nest *out_value) {
+static ls_status default_distribute(ls_strategy *strategy,
+                                    const ls_input_request *request,
+                                    ls_nest *out_value) {
   LS_RETURN_IF_ERROR(
       ls_input_check_options(strategy, request, &(ls_input_rules){0}));
   const ls_input_context whole = {.num_pipelines = 1, .num_replicas = 1};
@@ -166,17 +167,17 @@ const ls_strategy_class ls_default_strategy_class = {
     .name = "the default strategy",
     .size = sizeof(ls_strategy),
     .is_default = true,
-    .run = run,
-    .reduce = reduce,
+    .run = default_run,
+    .reduce = default_reduce,
     .reduce_to = reduce_to,
     .batch_reduce_to = batch_reduce_to,
     .broadcast_to = broadcast_to,
-    .gather = gather,
+    .gather = default_gather,
     .fetch = fetch,
     .update = update,
     .update_non_slot = update_non_slot,
     .map = map,
     .create_variable = create_variable,
-    .distribute = distribute,
+    .distribute = default_distribute,
     .non_slot_devices = non_slot_devices,
 };

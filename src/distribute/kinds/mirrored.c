@@ -22,8 +22,9 @@ typedef struct placement {
 } placement;
 
 // Without options: a replica on each device that there is.
-static ls_status choose(const ls_runtime *runtime,
-                        const ls_mirrored_options *options, placement *out) {
+static ls_status mirrored_choose(const ls_runtime *runtime,
+                                 const ls_mirrored_options *options,
+                                 placement *out) {
   const int gpus = ls_runtime_gpus(runtime);
   *out = (placement){.type = gpus > 0 ? "GPU" : "CPU",
                      .count = gpus > 0 ? gpus : ls_runtime_cpus(runtime)};
@@ -57,7 +58,8 @@ static ls_status choose(const ls_runtime *runtime,
   return ls_ok();
 }
 
-static void list_devices(const ls_strategy *strategy, char *text, size_t size) {
+static void mirrored_list_devices(const ls_strategy *strategy, char *text,
+                                  size_t size) {
   size_t at = 0;
   for (int32_t i = 0; i < strategy->num_replicas && at < size; ++i)
     at += (size_t)snprintf(text + at, size - at, "%s%s", i == 0 ? "" : ", ",
@@ -76,7 +78,7 @@ static ls_status check_unique(const ls_strategy *strategy) {
   for (size_t i = 1; i < count; ++i) {
     if (strcmp(sorted[i - 1], sorted[i]) != 0) continue;
     char all[600];
-    list_devices(strategy, all, sizeof(all));
+    mirrored_list_devices(strategy, all, sizeof(all));
     return ls_invalid_argument("devices names '%s' twice: %s", sorted[i], all);
   }
   return ls_ok();
@@ -156,7 +158,7 @@ ls_status ls_mirrored_strategy_create(const ls_mirrored_options *options,
   placement place;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(choose(runtime, options, &place));
+  LS_RETURN_IF_ERROR(mirrored_choose(runtime, options, &place));
   LS_OWN(ls_strategy, strategy) = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_make(&ls_mirrored_strategy_class, runtime,
                                       (int32_t)place.count, &strategy));

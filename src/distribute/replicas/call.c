@@ -29,7 +29,7 @@ typedef struct replica_call {
 } replica_call;
 
 // ---- A replica -------------------------------------------------------------
-static void run_replica(void *user) {
+static void call_run_replica(void *user) {
   ls_replica_task *task = user;
   const replica_call *call = task->rounds->user;
   {
@@ -72,7 +72,7 @@ static bool rows_differ(ls_nest rows) {
   return false;
 }
 
-static ls_status prepare(ls_replica_task *task) {
+static ls_status call_prepare(ls_replica_task *task) {
   const replica_call *call = task->rounds->user;
   task->graph = call->graph;
   task->losses = call->losses;
@@ -146,7 +146,7 @@ static ls_nest note_same(ls_nest leaf, void *user) {
              : ls_fail(ls_out_of_memory());
 }
 
-static ls_status give_results(ls_rounds *call, ls_nest result) {
+static ls_status call_give_results(ls_rounds *call, ls_nest result) {
   for (size_t r = 0; r < call->count; ++r) {
     ls_replica_task *task = &call->tasks[r];
     ls_nest_release(task->merge_args);
@@ -168,7 +168,7 @@ static ls_status merge(ls_rounds *call) {
   ls_status status = regroup_merge_args(call, &args);
   if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
   call->merge_end = graph->next_id;
-  if (ls_status_is_ok(status)) status = give_results(call, result);
+  if (ls_status_is_ok(status)) status = call_give_results(call, result);
   return ls_status_annotate(status, "in the merge call of %zu replicas",
                             call->count);
 }
@@ -205,9 +205,9 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   call.losses = call.graph->losses;
   ls_rounds rounds = {.strategy = strategy,
                       .around = ls_context_graph(),
-                      .call = run_replica,
+                      .call = call_run_replica,
                       .hooks = &hooks,
-                      .prepare = prepare,
+                      .prepare = call_prepare,
                       .merge = merge,
                       .user = &call};
   ls_status status = select_args(strategy, &call);
@@ -347,8 +347,8 @@ static ls_nest read_variable(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(x) : ls_fail(status);
 }
 
-static ls_nest reduce_together(ls_replica *replica, ls_reduce_op op,
-                               ls_nest nest) {
+static ls_nest call_reduce_together(ls_replica *replica, ls_reduce_op op,
+                                    ls_nest nest) {
   const ls_nest values = ls_nest_map(nest, read_variable, NULL);
   if (ls_nest_is_failed(values)) return values;
   ls_nest made = meet(replica, reduce_merge, values, &op);
@@ -402,7 +402,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
-             ? reduce_together(replica, op, nest)
+             ? call_reduce_together(replica, op, nest)
              : ls_nest_map(nest, all_reduce_leaf, &op);
 }
 

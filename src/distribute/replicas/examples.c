@@ -6,22 +6,24 @@
 #include "graph/region.h"
 #include "lockstep/shape_rules.h"
 
-static ls_shape shape_of(ls_nest leaf) {
+static ls_shape examples_shape_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_shape(leaf.as.tensor);
   if (leaf.kind == LS_KIND_ARRAY) return ls_array_shape(ls_nest_as_array(leaf));
   return LS_SCALAR;
 }
 
 int64_t ls_rows_of(ls_nest value, size_t index) {
-  const ls_shape shape = shape_of(ls_distributed_component(value, index));
+  const ls_shape shape =
+      examples_shape_of(ls_distributed_component(value, index));
   return shape.rank < 1 ? -1 : shape.dim[0];
 }
 
 // The first leaf with a part for each replica, and rows.
 static ls_nest find_split(ls_nest args) {
   if (args.kind == LS_KIND_DISTRIBUTED)
-    return shape_of(ls_distributed_component(args, 0)).rank >= 1 ? args
-                                                                 : ls_none();
+    return examples_shape_of(ls_distributed_component(args, 0)).rank >= 1
+               ? args
+               : ls_none();
   ls_nest found = ls_none();
   for (size_t i = 0; i < ls_nest_count(args) && found.kind == LS_KIND_NONE; ++i)
     found = find_split(ls_nest_item(args, i));
@@ -36,11 +38,11 @@ ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args) {
 }
 
 // The number of rows of a leaf.
-static ls_tensor count_rows(ls_nest leaf) {
+static ls_tensor examples_count_rows(ls_nest leaf) {
   const ls_nest own = leaf.kind == LS_KIND_DISTRIBUTED
                           ? ls_distributed_component(leaf, 0)
                           : leaf;
-  const int64_t rows = shape_of(own).dim[0];
+  const int64_t rows = examples_shape_of(own).dim[0];
   return rows == LS_UNKNOWN_DIM ? ls_dim_size(own.as.tensor, 0)
                                 : ls_scalar_i64(LS_DTYPE_I64, rows);
 }
@@ -57,7 +59,7 @@ static bool is_argument(const ls_examples_entry *entry) {
   return entry->source == LS_EXAMPLES_ARGUMENTS;
 }
 
-static bool holds(const ls_examples_entry *entry) {
+static bool examples_holds(const ls_examples_entry *entry) {
   if (!ls_context_is_inside(entry->graph)) return false;
   return entry->source == LS_EXAMPLES_GIVEN ||
          (entry->rows.kind != LS_KIND_NONE &&
@@ -65,9 +67,10 @@ static bool holds(const ls_examples_entry *entry) {
 }
 
 // The innermost entry that holds here, of those about arguments or the others.
-static const ls_examples_entry *find_entry(bool arguments) {
+static const ls_examples_entry *examples_find_entry(bool arguments) {
   const ls_examples_entry *entry = ls_context_current()->scoped.examples;
-  while (entry != NULL && (is_argument(entry) != arguments || !holds(entry)))
+  while (entry != NULL &&
+         (is_argument(entry) != arguments || !examples_holds(entry)))
     entry = entry->outer;
   return entry;
 }
@@ -88,7 +91,7 @@ static bool find_parameter(ls_tensor *out_parameter) {
 // What a function, a computation or a run of one replica is called with. A
 // function around replicas has the arguments of all: those are not one's own.
 static ls_nest find_argument(bool is_alone) {
-  const ls_examples_entry *entry = find_entry(true);
+  const ls_examples_entry *entry = examples_find_entry(true);
   if (entry != NULL) return entry->rows;
   ls_tensor parameter;
   return is_alone && find_parameter(&parameter) ? ls_leaf(parameter)
@@ -98,10 +101,10 @@ static ls_nest find_argument(bool is_alone) {
 bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
   *out_count = ls_failed_tensor();
   *out_alike = false;
-  const ls_examples_entry *entry = find_entry(false);
+  const ls_examples_entry *entry = examples_find_entry(false);
   if (entry != NULL) {
     *out_alike = entry->source == LS_EXAMPLES_ALIKE;
-    *out_count = *out_alike ? count_rows(entry->rows) : entry->count;
+    *out_count = *out_alike ? examples_count_rows(entry->rows) : entry->count;
     return true;
   }
   const ls_replica *replica = ls_replica_context();
@@ -116,13 +119,13 @@ bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
     rows = find_argument(*out_alike);
   }
   if (rows.kind == LS_KIND_NONE) return false;
-  *out_count = count_rows(rows);
+  *out_count = examples_count_rows(rows);
   return true;
 }
 
 // Adds no op where it answers no.
 bool ls_replica_examples(ls_tensor *out_count) {
-  const ls_examples_entry *entry = find_entry(false);
+  const ls_examples_entry *entry = examples_find_entry(false);
   const ls_replica *replica = ls_replica_context();
   bool alike = false;
   *out_count = ls_failed_tensor();
@@ -133,7 +136,7 @@ bool ls_replica_examples(ls_tensor *out_count) {
   return may_differ && ls_examples_find(out_count, &alike);
 }
 
-static ls_status check_count(ls_tensor count) {
+static ls_status examples_check_count(ls_tensor count) {
   const ls_dtype dtype = ls_tensor_dtype(count);
   const ls_shape shape = ls_tensor_shape(count);
   if ((!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype)) ||
@@ -147,7 +150,7 @@ static ls_status check_count(ls_tensor count) {
 ls_status ls_replica_set_examples(ls_replica *replica, ls_tensor count) {
   LS_RETURN_IF_ERROR(
       ls_replica_check(replica, "giving the number of examples"));
-  LS_RETURN_IF_ERROR(check_count(count));
+  LS_RETURN_IF_ERROR(examples_check_count(count));
   replica->given_examples = count;
   return ls_ok();
 }
@@ -160,7 +163,7 @@ void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
   ls_status status = ls_tensor_is_failed(count)
                          ? ls_invalid_argument("the number of examples that a "
                                                "scope is to say is failed")
-                         : check_count(count);
+                         : examples_check_count(count);
   if (!ls_status_is_ok(status)) {
     ls_context_refuse(scope, status);
     return;

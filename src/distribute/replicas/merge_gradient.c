@@ -108,7 +108,7 @@ typedef struct walk_back {
   size_t num_ys, num_xs;
 } walk_back;
 
-static ls_nest part_of(ls_nest leaf, size_t replica) {
+static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
   return leaf.kind == LS_KIND_DISTRIBUTED
              ? ls_distributed_component(leaf, replica)
              : leaf;
@@ -126,7 +126,7 @@ static ls_tensor behind(ls_tensor x) {
                              ls_ref_output(x.ref));
 }
 
-static bool is_given(const walk_back *w, ls_tensor x) {
+static bool merge_gradient_is_given(const walk_back *w, ls_tensor x) {
   for (size_t i = 0; i < w->num_xs; ++i)
     if (ls_tensor_equal(w->xs[i].as.tensor, x)) return true;
   return false;
@@ -134,7 +134,7 @@ static bool is_given(const walk_back *w, ls_tensor x) {
 
 // Not beyond what was given, which may have been got before.
 static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
-  while (!is_given(w, x)) {
+  while (!merge_gradient_is_given(w, x)) {
     const ls_tensor next = behind(x);
     if (ls_graph_node_of(next.graph, next.ref) == NULL) break;
     x = next;
@@ -143,23 +143,27 @@ static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
 }
 
 // What all have got alike is one result, whose gradient is that of all.
-static void add_result(walk_back *w, ls_nest result, ls_nest gradient) {
+static void merge_gradient_add_result(walk_back *w, ls_nest result,
+                                      ls_nest gradient) {
   ls_allocator *allocator = ls_current_allocator();
   if (gradient.kind == LS_KIND_NONE) return;
-  const ls_tensor first = origin_of(w, part_of(result, 0).as.tensor);
+  const ls_tensor first =
+      origin_of(w, merge_gradient_part_of(result, 0).as.tensor);
   bool alike = true;
   for (size_t r = 1; r < w->replicas; ++r)
-    alike = alike &&
-            ls_tensor_equal(first, origin_of(w, part_of(result, r).as.tensor));
+    alike =
+        alike &&
+        ls_tensor_equal(
+            first, origin_of(w, merge_gradient_part_of(result, r).as.tensor));
   ls_tensor *terms =
       alike ? ls_new_array(allocator, ls_tensor, w->replicas) : NULL;
   for (size_t r = 0; r < w->replicas; ++r) {
     if (terms != NULL) {
-      terms[r] = part_of(gradient, r).as.tensor;
+      terms[r] = merge_gradient_part_of(gradient, r).as.tensor;
       continue;
     }
-    w->ys[w->num_ys] = part_of(result, r);
-    w->grad_ys[w->num_ys++] = part_of(gradient, r);
+    w->ys[w->num_ys] = merge_gradient_part_of(result, r);
+    w->grad_ys[w->num_ys++] = merge_gradient_part_of(gradient, r);
   }
   if (terms == NULL) return;
   w->ys[w->num_ys] = ls_leaf(first);
@@ -221,9 +225,10 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest *items = all + 2 * xs + 2 * ys;
   for (size_t i = 0; i < num_given; ++i)
     for (size_t r = 0; r < replicas; ++r)
-      w.xs[w.num_xs++] = part_of(ls_nest_item(given, i), r);
+      w.xs[w.num_xs++] = merge_gradient_part_of(ls_nest_item(given, i), r);
   for (size_t i = 0; i < num_got; ++i)
-    add_result(&w, ls_nest_item(got, i), ls_nest_item(gradients, i));
+    merge_gradient_add_result(&w, ls_nest_item(got, i),
+                              ls_nest_item(gradients, i));
   const ls_status status = run_walk(&w);
   for (size_t i = 0; ls_status_is_ok(status) && i < num_given; ++i)
     items[i] = answer_of(&w, i);
@@ -233,7 +238,7 @@ static ls_nest walk_merged(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 // ---- In a replica ----------------------------------------------------------
-static ls_nest list_of(const ls_tensor *values, size_t count) {
+static ls_nest merge_gradient_list_of(const ls_tensor *values, size_t count) {
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < count; ++i)
     ls_nest_builder_append(&items,
@@ -244,9 +249,9 @@ static ls_nest list_of(const ls_tensor *values, size_t count) {
 ls_status ls_merge_gradient(const ls_tensor *given, size_t num_given,
                             const ls_tensor *got, const ls_tensor *gradients,
                             size_t num_got, ls_tensor *out_gradients) {
-  LS_OWN(ls_nest, args) =
-      LS_LIST(list_of(given, num_given), list_of(got, num_got),
-              list_of(gradients, num_got));
+  LS_OWN(ls_nest, args) = LS_LIST(merge_gradient_list_of(given, num_given),
+                                  merge_gradient_list_of(got, num_got),
+                                  merge_gradient_list_of(gradients, num_got));
   LS_OWN(ls_nest, made) = ls_nest_is_failed(args)
                               ? ls_nest_retain(args)
                               : ls_replica_merge_call(ls_replica_context(),

@@ -114,7 +114,7 @@ static ls_status check_equal(const ls_strategy *strategy, ls_nest all) {
   return ls_check_same_shapes(items, count);
 }
 
-static ls_nest gather_leaf(ls_nest leaf, void *user) {
+static ls_nest merged_gather_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
   ls_nest made = ls_none();
   const ls_nest all = of_all(m->strategy, leaf);
@@ -131,5 +131,5 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
 
 ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args) {
   merged m = {.strategy = strategy, .axis = axis};
-  return ls_nest_map(args, gather_leaf, &m);
+  return ls_nest_map(args, merged_gather_leaf, &m);
 }

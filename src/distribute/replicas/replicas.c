@@ -51,7 +51,7 @@ static void note_examples(const tracing *all, ls_replica_task *task) {
   }
 }
 
-static ls_status add_parameters(const tracing *all, ls_graph *region) {
+static ls_status replicas_add_parameters(const tracing *all, ls_graph *region) {
   for (size_t s = 0; s < all->num_split; ++s) {
     ls_tensor parameter;
     LS_RETURN_IF_ERROR(ls_graph_add_parameter(
@@ -61,10 +61,10 @@ static ls_status add_parameters(const tracing *all, ls_graph *region) {
   return ls_ok();
 }
 
-static void run_replica(void *user) {
+static void replicas_run_replica(void *user) {
   ls_replica_task *task = user;
   const tracing *all = task->rounds->user;
-  task->status = add_parameters(all, task->graph);
+  task->status = replicas_add_parameters(all, task->graph);
   if (!ls_status_is_ok(task->status)) return;
   note_examples(all, task);
   selection s = {.region = task->graph};
@@ -117,7 +117,7 @@ static ls_status share_replica(ls_replica_task *task) {
 }
 
 // ---- The replicate op ------------------------------------------------------
-static ls_status add_op(tracing *all, ls_op *out_op) {
+static ls_status replicas_add_op(tracing *all, ls_op *out_op) {
   const size_t replicas = (size_t)all->strategy->num_replicas;
   const size_t num_split = all->num_split * replicas;
   const size_t num_inputs = num_split + all->first->num_captures;
@@ -153,7 +153,7 @@ typedef struct gathering {
   size_t next, replicas;
 } gathering;
 
-static ls_nest gather_leaf(ls_nest leaf, void *user) {
+static ls_nest replicas_gather_leaf(ls_nest leaf, void *user) {
   gathering *g = user;
   if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);  // It is in there.
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
@@ -164,12 +164,13 @@ static ls_nest gather_leaf(ls_nest leaf, void *user) {
   return ls_nest_distributed(LS_PER_REPLICA, items, g->replicas);
 }
 
-static ls_status gather(const tracing *all, ls_op op, ls_nest first_result,
-                        ls_nest *out_result) {
+static ls_status replicas_gather(const tracing *all, ls_op op,
+                                 ls_nest first_result, ls_nest *out_result) {
   gathering g = {.op = op,
                  .allocator = all->graph->allocator,
                  .replicas = (size_t)all->strategy->num_replicas};
-  return ls_take_nest(ls_nest_map(first_result, gather_leaf, &g), out_result);
+  return ls_take_nest(ls_nest_map(first_result, replicas_gather_leaf, &g),
+                      out_result);
 }
 
 // ---- Arguments -------------------------------------------------------------
@@ -225,7 +226,7 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
   ls_rounds rounds = {.strategy = strategy,
                       .around = graph,
-                      .call = run_replica,
+                      .call = replicas_run_replica,
                       .prepare = prepare_replica,
                       .end = share_replica,
                       .merge = ls_trace_merge,
@@ -233,9 +234,9 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   ls_op op = {0};
   ls_status status = note_splits(&all);
   if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
-  if (ls_status_is_ok(status)) status = add_op(&all, &op);
+  if (ls_status_is_ok(status)) status = replicas_add_op(&all, &op);
   if (ls_status_is_ok(status))
-    status = gather(&all, op, rounds.tasks[0].result, out_result);
+    status = replicas_gather(&all, op, rounds.tasks[0].result, out_result);
   ls_rounds_deinit(&rounds);
   ls_graph_free(all.first);
   return status;

@@ -84,7 +84,7 @@ static ls_status end_task(ls_replica_task *task) {
 
 // With its own record of losses, whatever others do in the same graph. Each
 // replica counts the same random streams; its id tells its draws apart.
-static ls_status resume(ls_replica_task *task) {
+static ls_status rounds_resume(ls_replica_task *task) {
   ls_rounds *rounds = task->rounds;
   ls_graph *graph = task->graph, *whole = ls_graph_whole(graph);
   if (task->replica->id == 0)
@@ -105,7 +105,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   for (size_t r = 0; r < rounds->count; ++r) {
     ls_replica_task *task = &rounds->tasks[r];
     if (task->fiber == NULL) LS_RETURN_IF_ERROR(init_task(rounds, r));
-    LS_RETURN_IF_ERROR(resume(task));
+    LS_RETURN_IF_ERROR(rounds_resume(task));
     const bool ended = ls_fiber_is_done(task->fiber);
     done += ended;
     if (ended && (!ls_status_is_ok(task->status) || done == r + 1))

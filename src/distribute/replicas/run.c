@@ -87,7 +87,7 @@ ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
 }
 
 // Running an object is running what it is called by.
-static ls_status find_entry(ls_callable *callable) {
+static ls_status run_find_entry(ls_callable *callable) {
   ls_object *object = callable->object;
   if (object == NULL) return ls_ok();
   if (object->type->call_entry != NULL)
@@ -131,18 +131,19 @@ static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,
   return status;
 }
 
-static ls_status check_flag(const char *name, ls_flag flag) {
+static ls_status run_check_flag(const char *name, ls_flag flag) {
   return (unsigned)flag <= LS_FLAG_OFF
              ? ls_ok()
              : ls_invalid_argument("%s %d is no flag", name, (int)flag);
 }
 
-static ls_status check_options(const ls_strategy *strategy,
-                               const ls_run_options *options) {
-  LS_RETURN_IF_ERROR(check_flag("run_concurrently", options->run_concurrently));
-  LS_RETURN_IF_ERROR(check_flag("dynamic_batch", options->dynamic_batch));
-  LS_RETURN_IF_ERROR(check_flag("bucketize", options->bucketize));
-  LS_RETURN_IF_ERROR(check_flag("soft_placement", options->soft_placement));
+static ls_status run_check_options(const ls_strategy *strategy,
+                                   const ls_run_options *options) {
+  LS_RETURN_IF_ERROR(
+      run_check_flag("run_concurrently", options->run_concurrently));
+  LS_RETURN_IF_ERROR(run_check_flag("dynamic_batch", options->dynamic_batch));
+  LS_RETURN_IF_ERROR(run_check_flag("bucketize", options->bucketize));
+  LS_RETURN_IF_ERROR(run_check_flag("soft_placement", options->soft_placement));
   const bool for_tpus = options->dynamic_batch != LS_FLAG_DEFAULT ||
                         options->bucketize != LS_FLAG_DEFAULT ||
                         options->soft_placement != LS_FLAG_DEFAULT ||
@@ -157,9 +158,9 @@ static ls_status check_options(const ls_strategy *strategy,
 // With the arguments as the callable gets them.
 static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
                      const ls_run_options *options, ls_nest *results) {
-  LS_RETURN_IF_ERROR(find_entry(&callable));
+  LS_RETURN_IF_ERROR(run_find_entry(&callable));
   LS_RETURN_IF_ERROR(check_run(callable, args));
-  LS_RETURN_IF_ERROR(check_options(strategy, options));
+  LS_RETURN_IF_ERROR(run_check_options(strategy, options));
   const ls_function_options *function =
       callable.traced != NULL ? ls_function_options_of(callable.traced) : NULL;
   const ls_parameters *parameters =

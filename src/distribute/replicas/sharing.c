@@ -48,8 +48,8 @@ void ls_canonical_variable_name(const char *name, char *out) {
   *out = '\0';
 }
 
-static ls_status keep(ls_sharing *sharing, const char *name,
-                      ls_variable *variable) {
+static ls_status sharing_keep(ls_sharing *sharing, const char *name,
+                              ls_variable *variable) {
   ls_allocator *allocator = sharing->strategy->allocator;
   made_list *list = ls_map_find_text(&sharing->made, name);
   if (list == NULL) {
@@ -68,8 +68,8 @@ static ls_status keep(ls_sharing *sharing, const char *name,
 }
 
 // What a request says of the type, where it does.
-static ls_status check_type(const ls_variable_options *options,
-                            const ls_variable *made) {
+static ls_status sharing_check_type(const ls_variable_options *options,
+                                    const ls_variable *made) {
   const ls_array *array = options->initial_array;
   ls_dtype dtype = options->dtype;
   ls_shape shape = options->shape;
@@ -93,9 +93,10 @@ static ls_status check_type(const ls_variable_options *options,
       LS_SHAPE_TEXT(dtype, has_shape ? shape : made->type.shape));
 }
 
-static ls_status find(ls_shared_requests *requests, const char *asked,
-                      const char *name, const ls_variable_options *options,
-                      ls_variable **out_variable) {
+static ls_status sharing_find(ls_shared_requests *requests, const char *asked,
+                              const char *name,
+                              const ls_variable_options *options,
+                              ls_variable **out_variable) {
   const ls_sharing *sharing = requests->sharing;
   if (requests->counts.allocator == NULL)
     ls_map_init(&requests->counts, sharing->strategy->allocator);
@@ -108,7 +109,7 @@ static ls_status find(ls_shared_requests *requests, const char *asked,
         "replicas make the same variables",
         asked, requests->replica,
         ls_strategy_device(sharing->strategy, requests->replica));
-  LS_RETURN_IF_ERROR(check_type(options, list->items[before]));
+  LS_RETURN_IF_ERROR(sharing_check_type(options, list->items[before]));
   if (!ls_map_insert_text(&requests->counts, name,
                           (void *)(uintptr_t)(before + 1)))
     return ls_out_of_memory();
@@ -127,9 +128,9 @@ ls_status ls_sharing_create(const ls_creator *next,
                                strlen(asked));
   ls_canonical_variable_name(asked, name);
   if (requests->replica > 0)
-    return find(requests, asked, name, options, out_variable);
+    return sharing_find(requests, asked, name, options, out_variable);
   LS_RETURN_IF_ERROR(ls_creator_create(next, options, out_variable));
-  const ls_status status = keep(requests->sharing, name, *out_variable);
+  const ls_status status = sharing_keep(requests->sharing, name, *out_variable);
   if (ls_status_is_ok(status)) return status;
   ls_variable_release(*out_variable);
   *out_variable = NULL;

@@ -94,7 +94,7 @@ static ls_status find_values(merging *m) {
   return ls_ok();
 }
 
-static ls_status add_parameters(merging *m) {
+static ls_status trace_merge_add_parameters(merging *m) {
   for (size_t i = 0; i < m->num_args; ++i)
     for (size_t r = 0; r < m->replicas; ++r) {
       ls_tensor parameter;
@@ -130,8 +130,9 @@ static ls_status regroup(merging *m, ls_nest *out_args) {
 }
 
 // ---- The function ----------------------------------------------------------
-static ls_status push(const merging *m, uint64_t **refs, size_t *count,
-                      size_t *capacity, ls_tensor tensor) {
+static ls_status trace_merge_push(const merging *m, uint64_t **refs,
+                                  size_t *count, size_t *capacity,
+                                  ls_tensor tensor) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_graph_import(m->body, tensor, &ref));
   if (!ls_grow(allocator_of(m), refs, capacity, *count + 1, sizeof(**refs)))
@@ -152,7 +153,7 @@ static ls_tensor origin_of(ls_tensor x) {
   return x;
 }
 
-static way way_of(ls_nest leaf) {
+static way trace_merge_way_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return FOR_ALL;
   if (leaf.kind != LS_KIND_DISTRIBUTED) return AS_IT_IS;
   const size_t count = ls_distributed_count(leaf);
@@ -174,21 +175,23 @@ static way way_of(ls_nest leaf) {
 static ls_nest note_result(ls_nest leaf, void *user) {
   merging *m = user;
   ls_status status = ls_ok();
-  const way how = way_of(leaf);
+  const way how = trace_merge_way_of(leaf);
   if (how == FOR_EACH && ls_distributed_count(leaf) != m->replicas)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "the merge function gives a value of %zu components for %zu "
                    "replicas",
                    ls_distributed_count(leaf), m->replicas);
   if (how == FOR_ALL)
-    status = push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
-                  leaf.kind == LS_KIND_TENSOR
-                      ? leaf.as.tensor
-                      : ls_distributed_component(leaf, 0).as.tensor);
+    status =
+        trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
+                         leaf.kind == LS_KIND_TENSOR
+                             ? leaf.as.tensor
+                             : ls_distributed_component(leaf, 0).as.tensor);
   for (size_t r = 0;
        how == FOR_EACH && r < m->replicas && ls_status_is_ok(status); ++r)
-    status = push(m, &m->gathered, &m->num_gathered, &m->gathered_capacity,
-                  ls_distributed_component(leaf, r).as.tensor);
+    status = trace_merge_push(m, &m->gathered, &m->num_gathered,
+                              &m->gathered_capacity,
+                              ls_distributed_component(leaf, r).as.tensor);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
@@ -201,14 +204,14 @@ static ls_status note_once(merging *m) {
     if (node->num_regions == 0 && node->num_outputs == 1 &&
         node->outputs[0].dtype != LS_DTYPE_VARIANT &&
         !ls_node_is_repeatable(node))
-      LS_RETURN_IF_ERROR(push(m, &m->uniform, &m->num_uniform,
-                              &m->uniform_capacity,
-                              (ls_tensor){m->body, ls_ref(node->id, 0)}));
+      LS_RETURN_IF_ERROR(trace_merge_push(
+          m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
+          (ls_tensor){m->body, ls_ref(node->id, 0)}));
   }
   return ls_ok();
 }
 
-static ls_status set_results(const merging *m) {
+static ls_status trace_merge_set_results(const merging *m) {
   const size_t count = m->num_gathered + m->num_uniform;
   LS_OWN_ARRAY_OR_RETURN(allocator_of(m), uint64_t, refs, count);
   for (size_t i = 0; i < count; ++i)
@@ -234,7 +237,7 @@ static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
     status = ls_graph_take_error(m->body);
   }
   if (ls_status_is_ok(status)) status = note_once(m);
-  return ls_status_is_ok(status) ? set_results(m) : status;
+  return ls_status_is_ok(status) ? trace_merge_set_results(m) : status;
 }
 
 // ---- The ops ---------------------------------------------------------------
@@ -311,8 +314,8 @@ static ls_status join_control(merging *m) {
   return ls_ok();
 }
 
-static ls_status add_op(const merging *m, size_t replica, bool *out_taken,
-                        ls_op *out_op) {
+static ls_status trace_merge_add_op(const merging *m, size_t replica,
+                                    bool *out_taken, ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
   LS_OWN_ARRAY(allocator_of(m), ls_tensor, inputs, num_inputs);
   LS_OWN_ARRAY(allocator_of(m), ls_op, control, m->num_control + 1);
@@ -365,9 +368,9 @@ static ls_nest give_output(const giving *g, size_t output, bool same) {
              : ls_leaf(made);
 }
 
-static ls_nest give_leaf(ls_nest leaf, void *user) {
+static ls_nest trace_merge_give_leaf(ls_nest leaf, void *user) {
   giving *g = user;
-  switch (way_of(leaf)) {
+  switch (trace_merge_way_of(leaf)) {
   case FOR_EACH:
     return give_output(g, g->next_gathered++,
                        ls_distributed_kind_of(leaf) == LS_MIRRORED);
@@ -381,19 +384,20 @@ static ls_nest give_leaf(ls_nest leaf, void *user) {
   }
 }
 
-static ls_status give_results(merging *m, ls_nest result, bool *out_taken) {
+static ls_status trace_merge_give_results(merging *m, ls_nest result,
+                                          bool *out_taken) {
   for (size_t r = 0; r < m->replicas; ++r) {
     ls_replica_task *task = &m->rounds->tasks[r];
     bool taken = false;
     giving g = {.same = &task->same,
                 .replica = r,
                 .next_uniform = m->num_gathered / m->replicas};
-    LS_RETURN_IF_ERROR(add_op(m, r, &taken, &g.op));
+    LS_RETURN_IF_ERROR(trace_merge_add_op(m, r, &taken, &g.op));
     if (r == 0) *out_taken = taken;
     ls_nest_release(task->merge_args);
     task->merge_args = ls_none();
-    LS_RETURN_IF_ERROR(
-        ls_take_nest(ls_nest_map(result, give_leaf, &g), &task->merged));
+    LS_RETURN_IF_ERROR(ls_take_nest(
+        ls_nest_map(result, trace_merge_give_leaf, &g), &task->merged));
   }
   return ls_ok();
 }
@@ -407,11 +411,12 @@ ls_status ls_trace_merge(ls_rounds *rounds) {
   ls_status status = ls_graph_make(LS_GRAPH_REGION, "merge", m.first->runtime,
                                    m.first, &m.body);
   if (ls_status_is_ok(status)) status = find_values(&m);
-  if (ls_status_is_ok(status)) status = add_parameters(&m);
+  if (ls_status_is_ok(status)) status = trace_merge_add_parameters(&m);
   if (ls_status_is_ok(status)) status = regroup(&m, &args);
   if (ls_status_is_ok(status)) status = trace_function(&m, args, &result);
   if (ls_status_is_ok(status)) status = join_control(&m);
-  if (ls_status_is_ok(status)) status = give_results(&m, result, &taken);
+  if (ls_status_is_ok(status))
+    status = trace_merge_give_results(&m, result, &taken);
   ls_nest_release(args);
   ls_nest_release(result);
   ls_release(allocator_of(&m), m.control);

@@ -46,7 +46,7 @@ const char *ls_device_set_print(const ls_device_set *set, char *buffer,
   return buffer;
 }
 
-static ls_status make_room(ls_device_set *set, size_t count) {
+static ls_status destinations_make_room(ls_device_set *set, size_t count) {
   set->allocator = ls_current_allocator();
   set->names = ls_new_array(set->allocator, ls_device_name, count);
   return set->names == NULL ? ls_out_of_memory() : ls_ok();
@@ -86,7 +86,7 @@ static ls_nest component(ls_nest value, size_t index) {
 }
 
 // Where slices are: beside their values.
-static const char *device_of(ls_nest leaf) {
+static const char *destinations_device_of(ls_nest leaf) {
   ls_slices_parts parts;
   if (leaf.kind != LS_KIND_SLICES) return ls_leaf_device(leaf);
   const ls_status status = ls_slices_parts_of(leaf, &parts);
@@ -101,7 +101,7 @@ static ls_status device_of_component(ls_nest value, size_t index,
   if (!is_whole(value) && item.kind != LS_KIND_SLICES)
     return ls_component_device(value, index, out_name);
   const char *device = ls_distributed_device(value, index);
-  if (device[0] == '\0') device = device_of(item);
+  if (device[0] == '\0') device = destinations_device_of(item);
   out_name->text[0] = '\0';
   return device[0] == '\0' ? ls_ok()
                            : ls_device_canonical(device, NULL, out_name);
@@ -160,7 +160,7 @@ static void order_by_replica(ls_components *parts) {
 ls_status ls_components_init(ls_components *parts, ls_nest value) {
   *parts = (ls_components){0};
   const size_t count = is_whole(value) ? 1 : num_components(value);
-  ls_status status = make_room(&parts->devices, count);
+  ls_status status = destinations_make_room(&parts->devices, count);
   if (ls_status_is_ok(status)) {
     parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
     if (parts->items == NULL) status = ls_out_of_memory();
@@ -205,7 +205,7 @@ static ls_status add_named(ls_device_set *set, const char *name) {
 // A strategy's own devices are canonical, and no two are the same.
 static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
-  LS_RETURN_IF_ERROR(make_room(set, count));
+  LS_RETURN_IF_ERROR(destinations_make_room(set, count));
   for (; set->count < count; ++set->count)
     strcpy(set->names[set->count].text,
            ls_strategy_device(strategy, (int32_t)set->count));
@@ -215,7 +215,7 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
 // The devices of a value, each once, in its own order: that of results.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
-  LS_RETURN_IF_ERROR(make_room(set, count));
+  LS_RETURN_IF_ERROR(destinations_make_room(set, count));
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(device_of_component(value, i, &set->names[i]));
   set->count = count;
@@ -236,7 +236,7 @@ static bool names_devices(ls_nest value) {
 static ls_status fill_set(ls_destinations where, ls_nest value,
                           ls_device_set *set) {
   if (where.device != NULL) {
-    LS_RETURN_IF_ERROR(make_room(set, 1));
+    LS_RETURN_IF_ERROR(destinations_make_room(set, 1));
     return add_named(set, where.device);
   }
   const ls_strategy *strategy = strategy_here();
@@ -246,7 +246,7 @@ static ls_status fill_set(ls_destinations where, ls_nest value,
     return ls_invalid_argument("destinations of %zu devices at NULL",
                                where.num_devices);
   if (where.num_devices > 0) {
-    LS_RETURN_IF_ERROR(make_room(set, where.num_devices));
+    LS_RETURN_IF_ERROR(destinations_make_room(set, where.num_devices));
     for (size_t i = 0; i < where.num_devices; ++i)
       LS_RETURN_IF_ERROR(add_named(set, where.devices[i]));
     return ls_ok();

@@ -19,7 +19,7 @@ typedef struct device_op {
   size_t place;  // Among the ops that are given.
 } device_op;
 
-static int compare_devices(const void *a, const void *b) {
+static int group_compare_devices(const void *a, const void *b) {
   const device_op *x = a, *y = b;
   const int order = strcmp(x->device, y->device);
   return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
@@ -61,7 +61,7 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   if (items != NULL && groups != NULL) {
     for (size_t i = 0; i < count; ++i)
       items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
-    if (count > 1) qsort(items, count, sizeof(*items), compare_devices);
+    if (count > 1) qsort(items, count, sizeof(*items), group_compare_devices);
     made = group_each(items, count, groups, name);
   } else {
     made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
@@ -71,7 +71,7 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
 
 // ---- Of values -------------------------------------------------------------
 // The op of a leaf; without one (a host scalar, a variable in eager) id 0.
-static ls_op op_of(ls_nest leaf) {
+static ls_op group_op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
   const ls_variable *variable = ls_nest_as_variable(leaf);
@@ -91,7 +91,7 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
       leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    ops[i] = op_of(leaves[i]);
+    ops[i] = group_op_of(leaves[i]);
     char text[160];
     if (ops[i].id == 0)
       status =

@@ -66,7 +66,7 @@ static ls_variable *container_of(ls_nest leaf) {
   return variable == NULL ? NULL : variable->container;
 }
 
-static ls_nest wrap(const regrouping *how, const ls_nest *leaves) {
+static ls_nest regroup_wrap(const regrouping *how, const ls_nest *leaves) {
   if (how->options->wrap != NULL)
     return how->options->wrap(leaves, how->count, how->options->wrap_user);
   for (size_t i = 0; i < how->count; ++i)
@@ -100,7 +100,7 @@ static ls_nest regroup_leaf(const regrouping *how, const ls_nest *leaves) {
   if (same &&
       (!how->options->always_wrap || ls_is_distributed_variable(leaves[0])))
     return ls_nest_retain(leaves[0]);
-  return wrap(how, leaves);
+  return regroup_wrap(how, leaves);
 }
 
 // ---- Nodes -----------------------------------------------------------------

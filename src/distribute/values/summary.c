@@ -123,7 +123,7 @@ ls_status ls_summary_record_call(const ls_host_call *call,
   return ls_ok();
 }
 
-static ls_status record(ls_host_call *call) {
+static ls_status summary_record(ls_host_call *call) {
   const summary *s = (const summary *)call->state;
   LS_RETURN_IF_ERROR(ls_summary_record_call(
       call, s->writer, LS_SUMMARY_BY_VALUE, s->tag,
@@ -133,7 +133,7 @@ static ls_status record(ls_host_call *call) {
 }
 
 static const ls_host_kernel summary_kernel = {.name = "summary",
-                                              .start = record,
+                                              .start = summary_record,
                                               .flags = LS_HOST_ALL,
                                               .skips = is_not_due};
 

@@ -76,7 +76,7 @@ static ls_status new_table(const ls_object_type *type, const char *name,
 }
 
 // ---- Making ----------------------------------------------------------------
-static const char *name_of(const ls_table_options *options) {
+static const char *table_name_of(const ls_table_options *options) {
   return options->name != NULL ? options->name : "table";
 }
 
@@ -90,8 +90,8 @@ static ls_status check_vector(const char *name, const char *what,
       LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
 }
 
-static ls_status check(const ls_table_options *o) {
-  const char *name = name_of(o);
+static ls_status table_check(const ls_table_options *o) {
+  const char *name = table_name_of(o);
   LS_RETURN_IF_ERROR(check_vector(name, "keys", o->keys));
   LS_RETURN_IF_ERROR(check_vector(name, "values", o->values));
   const ls_dtype keys = ls_array_dtype(o->keys);
@@ -141,7 +141,7 @@ static ls_status copy_array(const ls_array *array, ls_array **out_array) {
                               ls_array_data(array), out_array);
 }
 
-static ls_status fill(ls_table *table, const ls_table_options *o) {
+static ls_status table_fill(ls_table *table, const ls_table_options *o) {
   table->keys = ls_array_dtype(o->keys);
   LS_RETURN_IF_ERROR(copy_array(o->values, &table->values));
   if (o->missing != NULL)
@@ -161,13 +161,14 @@ static ls_status fill(ls_table *table, const ls_table_options *o) {
 
 static ls_status make_one(const ls_table_options *options,
                           ls_table **out_table) {
-  LS_RETURN_IF_ERROR(new_table(&table_type, name_of(options), out_table));
-  return fill(*out_table, options);
+  LS_RETURN_IF_ERROR(new_table(&table_type, table_name_of(options), out_table));
+  return table_fill(*out_table, options);
 }
 
 static ls_status make_on_hosts(const ls_table_options *options,
                                const ls_host_map *map, ls_table **out_table) {
-  LS_RETURN_IF_ERROR(new_table(&host_tables_type, name_of(options), out_table));
+  LS_RETURN_IF_ERROR(
+      new_table(&host_tables_type, table_name_of(options), out_table));
   ls_table *all = *out_table;
   all->tables = ls_new_array(all->allocator, ls_table *, map->num_hosts);
   all->hosts = ls_new_array(all->allocator, char *, map->num_hosts);
@@ -187,7 +188,7 @@ ls_status ls_table_create(const ls_table_options *options,
                           ls_table **out_table) {
   LS_REQUIRE_OUT(out_table);
   LS_REQUIRE(options);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(table_check(options));
   const ls_strategy *strategy = ls_strategy_current();
   ls_table *table = NULL;
   ls_status status = ls_ok();

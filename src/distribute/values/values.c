@@ -25,7 +25,7 @@ const char *ls_leaf_device(ls_nest leaf) {
 }
 
 // What a leaf is made of: components of a value or of a variable.
-static size_t count_of(ls_nest leaf) {
+static size_t values_count_of(ls_nest leaf) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   return variable != NULL ? variable->num_components
                           : ls_distributed_count(leaf);
@@ -60,7 +60,7 @@ bool ls_device_serves(const char *name, const char *device) {
 // Returns true if component i is replica i's, for all: each lies on the
 // replica's device or on its host, or nothing is known of its device.
 static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
-  const size_t count = count_of(leaf);
+  const size_t count = values_count_of(leaf);
   if (strategy == NULL || strategy->devices == NULL ||
       (size_t)strategy->num_replicas != count)
     return false;
@@ -79,7 +79,7 @@ static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
 // of replicas counts first: several components may lie on one host.
 static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                       const char *device) {
-  const size_t count = count_of(leaf);
+  const size_t count = values_count_of(leaf);
   const int32_t index =
       strategy == NULL ? -1 : ls_strategy_device_index(strategy, device);
   if (index >= 0 && lies_in_order(strategy, leaf)) return (size_t)index;
@@ -111,7 +111,7 @@ static const char *device_here(void) {
 static ls_status no_component(ls_nest leaf, const char *device) {
   char has[500] = "";
   size_t at = 0;
-  for (size_t i = 0; i < count_of(leaf) && at < sizeof(has); ++i) {
+  for (size_t i = 0; i < values_count_of(leaf) && at < sizeof(has); ++i) {
     ls_device_name name;
     ls_status_free(ls_component_device(leaf, i, &name));
     at +=
@@ -139,7 +139,7 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
                              ls_nest *out_component) {
   LS_REQUIRE_OUT(out_component);
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
-  if (count_of(leaf) == 0) {
+  if (values_count_of(leaf) == 0) {
     *out_component = ls_nest_retain(leaf);
     return ls_ok();
   }
@@ -163,7 +163,7 @@ ls_status ls_distributed_get(ls_nest leaf, const char *device,
   LS_RETURN_IF_ERROR(ls_device_canonical(
       device != NULL ? device : device_here(), NULL, &name));
   const size_t index = find_on(strategy_here(), leaf, name.text);
-  if (index == count_of(leaf)) return no_component(leaf, name.text);
+  if (index == values_count_of(leaf)) return no_component(leaf, name.text);
   *out_component = ls_nest_retain(component_of(leaf, index));
   return ls_ok();
 }
@@ -173,7 +173,8 @@ bool ls_distributed_is_on(ls_nest leaf, const char *device) {
   const ls_status status = ls_device_canonical(device, NULL, &name);
   const bool known = ls_status_is_ok(status);
   ls_status_free(status);
-  return known && find_on(strategy_here(), leaf, name.text) < count_of(leaf);
+  return known &&
+         find_on(strategy_here(), leaf, name.text) < values_count_of(leaf);
 }
 
 // ---- As a tensor -----------------------------------------------------------
@@ -367,7 +368,7 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
                              ls_nest *out_list) {
   LS_REQUIRE_OUT(out_list);
   LS_REQUIRE(strategy);
-  const size_t count = count_of(value);
+  const size_t count = values_count_of(value);
   if (count == 0) {
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, &item, 1), out_list);
@@ -398,12 +399,12 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
 // ---- Local results ---------------------------------------------------------
 static ls_nest local_leaf(ls_nest leaf, void *user) {
   const size_t replica = *(const size_t *)user;
-  return ls_nest_retain(count_of(leaf) == 0 ? leaf
-                                            : component_of(leaf, replica));
+  return ls_nest_retain(
+      values_count_of(leaf) == 0 ? leaf : component_of(leaf, replica));
 }
 
 static size_t most_components(ls_nest nest) {
-  if (!ls_nest_is_node(nest)) return count_of(nest);
+  if (!ls_nest_is_node(nest)) return values_count_of(nest);
   size_t most = 0;
   for (size_t i = 0; i < ls_nest_count(nest); ++i) {
     const size_t count = most_components(ls_nest_item(nest, i));
@@ -417,7 +418,7 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
   LS_REQUIRE_OUT(out_tuple);
   LS_REQUIRE(strategy);
   const bool node = ls_nest_is_node(value);
-  size_t count = node ? (size_t)strategy->num_replicas : count_of(value);
+  size_t count = node ? (size_t)strategy->num_replicas : values_count_of(value);
   if (count == 0 || !strategy->kind->distributes) {
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, &item, 1), out_tuple);
@@ -436,12 +437,14 @@ ls_status ls_strategy_local_results(ls_strategy *strategy, ls_nest value,
 static ls_nest result_leaf(ls_nest leaf, void *user) {
   const selecting *s = user;
   if (!s->strategy->kind->distributes)
-    return ls_nest_retain(count_of(leaf) == 0 ? leaf : component_of(leaf, 0));
+    return ls_nest_retain(values_count_of(leaf) == 0 ? leaf
+                                                     : component_of(leaf, 0));
   if (!ls_is_distributed_variable(leaf)) return select_for(leaf, user);
   const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t index = find_on(s->strategy, leaf, device);
-  return index < count_of(leaf) ? ls_nest_retain(component_of(leaf, index))
-                                : ls_fail(no_component(leaf, device));
+  return index < values_count_of(leaf)
+             ? ls_nest_retain(component_of(leaf, index))
+             : ls_fail(no_component(leaf, device));
 }
 
 ls_status ls_strategy_replica_result(ls_strategy *strategy, ls_nest results,

@@ -73,7 +73,7 @@ ls_status ls_export_resource(const ls_variable *variable,
   return ls_ok();
 }
 
-static const char *device_of(const ls_variable *variable) {
+static const char *export_device_of(const ls_variable *variable) {
   return variable->device != NULL ? variable->device : "";
 }
 
@@ -85,7 +85,7 @@ static ls_status describe_component(const ls_variable *container, size_t index,
   snprintf(key, sizeof(key), "%zu", index);
   LS_RETURN_IF_ERROR(ls_record_add(list, key, &record));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "name", component->name));
-  return ls_record_set_text(record, "device", device_of(component));
+  return ls_record_set_text(record, "device", export_device_of(component));
 }
 
 ls_status ls_export_describe(const ls_variable *variable, ls_record *record) {
@@ -96,7 +96,8 @@ ls_status ls_export_describe(const ls_variable *variable, ls_record *record) {
   LS_RETURN_IF_ERROR(ls_export_resource(variable, &resource));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "name", resource->name));
   if (policy_here() == LS_EXPORT_NONE) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_record_set_text(record, "device", device_of(resource)));
+  LS_RETURN_IF_ERROR(
+      ls_record_set_text(record, "device", export_device_of(resource)));
   if (policy_here() == LS_EXPORT_SAVE_VARIABLE_DEVICES ||
       variable->num_components == 0)
     return ls_ok();

@@ -256,7 +256,7 @@ static ls_status target_here(const ls_variable *packed,
       packed, device != NULL ? device : "/device:CPU:0", out_variable);
 }
 
-static ls_tensor read_packed(ls_variable *packed) {
+static ls_tensor handle_read_packed(ls_variable *packed) {
   ls_variable *target = NULL;
   const ls_status status = target_here(packed, &target);
   return ls_status_is_ok(status) ? ls_variable_read(target)
@@ -289,8 +289,8 @@ static ls_variable *packed_here(const ls_variable *packed) {
 }
 
 static const ls_variable_rules packed_rules = {.class_name = "PackedVariable",
-                                               .read = read_packed,
-                                               .as_tensor = read_packed,
+                                               .read = handle_read_packed,
+                                               .as_tensor = handle_read_packed,
                                                .write = write_packed,
                                                .scatter = scatter_packed,
                                                .here = packed_here};

@@ -108,7 +108,7 @@ typedef struct replica_update {
 } replica_update;
 
 // Whether each leaf of a replica's arguments is the same on all.
-static ls_nest is_same(ls_nest leaf, void *user) {
+static ls_nest update_is_same(ls_nest leaf, void *user) {
   (void)user;
   return ls_nest_i64(leaf.kind == LS_KIND_TENSOR &&
                      ls_same_is_noted(leaf.as.tensor));
@@ -182,7 +182,7 @@ ls_status ls_update_in_replica(const ls_update_call *call,
   replica_update u = {variable, call->fn, call->user, call->group};
   LS_OWN(ls_nest, given) =
       LS_TUPLE(ls_nest_retain(call->args),
-               ls_nest_map(call->args, is_same, ls_replica_context()));
+               ls_nest_map(call->args, update_is_same, ls_replica_context()));
   return ls_take_nest(
       ls_replica_merge_call(ls_replica_context(), merge_update, given, &u),
       out_value);

@@ -12,13 +12,13 @@
 #include "graph/make/make.h"
 #include "runtime/eager/eager.h"
 
-static ls_op op_of(ls_nest leaf) {
+static ls_op update_results_op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
   return (ls_op){0};
 }
 
-static bool is_value(ls_nest leaf) {
+static bool update_results_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
 }
 
@@ -48,7 +48,7 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
   ls_allocator *allocator = ls_current_allocator();
   bool values = true;
   for (size_t i = 0; i < count; ++i)
-    values = values && is_value(components[i]);
+    values = values && update_results_is_value(components[i]);
   if (count == 1 || (eager && values)) {
     for (size_t i = 0; i < count; ++i)
       ls_nest_retain(components[i]);
@@ -60,7 +60,7 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
   ls_nest made =
       ops == NULL || items == NULL ? ls_fail(ls_out_of_memory()) : ls_none();
   for (size_t i = 0; i < count && !ls_nest_is_failed(made); ++i) {
-    ops[i] = op_of(components[i]);
+    ops[i] = update_results_op_of(components[i]);
     char text[160];
     if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
       ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));

@@ -30,7 +30,8 @@ static ls_status copy_plain(ls_variable *variable,
   }
 }
 
-static ls_variable_options options_of(const ls_variable *variable) {
+static ls_variable_options
+variable_copy_options_of(const ls_variable *variable) {
   return (ls_variable_options){.name = variable->name,
                                .trainable = variable->trainable ? LS_FLAG_ON
                                                                 : LS_FLAG_OFF,
@@ -66,7 +67,7 @@ static ls_status copy_components(ls_strategy *strategy,
 
 static ls_status copy_distributed(ls_variable *variable,
                                   ls_variable **out_copy) {
-  const ls_variable_options options = options_of(variable);
+  const ls_variable_options options = variable_copy_options_of(variable);
   LS_RETURN_IF_ERROR(ls_create_mirrored_variable(
       &(ls_variable_recipe){.strategy = ls_strategy_of(variable),
                             .create = copy_components,
@@ -85,7 +86,7 @@ ls_status ls_variable_copy(ls_variable *variable, ls_variable **out_copy) {
     return ls_unimplemented("a copy of variable '%s', which is of graph '%s'",
                             variable->name, variable->graph->name);
   if (variable->num_components == 0) {
-    const ls_variable_options options = options_of(variable);
+    const ls_variable_options options = variable_copy_options_of(variable);
     return copy_plain(variable, &options, NULL, out_copy);
   }
   ls_crossing crossing;

@@ -16,12 +16,13 @@
 #include "runtime/eager/eager.h"
 
 // ---- Checks ----------------------------------------------------------------
-static const char *name_of(const ls_variable_options *options) {
+static const char *variable_create_name_of(const ls_variable_options *options) {
   return options->name != NULL ? options->name : "none";
 }
 
-static ls_status check_options(const ls_variable_options *options,
-                               ls_variable_synchronization *out) {
+static ls_status
+variable_create_check_options(const ls_variable_options *options,
+                              ls_variable_synchronization *out) {
   *out = options->synchronization;
   switch (options->synchronization) {
   case LS_SYNCHRONIZATION_AUTO:
@@ -34,17 +35,18 @@ static ls_status check_options(const ls_variable_options *options,
     return ls_invalid_argument(
         "variable '%s': NONE is no synchronization of a variable in a "
         "strategy; change synchronization to ON_WRITE or ON_READ",
-        name_of(options));
+        variable_create_name_of(options));
   default:
     return ls_invalid_argument("variable '%s': synchronization %d is none of "
                                "AUTO, ON_WRITE, ON_READ",
-                               name_of(options), (int)options->synchronization);
+                               variable_create_name_of(options),
+                               (int)options->synchronization);
   }
   if ((unsigned)options->aggregation > LS_AGGREGATION_ONLY_FIRST_REPLICA)
     return ls_invalid_argument(
         "variable '%s': aggregation %d is none of NONE, SUM, MEAN, "
         "ONLY_FIRST_REPLICA",
-        name_of(options), (int)options->aggregation);
+        variable_create_name_of(options), (int)options->aggregation);
   return ls_ok();
 }
 
@@ -55,7 +57,8 @@ static ls_status check_dtype(const ls_variable_options *options,
     return ls_ok();
   return ls_invalid_argument("variable '%s': MEAN of %s values; only floats "
                              "have one",
-                             name_of(options), ls_dtype_name(dtype));
+                             variable_create_name_of(options),
+                             ls_dtype_name(dtype));
 }
 
 // As far as the options tell before anything is made.
@@ -183,7 +186,7 @@ static ls_status check_components(const ls_variable_options *options,
                                   const ls_component_list *list) {
   if (list->count == 0)
     return ls_invalid_argument("variable '%s': its creator made no component",
-                               name_of(options));
+                               variable_create_name_of(options));
   for (size_t i = 0; i < list->count; ++i) {
     ls_variable *component = list->items[i];
     if (component->num_components > 0)
@@ -213,7 +216,8 @@ typedef struct nature {
 static ls_status choose_nature(const ls_variable_recipe *recipe,
                                const ls_variable_options *options,
                                nature *out) {
-  LS_RETURN_IF_ERROR(check_options(options, &out->synchronization));
+  LS_RETURN_IF_ERROR(
+      variable_create_check_options(options, &out->synchronization));
   LS_RETURN_IF_ERROR(check_dtype(options, asked_dtype(options)));
   const bool on_read = out->synchronization == LS_SYNCHRONIZATION_ON_READ;
   if (recipe->strategy->uses_policies) {
@@ -224,7 +228,8 @@ static ls_status choose_nature(const ls_variable_recipe *recipe,
                            : recipe->classes->variable_class;
     if (out->class_name == NULL)
       return ls_invalid_argument("variable '%s': %s has no %s",
-                                 name_of(options), recipe->strategy->label,
+                                 variable_create_name_of(options),
+                                 recipe->strategy->label,
                                  lazy ? "LazyVariableClass" : "VariableClass");
   } else {
     out->rules = on_read ? recipe->classes->on_read : recipe->classes->on_write;
@@ -233,7 +238,8 @@ static ls_status choose_nature(const ls_variable_recipe *recipe,
   return out->rules != NULL
              ? ls_ok()
              : ls_invalid_argument("variable '%s': %s has no class for %s",
-                                   name_of(options), recipe->strategy->label,
+                                   variable_create_name_of(options),
+                                   recipe->strategy->label,
                                    on_read ? "ON_READ" : "ON_WRITE");
 }
 
@@ -376,10 +382,10 @@ static ls_status make_container(const ls_variable_recipe *recipe,
 }
 
 // ---- Creating --------------------------------------------------------------
-static ls_status create(const ls_variable_recipe *recipe,
-                        const ls_variable_options *options, nature kind,
-                        ls_component_list *components,
-                        ls_variable **out_variable) {
+static ls_status variables_create(const ls_variable_recipe *recipe,
+                                  const ls_variable_options *options,
+                                  nature kind, ls_component_list *components,
+                                  ls_variable **out_variable) {
   static const char *const no_collection[1] = {NULL};
   ls_variable_options seen = *options;
   seen.synchronization = kind.synchronization;
@@ -405,8 +411,9 @@ static ls_status create_by(const ls_variable_recipe *recipe,
   ls_component_list components = {.allocator = recipe->strategy->allocator};
   ls_trial trial;
   ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(
-      &trial, create(recipe, options, kind, &components, out_variable));
+  const ls_status status =
+      ls_trial_end(&trial, variables_create(recipe, options, kind, &components,
+                                            out_variable));
   release_components(&components);
   return status;
 }
@@ -437,10 +444,10 @@ static ls_status check_places(const ls_strategy *strategy,
   if (ways > 1)
     return ls_invalid_argument("variable '%s' is given several of "
                                "colocate_with, devices and single_device",
-                               name_of(options));
+                               variable_create_name_of(options));
   if (options->devices != NULL && options->num_devices == 0)
     return ls_invalid_argument("variable '%s' on an empty list of devices",
-                               name_of(options));
+                               variable_create_name_of(options));
   return options->colocate_with == NULL
              ? ls_ok()
              : ls_validate_colocate(leaf_of(options->colocate_with), strategy);
@@ -456,7 +463,7 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
                    LS_LOG_WARNING, "distribute",
                    "partitioned variables are off in a strategy's scope: '%s' "
                    "is made whole",
-                   name_of(options));
+                   variable_create_name_of(options));
     whole.partitioner = NULL;
   }
   LS_RETURN_IF_ERROR(check_places(strategy, options));

@@ -80,7 +80,7 @@ ls_status ls_make_saved_on_read(ls_variable *container,
 }
 
 // ---- Restoring -------------------------------------------------------------
-static ls_status share(const work *w, ls_tensor *out_tensor) {
+static ls_status variable_save_share(const work *w, ls_tensor *out_tensor) {
   ls_nest made = ls_none();
   ls_tensor value;
   LS_RETURN_IF_ERROR(tensor_of(w->arrays[0], &value));
@@ -95,7 +95,8 @@ ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
   ls_array *array = (ls_array *)(uintptr_t)value;
   *out_share = NULL;
   if (container->aggregation == LS_AGGREGATION_SUM)
-    return run_in_eager(&(work){container, &array, share}, out_share);
+    return run_in_eager(&(work){container, &array, variable_save_share},
+                        out_share);
   *out_share = ls_array_retain(array);
   return ls_ok();
 }

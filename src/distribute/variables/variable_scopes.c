@@ -35,8 +35,8 @@ static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
                                 what, strategy->label);
 }
 
-static void begin(ls_scope *scope, ls_variable_creator create, said s,
-                  ls_status status) {
+static void variable_scopes_begin(ls_scope *scope, ls_variable_creator create,
+                                  said s, ls_status status) {
   if (!ls_status_is_ok(status)) {
     ls_context_refuse(scope, status);
     return;
@@ -74,8 +74,8 @@ void ls_sync_on_read_variables_scope_begin(ls_scope *scope,
       method != LS_REDUCE_MEAN)
     status = ls_invalid_argument("%s by %s, which is neither SUM nor MEAN",
                                  sync_on_read, LS_REDUCE_OP_TEXT(method));
-  begin(scope, create_sync_on_read,
-        (said){.strategy = strategy, .method = method}, status);
+  variable_scopes_begin(scope, create_sync_on_read,
+                        (said){.strategy = strategy, .method = method}, status);
 }
 
 void ls_replica_sync_on_read_variables_scope_begin(ls_scope *scope,
@@ -128,7 +128,8 @@ static ls_status create_colocated(const ls_creator *next,
 }
 
 // On devices of the strategy, else no value of it.
-static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
+static ls_status variable_scopes_check_value(const ls_strategy *strategy,
+                                             ls_nest with) {
   ls_device_set devices;
   LS_RETURN_IF_ERROR(
       ls_destination_set((ls_destinations){.value = with}, with, &devices));
@@ -146,7 +147,8 @@ static ls_status check_value(const ls_strategy *strategy, ls_nest with) {
 }
 
 // Without a strategy's components any variable will do.
-static ls_status check_variable(const ls_strategy *strategy, ls_nest with) {
+static ls_status variable_scopes_check_variable(const ls_strategy *strategy,
+                                                ls_nest with) {
   char text[200];
   if (strategy->kind->distributes)
     return strategy->kind->beside_components
@@ -163,8 +165,8 @@ void ls_colocate_variables_scope_begin(ls_scope *scope, ls_strategy *strategy,
   ls_status status = check_in_force(strategy, colocate);
   if (ls_status_is_ok(status))
     status = with.kind == LS_KIND_DISTRIBUTED && strategy->kind->distributes
-                 ? check_value(strategy, with)
-                 : check_variable(strategy, with);
-  begin(scope, create_colocated, (said){.strategy = strategy, .with = with},
-        status);
+                 ? variable_scopes_check_value(strategy, with)
+                 : variable_scopes_check_variable(strategy, with);
+  variable_scopes_begin(scope, create_colocated,
+                        (said){.strategy = strategy, .with = with}, status);
 }

@@ -54,7 +54,7 @@ static ls_status finish_one(const ls_writing *w, ls_tensor made,
 }
 
 // In an export that knows nothing of components their devices do not count.
-static const char *device_of(const ls_variable *target) {
+static const char *variable_write_device_of(const ls_variable *target) {
   const bool counts =
       target->container == NULL || !ls_context_current()->scoped.primaries_only;
   return counts && target->device != NULL ? target->device : "";
@@ -66,7 +66,7 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
                            ls_nest value, ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
   {
-    LS_DEVICE_SCOPE(device_of(target));
+    LS_DEVICE_SCOPE(variable_write_device_of(target));
     LS_RETURN_IF_ERROR(ls_value_as_tensor(w->variable, value, &tensor));
     if (ls_variable_is_replicated(target) &&
         ls_tensor_dtype(tensor) != target->type.dtype)
@@ -90,8 +90,8 @@ static ls_status write_replicated(const ls_writing *w, ls_nest value,
 }
 
 // ---- All components --------------------------------------------------------
-static ls_status write_component(const ls_writing *w, size_t index,
-                                 ls_nest value, ls_nest *out_value) {
+static ls_status variable_write_component(const ls_writing *w, size_t index,
+                                          ls_nest value, ls_nest *out_value) {
   ls_variable *component = w->variable->components[index];
   char name[32];
   snprintf(name, sizeof(name), "update_%zu", index);
@@ -117,7 +117,7 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
   LS_RETURN_IF_ERROR(ls_write_check_parts(w, value));
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, results, count);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(write_component(w, i, value, &results[i]));
+    LS_RETURN_IF_ERROR(variable_write_component(w, i, value, &results[i]));
   return ls_update_regroup(ls_strategy_of(w->variable), results, count, true,
                            out_value);
 }
@@ -154,8 +154,8 @@ static ls_status write_once(const ls_writing *w, ls_nest value,
   return ls_take_nest(made, out_value);
 }
 
-static ls_status write_all(const ls_writing *w, ls_nest value,
-                           ls_nest *out_value) {
+static ls_status variable_write_all(const ls_writing *w, ls_nest value,
+                                    ls_nest *out_value) {
   return writes_once(w, value) ? write_once(w, value, out_value)
                                : write_each(w, value, out_value);
 }
@@ -166,7 +166,7 @@ static ls_status write_across(const ls_writing *w, ls_nest value,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(
       &crossing, ls_strategy_of(w->variable), ls_writing_name(w)));
-  const ls_status status = write_all(w, value, out_value);
+  const ls_status status = variable_write_all(w, value, out_value);
   return ls_cross_replica_end(&crossing, status, out_value);
 }
 
@@ -175,7 +175,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest value = ls_none(), made = ls_none();
   (void)strategy;
   ls_status status = ls_write_aggregate(w, args, &value);
-  if (ls_status_is_ok(status)) status = write_all(w, value, &made);
+  if (ls_status_is_ok(status)) status = variable_write_all(w, value, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
@@ -331,7 +331,7 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
   const ls_nest one = ls_value_part(value, 0);
   ls_nest share = one, written = ls_none();
   if (sum) LS_RETURN_IF_ERROR(ls_share_of_sum(w->variable, one, &share));
-  LS_RETURN_IF_ERROR(write_all(w, share, &written));
+  LS_RETURN_IF_ERROR(variable_write_all(w, share, &written));
   if (!read) {
     *out_value = written;
     return ls_ok();

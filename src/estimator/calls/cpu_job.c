@@ -20,7 +20,7 @@ ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
                        out_spec);
 }
 
-static ls_status build(ls_job *job) {
+static ls_status cpu_job_build(ls_job *job) {
   ls_job_log_cpu(job);
   LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
   LS_RETURN_IF_ERROR(ls_call_model_alone(&job->calls, job->cpu_input.features,
@@ -41,8 +41,8 @@ static ls_status build(ls_job *job) {
 }
 
 // A batch's loss counts as its examples do.
-static ls_status take_losses(const ls_job *job, ls_nest fetched,
-                             ls_eval_losses *losses) {
+static ls_status cpu_job_take_losses(const ls_job *job, ls_nest fetched,
+                                     ls_eval_losses *losses) {
   const int64_t rows = ls_cpu_input_rows(&job->cpu_input);
   ls_eval_losses_add_mean(losses, ls_nest_number(fetched),
                           rows >= 0 ? (double)rows : 1);
@@ -80,8 +80,8 @@ const ls_job_hook_acts ls_cpu_job_hooks = {
 
 const ls_job_kind ls_cpu_job = {
     .check = {[LS_MODE_EVAL] = ls_cpu_job_check_evaluation},
-    .build = build,
+    .build = cpu_job_build,
     .add_hooks = &ls_cpu_job_hooks,
-    .take_losses = take_losses,
+    .take_losses = cpu_job_take_losses,
     .reads_input = true,
 };

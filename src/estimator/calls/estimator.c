@@ -28,7 +28,7 @@ static ls_status check_params(ls_nest params) {
   return ls_ok();
 }
 
-static ls_status check_size(ls_opt size, const char *name) {
+static ls_status estimator_check_size(ls_opt size, const char *name) {
   return size.set ? ls_check_positive(name, size.value) : ls_ok();
 }
 
@@ -38,13 +38,15 @@ static ls_status check_batches(const ls_estimator_options *o,
   if (!o->train_batch_size.set)
     return ls_invalid_argument("`train_batch_size` cannot be unset where the "
                                "model is trained on TPUs");
-  LS_RETURN_IF_ERROR(check_size(o->train_batch_size, "train_batch_size"));
+  LS_RETURN_IF_ERROR(
+      estimator_check_size(o->train_batch_size, "train_batch_size"));
   if (tpu->per_host_input == LS_INPUT_PER_SHARD_V1 &&
       tpu->num_cores_per_replica.set)
     return ls_invalid_argument("Model parallelism only supports per host input "
                                "for training: set per_host_input");
-  LS_RETURN_IF_ERROR(check_size(o->eval_batch_size, "eval_batch_size"));
-  return check_size(o->predict_batch_size, "predict_batch_size");
+  LS_RETURN_IF_ERROR(
+      estimator_check_size(o->eval_batch_size, "eval_batch_size"));
+  return estimator_check_size(o->predict_batch_size, "predict_batch_size");
 }
 
 static ls_status check_strategies(const ls_run_values *config) {
@@ -55,7 +57,7 @@ static ls_status check_strategies(const ls_run_values *config) {
              : ls_ok();
 }
 
-static ls_status check(const ls_estimator_options *o) {
+static ls_status estimator_check(const ls_estimator_options *o) {
   const ls_run_values *config =
       o->config != NULL ? ls_run_config_values(o->config) : NULL;
   if (config == NULL || config->tpu == NULL)
@@ -142,7 +144,8 @@ static ls_status set_lists(ls_estimator *self, const ls_estimator_options *o) {
   return ls_ok();
 }
 
-static ls_status fill(ls_estimator *self, const ls_estimator_options *o) {
+static ls_status estimator_fill(ls_estimator *self,
+                                const ls_estimator_options *o) {
   self->runtime = ls_runtime_current();
   self->model_fn = o->model_fn;
   self->caches[LS_MODE_TRAIN] = o->train_cache;
@@ -164,10 +167,10 @@ ls_status ls_estimator_create(const ls_estimator_options *options,
   LS_REQUIRE_OUT(out_estimator);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->batch_axis, options->num_batch_axes);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(estimator_check(options));
   ls_estimator *self = ls_new(ls_current_allocator(), ls_estimator);
   if (self == NULL) return ls_out_of_memory();
-  const ls_status status = fill(self, options);
+  const ls_status status = estimator_fill(self, options);
   if (ls_status_is_ok(status))
     *out_estimator = self;
   else
@@ -371,8 +374,8 @@ ls_status ls_estimator_variable_names(const ls_estimator *estimator,
   return status;
 }
 
-static ls_status read_value(const ls_saved_file *file, const char *name,
-                            ls_array **out_array) {
+static ls_status estimator_read_value(const ls_saved_file *file,
+                                      const char *name, ls_array **out_array) {
   ls_saved_info info;
   ls_saved_file_describe(file, &info);
   for (size_t i = 0; i < info.num_entries; ++i) {
@@ -392,7 +395,7 @@ ls_status ls_estimator_variable_value(const ls_estimator *estimator,
   LS_REQUIRE(name);
   ls_saved_file *file = NULL;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
-  const ls_status status = read_value(file, name, out_array);
+  const ls_status status = estimator_read_value(file, name, out_array);
   ls_saved_file_close(file);
   return status;
 }

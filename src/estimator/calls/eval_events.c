@@ -10,8 +10,9 @@
 #include "estimator/config/params.h"
 #include "lockstep/events.h"
 
-static ls_status write_text(ls_event_writer *writer, const char *key,
-                            int64_t number, int64_t step, ls_bytes bytes) {
+static ls_status eval_events_write_text(ls_event_writer *writer,
+                                        const char *key, int64_t number,
+                                        int64_t step, ls_bytes bytes) {
   ls_text tag, text;
   ls_text_init(&tag, ls_current_allocator());
   ls_text_init(&text, ls_current_allocator());
@@ -37,7 +38,8 @@ static ls_status write_strings(ls_event_writer *writer, const char *key,
     LS_RETURN_IF_ERROR(
         ls_event_writer_summary(writer, key, step, number, items[i], &count));
     if (count == 0)
-      LS_RETURN_IF_ERROR(write_text(writer, key, number, step, items[i]));
+      LS_RETURN_IF_ERROR(
+          eval_events_write_text(writer, key, number, step, items[i]));
     number += count > 0 ? (int64_t)count : 1;
   }
   return ls_ok();
@@ -61,8 +63,10 @@ static ls_status write_value(const ls_estimator *self, ls_event_writer *writer,
   return ls_ok();
 }
 
-static ls_status write_all(const ls_estimator *self, ls_event_writer *writer,
-                           const char *checkpoint, ls_nest metrics) {
+static ls_status eval_events_write_all(const ls_estimator *self,
+                                       ls_event_writer *writer,
+                                       const char *checkpoint,
+                                       ls_nest metrics) {
   const int64_t step = ls_params_i64(metrics, "global_step", 0);
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
     if (strcmp(ls_nest_key(metrics, i), "global_step") != 0)
@@ -99,6 +103,6 @@ ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
         &writer);
   ls_text_deinit(&folder);
   LS_RETURN_IF_ERROR(status);
-  status = write_all(self, writer, checkpoint, metrics);
+  status = eval_events_write_all(self, writer, checkpoint, metrics);
   return ls_status_join(status, ls_event_writer_close(writer));
 }

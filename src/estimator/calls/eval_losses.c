@@ -14,7 +14,7 @@ static const ls_array *component(ls_nest leaf, size_t replica) {
                               : leaf);
 }
 
-static ls_status begin(ls_eval_losses *self, ls_nest losses) {
+static ls_status eval_losses_begin(ls_eval_losses *self, ls_nest losses) {
   const size_t replicas = ls_distributed_count(losses);
   self->count = replicas > 0 && !self->of_first ? replicas : 1;
   self->is_wide = ls_array_dtype(component(losses, 0)) == LS_DTYPE_F64;
@@ -24,7 +24,7 @@ static ls_status begin(ls_eval_losses *self, ls_nest losses) {
 
 ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
                              ls_nest examples) {
-  if (self->sums == NULL) LS_RETURN_IF_ERROR(begin(self, losses));
+  if (self->sums == NULL) LS_RETURN_IF_ERROR(eval_losses_begin(self, losses));
   self->by_examples = examples.kind != LS_KIND_NONE;
   ++self->steps;
   for (size_t r = 0; r < self->count; ++r) {

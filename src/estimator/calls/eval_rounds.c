@@ -67,7 +67,8 @@ static ls_status export_all(ls_eval_rounds *self, const char *checkpoint) {
   return ls_ok();
 }
 
-static ls_status evaluate(ls_eval_rounds *self, const char *checkpoint) {
+static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
+                                      const char *checkpoint) {
   const ls_eval_spec *eval = self->eval;
   ls_nest metrics = ls_none();
   ls_opt steps = eval->steps;
@@ -115,7 +116,7 @@ ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
   ls_text_release(self->previous);
   self->previous = path;
   *out_is_new = true;
-  return evaluate(self, path);
+  return eval_rounds_evaluate(self, path);
 }
 
 // ---- Again and again -------------------------------------------------------

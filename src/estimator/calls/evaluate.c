@@ -20,7 +20,7 @@ typedef struct eval_run {
 } eval_run;
 
 // ---- What is refused -------------------------------------------------------
-static ls_status check_names(ls_nest metrics) {
+static ls_status evaluate_check_names(ls_nest metrics) {
   static const char *const taken[] = {"loss", "global_step"};
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
     for (size_t t = 0; t < 2; ++t)
@@ -76,10 +76,10 @@ static ls_status make_fetches(ls_job *job, eval_run *e) {
   return ls_nest_status(e->fetches);
 }
 
-static ls_status build(ls_job *job, eval_run *e) {
+static ls_status evaluate_build(ls_job *job, eval_run *e) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(job->kind->build(job));
-  LS_RETURN_IF_ERROR(check_names(job->metrics));
+  LS_RETURN_IF_ERROR(evaluate_check_names(job->metrics));
   return make_fetches(job, e);
 }
 
@@ -91,8 +91,8 @@ static ls_status add_steps(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
-static ls_status add_hooks(ls_job *job, const eval_run *e, ls_nest final_values,
-                           ls_nest *out_values) {
+static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
+                                    ls_nest final_values, ls_nest *out_values) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(job->spec);
   ls_job_hooks *hooks = &job->hooks;
@@ -147,8 +147,8 @@ static void look_for_session(const ls_monitored_session *session, eval_run *e) {
   ls_eval_losses_drop(&e->losses);
 }
 
-static ls_status run_all(ls_job *job, ls_monitored_session *session,
-                         eval_run *e) {
+static ls_status evaluate_run_all(ls_job *job, ls_monitored_session *session,
+                                  eval_run *e) {
   ls_status status = ls_ok();
   while (ls_status_is_ok(status) &&
          !ls_monitored_session_should_stop(session)) {
@@ -184,13 +184,15 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
   ls_nest wanted = ls_none(), values = ls_none();
-  LS_RETURN_IF_ERROR(build(job, e));
+  LS_RETURN_IF_ERROR(evaluate_build(job, e));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
   ls_status status = final_values(job, job->metrics, &wanted);
-  if (ls_status_is_ok(status)) status = add_hooks(job, e, wanted, &values);
+  if (ls_status_is_ok(status))
+    status = evaluate_add_hooks(job, e, wanted, &values);
   if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
   if (ls_status_is_ok(status))
-    status = ls_monitored_session_close(session, run_all(job, session, e));
+    status =
+        ls_monitored_session_close(session, evaluate_run_all(job, session, e));
   if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
   if (ls_status_is_ok(status))
     status = take_metrics(job, e, values, out_metrics);

@@ -25,7 +25,7 @@ struct ls_exporter {
 };
 
 // ---- Making ----------------------------------------------------------------
-static ls_status check(const ls_exporter_options *o) {
+static ls_status exporter_check(const ls_exporter_options *o) {
   if (o->name == NULL || o->name[0] == 0)
     return ls_invalid_argument("an exporter needs a name");
   LS_RETURN_IF_ERROR(ls_file_name_check("the name of an exporter", o->name));
@@ -45,7 +45,8 @@ static ls_status check(const ls_exporter_options *o) {
   return ls_ok();
 }
 
-static ls_status fill(ls_exporter *self, const ls_exporter_options *o) {
+static ls_status exporter_fill(ls_exporter *self,
+                               const ls_exporter_options *o) {
   ls_allocator *allocator = ls_current_allocator();
   self->options = *o;
   self->keep = o->keep.set                    ? o->keep.value
@@ -63,10 +64,10 @@ ls_status ls_exporter_create(const ls_exporter_options *options,
   LS_REQUIRE_OUT(out_exporter);
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(exporter_check(options));
   ls_exporter *self = ls_new(ls_current_allocator(), ls_exporter);
   if (self == NULL) return ls_out_of_memory();
-  const ls_status status = fill(self, options);
+  const ls_status status = exporter_fill(self, options);
   if (ls_status_is_ok(status))
     *out_exporter = self;
   else
@@ -95,8 +96,8 @@ static int64_t second_of(const ls_file_entry *entry) {
   return (int64_t)strtoll(name, NULL, 10);
 }
 
-static ls_status list(const ls_file_system *files, const char *folder,
-                      ls_file_entry **out_entries, size_t *out_count) {
+static ls_status exporter_list(const ls_file_system *files, const char *folder,
+                               ls_file_entry **out_entries, size_t *out_count) {
   *out_entries = NULL;
   *out_count = 0;
   if (files->list == NULL)
@@ -114,7 +115,7 @@ static ls_status has_export(const ls_file_system *files, const char *folder,
   ls_file_entry *entries = NULL;
   size_t count = 0;
   *out_has = false;
-  LS_RETURN_IF_ERROR(list(files, folder, &entries, &count));
+  LS_RETURN_IF_ERROR(exporter_list(files, folder, &entries, &count));
   for (size_t i = 0; i < count; ++i)
     if (second_of(&entries[i]) >= 0) *out_has = true;
   ls_release(ls_current_allocator(), entries);
@@ -130,7 +131,7 @@ static ls_status take_away(const ls_file_system *files, const char *path,
   ls_status status = files->remove(files->user, path);
   if (ls_status_is_ok(status) || !is_folder || depth == 0) return status;
   ls_status_free(status);
-  status = list(files, path, &entries, &count);
+  status = exporter_list(files, path, &entries, &count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
     ls_text inner;
     ls_text_init(&inner, ls_current_allocator());
@@ -180,7 +181,7 @@ static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
   while (taken && ls_status_is_ok(status)) {
     ls_file_entry *entries = NULL;
     size_t count = 0;
-    status = list(files, folder, &entries, &count);
+    status = exporter_list(files, folder, &entries, &count);
     if (ls_status_is_ok(status))
       status = take_oldest(files, folder, entries, count, &taken, self->keep);
     ls_release(ls_current_allocator(), entries);
@@ -253,9 +254,10 @@ static ls_status recover_from(ls_exporter *self, const ls_estimator *estimator,
 }
 
 // ---- Exporting -------------------------------------------------------------
-static ls_status is_wanted(ls_exporter *self, const ls_estimator *estimator,
-                           const ls_exporter_call *call, const char *folder,
-                           bool *out_wanted) {
+static ls_status exporter_is_wanted(ls_exporter *self,
+                                    const ls_estimator *estimator,
+                                    const ls_exporter_call *call,
+                                    const char *folder, bool *out_wanted) {
   bool has = false;
   *out_wanted = self->options.kind == LS_EXPORTER_LATEST || call->is_final;
   if (self->options.kind != LS_EXPORTER_BEST) return ls_ok();
@@ -270,7 +272,8 @@ static ls_status export_to(ls_exporter *self, ls_estimator *estimator,
                            const ls_exporter_call *call, const char *folder,
                            char **out_path) {
   bool wanted = false;
-  LS_RETURN_IF_ERROR(is_wanted(self, estimator, call, folder, &wanted));
+  LS_RETURN_IF_ERROR(
+      exporter_is_wanted(self, estimator, call, folder, &wanted));
   if (!wanted) return ls_ok();
   LS_RETURN_IF_ERROR(ls_estimator_export(
       estimator,

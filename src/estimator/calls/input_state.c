@@ -8,7 +8,7 @@
 
 enum { NAME_ROOM = 32 };
 
-static ls_status save(void *self, ls_record *record) {
+static ls_status input_state_save(void *self, ls_record *record) {
   const ls_job *job = self;
   char name[NAME_ROOM];
   const size_t count = job->num_iterators;
@@ -25,7 +25,8 @@ static ls_status save(void *self, ls_record *record) {
   return ls_ok();
 }
 
-static ls_status restore_all(const ls_job *job, const ls_record *record) {
+static ls_status input_state_restore_all(const ls_job *job,
+                                         const ls_record *record) {
   char name[NAME_ROOM];
   const size_t count = job->num_iterators;
   int64_t saved = 0;
@@ -51,9 +52,9 @@ static bool is_of_another(const ls_status status) {
 }
 
 // Training goes on with another input from its start: users may mean that.
-static ls_status restore(void *self, const ls_record *record) {
+static ls_status input_state_restore(void *self, const ls_record *record) {
   ls_job *job = self;
-  const ls_status status = restore_all(job, record);
+  const ls_status status = input_state_restore_all(job, record);
   const bool refused = !ls_status_is_ok(status);
   job->restored = !refused;
   if (refused && !is_of_another(status)) return status;
@@ -73,6 +74,8 @@ static ls_status restore(void *self, const ls_record *record) {
 }
 
 void ls_job_set_state(ls_job *job) {
-  job->state = (ls_saveable){
-      .name = "input", .self = job, .save = save, .restore = restore};
+  job->state = (ls_saveable){.name = "input",
+                             .self = job,
+                             .save = input_state_save,
+                             .restore = input_state_restore};
 }

@@ -119,7 +119,7 @@ ls_status ls_job_check_input_end(const ls_job *job) {
 }
 
 // ---- The end ---------------------------------------------------------------
-static void drop(ls_job *job) {
+static void job_drop(ls_job *job) {
   ls_job_hooks_deinit(&job->hooks);
   ls_job_hooks_deinit(&job->chief_hooks);
   ls_hook_release(job->device_hook);
@@ -152,7 +152,7 @@ static ls_status keep_compile_error(ls_job *job) {
 ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
   status = ls_status_join(status, keep_compile_error(job));
   if (job->rendezvous == NULL) {
-    drop(job);
+    job_drop(job);
     return status;
   }
   // What the session would recover from is not kept there, and still an end.
@@ -167,6 +167,6 @@ ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
   }
   ls_status_free(own);
   ls_event_writer *events = job->events;
-  drop(job);
+  job_drop(job);
   return ls_status_join(best, ls_event_writer_close(events));
 }

@@ -50,7 +50,7 @@ static bool is_trained(const values_alone *self, const char *name) {
   return false;
 }
 
-static void look_at(void *user, const ls_value_note *note) {
+static void job_values_look_at(void *user, const ls_value_note *note) {
   values_alone *self = user;
   const ls_value_choice *users = self->users;
   if (users->tell != NULL) users->tell(users->user, note);
@@ -87,7 +87,7 @@ static ls_status restore_values(ls_job *job, const ls_saved_file *file,
                                              &it.trained, &it.num_trained));
   ls_value_choice all = *choice;
   all.missing = LS_FLAG_ON;
-  all.tell = look_at;
+  all.tell = job_values_look_at;
   all.user = &it;
   const ls_status status =
       ls_saved_file_restore_part(file, saver, &all, &report);

@@ -26,8 +26,8 @@ typedef struct side {
 // ---- A graph ---------------------------------------------------------------
 // What a job begins with, but nothing that is fed: nothing of the system is
 // looked at.
-static ls_status begin(side *s, ls_estimator *estimator,
-                       ls_estimator_mode mode) {
+static ls_status model_export_begin(side *s, ls_estimator *estimator,
+                                    ls_estimator_mode mode) {
   ls_variable *step = NULL;
   const ls_plan *plan = NULL;
   ls_job *job = &s->job;
@@ -58,8 +58,8 @@ static ls_status receive(side *s, const ls_receiver_function *receiver) {
   return ls_ok();
 }
 
-static ls_status call_model(void *user, ls_nest inputs,
-                            ls_estimator_spec **out_spec) {
+static ls_status model_export_call_model(void *user, ls_nest inputs,
+                                         ls_estimator_spec **out_spec) {
   const side *s = user;
   (void)inputs;
   return ls_call_model(&s->job.calls,
@@ -122,7 +122,8 @@ static ls_status build_on_cpu(side *s) {
 
 static ls_status build_on_tpu(side *s) {
   LS_RETURN_IF_ERROR(ls_rewrite_model_for_inference(
-      s->job.calls.plan->mode, call_model, s, ls_none(), NULL, &s->outputs));
+      s->job.calls.plan->mode, model_export_call_model, s, ls_none(), NULL,
+      &s->outputs));
   return make_signatures(s, s->outputs.items, s->outputs.count);
 }
 
@@ -132,9 +133,10 @@ static ls_status build_in(side *s, const ls_estimator_exporting *e) {
   return s->is_tpu ? build_on_tpu(s) : build_on_cpu(s);
 }
 
-static ls_status build(side *s, ls_estimator *estimator, ls_estimator_mode mode,
-                       const ls_estimator_exporting *e) {
-  LS_RETURN_IF_ERROR(begin(s, estimator, mode));
+static ls_status model_export_build(side *s, ls_estimator *estimator,
+                                    ls_estimator_mode mode,
+                                    const ls_estimator_exporting *e) {
+  LS_RETURN_IF_ERROR(model_export_begin(s, estimator, mode));
   const ls_status status = build_in(s, e),
                   first = ls_graph_take_error(s->job.graph);
   // What failed in the graph is the cause of what a model says then.
@@ -143,7 +145,7 @@ static ls_status build(side *s, ls_estimator *estimator, ls_estimator_mode mode,
   return first;
 }
 
-static void drop(side *s) {
+static void model_export_drop(side *s) {
   ls_release(ls_current_allocator(), s->signatures);
   ls_nest_release(s->values);
   ls_export_outputs_release(&s->outputs);
@@ -199,8 +201,8 @@ static ls_status write_warm(side *sides, size_t count,
 }
 
 // ---- All of it -------------------------------------------------------------
-static ls_status check(const ls_estimator_exporting *e, ls_estimator_mode mode,
-                       bool to_tpu) {
+static ls_status model_export_check(const ls_estimator_exporting *e,
+                                    ls_estimator_mode mode, bool to_tpu) {
   if (e->receiver.call == NULL)
     return ls_invalid_argument("an export needs a receiver_fn, which makes the "
                                "placeholders that it is given values by");
@@ -227,14 +229,14 @@ static ls_status export_from(ls_estimator *self,
   size_t made = 0;
   for (; made < count && ls_status_is_ok(status); ++made) {
     sides[made].is_tpu = made > 0;
-    status = build(&sides[made], self, mode, e);
+    status = model_export_build(&sides[made], self, mode, e);
   }
   if (ls_status_is_ok(status))
     status = checkpoint != NULL
                  ? write(sides, count, e, checkpoint, NULL, out_path)
                  : write_warm(sides, count, e, out_path);
   for (size_t i = 0; i < made; ++i)
-    drop(&sides[i]);
+    model_export_drop(&sides[i]);
   ls_release(ls_current_allocator(), sides);
   return status;
 }
@@ -264,13 +266,15 @@ ls_status ls_estimator_export(ls_estimator *estimator,
   LS_REQUIRE_ITEMS(exporting->assets, exporting->num_assets);
   const ls_estimator_mode mode =
       exporting->mode != LS_MODE_NONE ? exporting->mode : LS_MODE_PREDICT;
-  LS_RETURN_IF_ERROR(check(exporting, mode, estimator->exports_to_tpu));
+  LS_RETURN_IF_ERROR(
+      model_export_check(exporting, mode, estimator->exports_to_tpu));
   return export_model(estimator, exporting, mode, out_path);
 }
 
 // ---- For TPUs --------------------------------------------------------------
-static ls_status wrap(const ls_estimator *self, ls_run_config *config,
-                      ls_estimator **out_estimator) {
+static ls_status model_export_wrap(const ls_estimator *self,
+                                   ls_run_config *config,
+                                   ls_estimator **out_estimator) {
   return ls_estimator_create(
       &(ls_estimator_options){
           .model_fn = self->model_fn,
@@ -296,7 +300,7 @@ ls_status ls_estimator_export_for_tpu(ls_estimator *estimator,
   LS_REQUIRE(estimator);
   LS_RETURN_IF_ERROR(ls_run_config_replace(
       estimator->config, fields, 2, &(ls_run_config_options){0}, &config));
-  ls_status status = wrap(estimator, config, &wrapped);
+  ls_status status = model_export_wrap(estimator, config, &wrapped);
   if (ls_status_is_ok(status))
     status = ls_estimator_export(wrapped, exporting, out_path);
   ls_estimator_destroy(wrapped);

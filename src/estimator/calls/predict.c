@@ -26,8 +26,8 @@ struct ls_predictions {
 };
 
 // ---- What is wanted --------------------------------------------------------
-static bool is_wanted(const ls_estimator_prediction *prediction,
-                      const char *key) {
+static bool predict_is_wanted(const ls_estimator_prediction *prediction,
+                              const char *key) {
   for (size_t i = 0; i < prediction->num_keys; ++i)
     if (strcmp(prediction->keys[i], key) == 0) return true;
   return prediction->keys == NULL;
@@ -43,8 +43,8 @@ static ls_status no_keys(const ls_estimator_prediction *prediction,
       ls_nest_print(predictions, text, sizeof(text)));
 }
 
-static ls_status choose(const ls_estimator_prediction *prediction,
-                        ls_nest predictions, ls_nest *out) {
+static ls_status predict_choose(const ls_estimator_prediction *prediction,
+                                ls_nest predictions, ls_nest *out) {
   if (predictions.kind != LS_KIND_DICT) {
     *out = ls_nest_retain(predictions);
     return prediction->keys == NULL
@@ -59,7 +59,7 @@ static ls_status choose(const ls_estimator_prediction *prediction,
   ls_status status = ls_out_of_memory();
   if (keys != NULL && items != NULL) {
     for (size_t i = 0; i < count; ++i) {
-      if (!is_wanted(prediction, ls_nest_key(predictions, i))) continue;
+      if (!predict_is_wanted(prediction, ls_nest_key(predictions, i))) continue;
       keys[kept] = ls_nest_key(predictions, i);
       items[kept++] = ls_nest_item(predictions, i);
     }
@@ -77,7 +77,7 @@ static ls_status make_fetches(ls_predictions *self,
                               const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
   ls_nest wanted = ls_none();
-  ls_status status = choose(prediction, job->predictions, &wanted);
+  ls_status status = predict_choose(prediction, job->predictions, &wanted);
   if (!ls_status_is_ok(status)) {
     ls_nest_release(wanted);
     return status;
@@ -91,8 +91,8 @@ static ls_status make_fetches(ls_predictions *self,
 }
 
 // ---- Hooks -----------------------------------------------------------------
-static ls_status add_hooks(ls_job *job,
-                           const ls_estimator_prediction *prediction) {
+static ls_status predict_add_hooks(ls_job *job,
+                                   const ls_estimator_prediction *prediction) {
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
@@ -104,8 +104,8 @@ static ls_status add_hooks(ls_job *job,
                               spec->num_prediction_hooks);
 }
 
-static ls_status begin(ls_predictions *self,
-                       const ls_estimator_prediction *prediction) {
+static ls_status predict_begin(ls_predictions *self,
+                               const ls_estimator_prediction *prediction) {
   ls_job *job = &self->job;
   {
     LS_GRAPH_SCOPE(job->graph);
@@ -113,13 +113,13 @@ static ls_status begin(ls_predictions *self,
   }
   LS_RETURN_IF_ERROR(make_fetches(self, prediction));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  LS_RETURN_IF_ERROR(add_hooks(job, prediction));
+  LS_RETURN_IF_ERROR(predict_add_hooks(job, prediction));
   return ls_job_session(job, false, &self->session);
 }
 
 // ---- The end ---------------------------------------------------------------
 // Takes `how` over; keeps it for who asks again.
-static void end(ls_predictions *self, ls_status how) {
+static void predict_end(ls_predictions *self, ls_status how) {
   if (self->has_ended) {
     ls_status_free(how);
     return;
@@ -141,7 +141,7 @@ static void end(ls_predictions *self, ls_status how) {
 // The same of a session that there is. Without any data there is nothing that
 // says stop.
 static void end_runs(ls_predictions *self, ls_status how) {
-  end(self, how);
+  predict_end(self, how);
   if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
   ls_status_free(self->ended);
   self->ended = ls_ok();
@@ -171,12 +171,12 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
   if (ls_status_is_ok(status))
     status = ls_estimator_checkpoint_open(estimator, prediction->checkpoint,
                                           &self->checkpoint);
-  if (ls_status_is_ok(status)) status = begin(self, prediction);
+  if (ls_status_is_ok(status)) status = predict_begin(self, prediction);
   if (ls_status_is_ok(status)) {
     *out_predictions = self;
     return status;
   }
-  end(self, status);
+  predict_end(self, status);
   status = self->ended;
   ls_release(ls_current_allocator(), self);
   return status;
@@ -216,8 +216,8 @@ static ls_status first_dimension(const char *key, ls_nest leaf,
 }
 
 // How many rows a batch has, all of one number, without those that pad it.
-static ls_status count_rows(ls_nest batch, ls_nest padding,
-                            int64_t *out_count) {
+static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
+                                    int64_t *out_count) {
   int64_t count = -1;
   *out_count = 0;
   if (batch.kind == LS_KIND_DICT)
@@ -267,10 +267,10 @@ static ls_status next_batch(ls_predictions *self) {
   self->batch = ls_nest_item(results, 0);
   self->next = 0;
   return self->batches ? take_batch(self, padding)
-                       : count_rows(self->batch, padding, &self->count);
+                       : predict_count_rows(self->batch, padding, &self->count);
 }
 
-static ls_status take(ls_predictions *self, ls_nest *row) {
+static ls_status predict_take(ls_predictions *self, ls_nest *row) {
   const int64_t index = self->next;
   const ls_nest made = self->batches
                            ? ls_nest_retain(self->whole)
@@ -291,7 +291,7 @@ ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
     status = next_batch(predictions);
     if (!ls_status_is_ok(status)) end_runs(predictions, status);
   }
-  if (!predictions->has_ended) return take(predictions, row);
+  if (!predictions->has_ended) return predict_take(predictions, row);
   return ls_status_is_ok(predictions->ended)
              ? LS_STATUS(LS_OUT_OF_RANGE, "there are no more predictions")
              : ls_status_clone(predictions->ended);

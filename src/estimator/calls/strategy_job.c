@@ -72,7 +72,7 @@ static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
   return results;
 }
 
-static ls_nest call_model(ls_job *job, ls_nest args) {
+static ls_nest strategy_job_call_model(ls_job *job, ls_nest args) {
   ls_estimator_spec *spec = NULL;
   const ls_status status =
       ls_call_model(&job->calls,
@@ -85,11 +85,11 @@ static ls_nest call_model(ls_job *job, ls_nest args) {
                                  : ls_fail(status);
 }
 
-static ls_nest run_replica(ls_nest args, void *user) {
+static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
   const ls_nest examples = ls_nest_item(args, 2);
-  if (examples.kind == LS_KIND_NONE) return call_model(user, args);
+  if (examples.kind == LS_KIND_NONE) return strategy_job_call_model(user, args);
   LS_EXAMPLES_SCOPE(ls_nest_tensor(examples, 0));
-  return call_model(user, args);
+  return strategy_job_call_model(user, args);
 }
 
 // ---- What they have given --------------------------------------------------
@@ -103,7 +103,7 @@ static ls_status take_training(ls_job *job, ls_nest results) {
                            &job->train_op);
 }
 
-static ls_nest gather_leaf(ls_nest leaf, void *user) {
+static ls_nest strategy_job_gather_leaf(ls_nest leaf, void *user) {
   ls_job *job = user;
   ls_nest all = ls_none();
   if (ls_distributed_count(leaf) == 0) return ls_nest_retain(leaf);
@@ -154,7 +154,8 @@ static ls_status take_evaluation(ls_job *job, ls_nest results) {
   if (spec_options->eval_metrics.call == NULL)
     return join_metrics(job, ls_nest_item(results, 3));
   ls_host_function function = spec_options->eval_metrics;
-  function.tensors = ls_nest_map(ls_nest_item(results, 2), gather_leaf, job);
+  function.tensors =
+      ls_nest_map(ls_nest_item(results, 2), strategy_job_gather_leaf, job);
   ls_status status = ls_nest_status(function.tensors);
   if (ls_status_is_ok(status)) {
     job->metrics = ls_host_function_call(&function, "eval_metrics");
@@ -180,8 +181,8 @@ static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
   ls_status status = ls_nest_status(args);
   if (ls_status_is_ok(status)) {
     LS_SCALE_LOSS_SCOPE(job->strategy);
-    status = ls_strategy_call_for_each_replica(job->strategy, run_replica, args,
-                                               job, &results);
+    status = ls_strategy_call_for_each_replica(
+        job->strategy, strategy_job_run_replica, args, job, &results);
   }
   if (ls_status_is_ok(status)) status = mode_of(job)->take(job, results);
   ls_nest_release(results);
@@ -189,7 +190,7 @@ static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
   return status;
 }
 
-static ls_status build(ls_job *job) {
+static ls_status strategy_job_build(ls_job *job) {
   ls_strategy_input input = {0};
   ls_job_log_cpu(job);
   LS_STRATEGY_SCOPE(job->strategy);
@@ -206,8 +207,8 @@ static ls_status build(ls_job *job) {
   return ls_graph_error(job->graph);
 }
 
-static ls_status take_losses(const ls_job *job, ls_nest fetched,
-                             ls_eval_losses *losses) {
+static ls_status strategy_job_take_losses(const ls_job *job, ls_nest fetched,
+                                          ls_eval_losses *losses) {
   (void)job;
   return ls_eval_losses_add(losses, ls_nest_item(fetched, 0),
                             ls_nest_item(fetched, 1));
@@ -215,8 +216,8 @@ static ls_status take_losses(const ls_job *job, ls_nest fetched,
 
 const ls_job_kind ls_strategy_job = {
     .check = {[LS_MODE_EVAL] = ls_cpu_job_check_evaluation},
-    .build = build,
+    .build = strategy_job_build,
     .add_hooks = &ls_cpu_job_hooks,
-    .take_losses = take_losses,
+    .take_losses = strategy_job_take_losses,
     .reads_input = true,
 };

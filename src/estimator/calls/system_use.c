@@ -16,7 +16,7 @@ static ls_status refuse_use(const ls_system_use *other, const char *folder) {
 }
 
 // With the runtime's lock held.
-static ls_status add_use(ls_system_use *self) {
+static ls_status system_use_add_use(ls_system_use *self) {
   ls_estimator_state *state = ls_estimator_state_get(self->runtime);
   if (state == NULL) return ls_out_of_memory();
   for (const ls_system_use *at = state->uses; at != NULL; at = at->next)
@@ -34,7 +34,7 @@ ls_status ls_system_use_begin(ls_system_use *self, const ls_plan *plan,
                           .folder = folder,
                           .mode = plan->mode};
   ls_runtime_lock(self->runtime);
-  const ls_status status = add_use(self);
+  const ls_status status = system_use_add_use(self);
   ls_runtime_unlock(self->runtime);
   if (ls_status_is_ok(status)) return status;
   ls_object_release(self->id);

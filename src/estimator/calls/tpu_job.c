@@ -113,8 +113,8 @@ static ls_status finish_evaluation(ls_job *job) {
 }
 
 // A run's loss is a mean over the steps that it has made.
-static ls_status take_losses(const ls_job *job, ls_nest fetched,
-                             ls_eval_losses *losses) {
+static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
+                                     ls_eval_losses *losses) {
   (void)job;
   ls_eval_losses_add_mean(losses, ls_nest_number(ls_nest_item(fetched, 0)),
                           ls_nest_number(ls_nest_item(fetched, 1)));
@@ -138,7 +138,7 @@ static ls_status finish_prediction(ls_job *job) {
   return ls_nest_status(job->feed.ops);
 }
 
-static ls_status build(ls_job *job) {
+static ls_status tpu_job_build(ls_job *job) {
   static const ls_job_act finish[LS_NUM_MODES] = {
       [LS_MODE_TRAIN] = finish_training,
       [LS_MODE_EVAL] = finish_evaluation,
@@ -276,7 +276,7 @@ static const ls_job_hook_acts hook_acts = {
 const ls_job_kind ls_tpu_job = {
     .check =
         {[LS_MODE_TRAIN] = check_training, [LS_MODE_EVAL] = check_evaluation},
-    .build = build,
+    .build = tpu_job_build,
     .add_hooks = &hook_acts,
-    .take_losses = take_losses,
+    .take_losses = tpu_job_take_losses,
 };

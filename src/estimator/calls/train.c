@@ -13,22 +13,22 @@
 #include "train/hooks/saved.h"
 
 // ---- What is refused -------------------------------------------------------
-static ls_status check_count(ls_opt count, const char *name) {
+static ls_status train_check_count(ls_opt count, const char *name) {
   return count.set && count.value < 1
              ? ls_invalid_argument("Must specify %s > 0, got %lld", name,
                                    (long long)count.value)
              : ls_ok();
 }
 
-static ls_status check(const ls_estimator *self,
-                       const ls_estimator_training *t) {
+static ls_status train_check(const ls_estimator *self,
+                             const ls_estimator_training *t) {
   const char *task = ls_estimator_run_values(self)->task_type;
   if (strcmp(task, "evaluator") == 0 || strcmp(task, "ps") == 0)
     return ls_invalid_argument("a task of type '%s' does not train", task);
   if (t->steps.set && t->max_steps.set)
     return ls_invalid_argument("Can not provide both steps and max_steps");
-  LS_RETURN_IF_ERROR(check_count(t->steps, "steps"));
-  return check_count(t->max_steps, "max_steps");
+  LS_RETURN_IF_ERROR(train_check_count(t->steps, "steps"));
+  return train_check_count(t->max_steps, "max_steps");
 }
 
 // Whether there is no step to make, by the newest checkpoint that is whole;
@@ -71,7 +71,7 @@ static ls_status add_loss_summary(const ls_job *job) {
 }
 
 // It goes on from step `saved`; -1: it begins.
-static ls_status build(ls_job *job, int64_t saved) {
+static ls_status train_build(ls_job *job, int64_t saved) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
   LS_SUMMARY_SCOPE(job->summaries);
@@ -173,7 +173,7 @@ ls_status ls_job_add_examples_hook(ls_job *job) {
   return ls_job_hooks_add(&job->hooks, hook);
 }
 
-static ls_status add_hooks(ls_job *job, const ls_estimator_training *t) {
+static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(job->spec);
   ls_job_hooks *hooks = &job->hooks;
@@ -213,20 +213,20 @@ static ls_nest fetches_of(const ls_job *job) {
   return ls_nest_dict("", names, items, 2);
 }
 
-static void take(ls_nest results, ls_training_end *end) {
+static void train_take(ls_nest results, ls_training_end *end) {
   end->loss = ls_nest_number(ls_nest_find(results, "loss"));
   end->has_loss = true;
 }
 
-static ls_status run_all(ls_job *job, ls_monitored_session *session,
-                         ls_training_end *end) {
+static ls_status train_run_all(ls_job *job, ls_monitored_session *session,
+                               ls_training_end *end) {
   const ls_nest fetches = fetches_of(job);
   ls_status status = ls_nest_status(fetches);
   while (ls_status_is_ok(status) &&
          !ls_monitored_session_should_stop(session)) {
     ls_nest results = ls_none();
     status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
-    if (ls_status_is_ok(status)) take(results, end);
+    if (ls_status_is_ok(status)) train_take(results, end);
   }
   ls_nest_release(fetches);
   return ls_job_judge_runs(job, status);
@@ -238,10 +238,10 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   ls_hook *last = NULL;
   ls_nest step = ls_none();
   ls_tensor read;
-  LS_RETURN_IF_ERROR(build(job, saved));
+  LS_RETURN_IF_ERROR(train_build(job, saved));
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  LS_RETURN_IF_ERROR(add_hooks(job, t));
+  LS_RETURN_IF_ERROR(train_add_hooks(job, t));
   LS_RETURN_IF_ERROR(add_listeners(job, t));
   {
     LS_GRAPH_SCOPE(job->graph);
@@ -251,7 +251,7 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, last));
   LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));
   const ls_status status =
-      ls_monitored_session_close(session, run_all(job, session, end));
+      ls_monitored_session_close(session, train_run_all(job, session, end));
   if (ls_status_is_ok(status)) end->step = (int64_t)ls_nest_number(step);
   ls_nest_release(step);
   return ls_status_is_ok(status) ? ls_job_check_input_end(job) : status;
@@ -285,7 +285,7 @@ ls_status ls_estimator_train(ls_estimator *estimator,
   LS_RETURN_IF_ERROR(
       ls_hooks_check("hooks", training->hooks, training->num_hooks));
   LS_REQUIRE_ITEMS(training->listeners, training->num_listeners);
-  LS_RETURN_IF_ERROR(check(estimator, training));
+  LS_RETURN_IF_ERROR(train_check(estimator, training));
   LS_RETURN_IF_ERROR(is_done(estimator, training, &done, &step));
   end.step = step;
   if (!done)

@@ -35,7 +35,8 @@ static ls_status check_exporters(const ls_eval_spec *eval) {
   return ls_ok();
 }
 
-static ls_status check(const ls_train_spec *train, const ls_eval_spec *eval) {
+static ls_status train_and_evaluate_check(const ls_train_spec *train,
+                                          const ls_eval_spec *eval) {
   if (train->input.call == NULL)
     return ls_invalid_argument("a training needs an input_fn");
   if (train->max_steps.set && train->max_steps.value < 1)
@@ -113,7 +114,8 @@ static ls_status after_save(void *user, ls_session *session, int64_t step,
   return ls_ok();
 }
 
-static ls_status at_end(void *user, ls_session *session, int64_t step) {
+static ls_status train_and_evaluate_at_end(void *user, ls_session *session,
+                                           int64_t step) {
   local *self = user;
   (void)session;
   if (self->evaluated == step || self->between) return ls_ok();
@@ -163,8 +165,8 @@ static ls_status run_local(local *self, ls_training_end *end) {
   if (all == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     all[i] = self->train->listeners[i];
-  all[count] =
-      (ls_save_listener){.user = self, .after_save = after_save, .end = at_end};
+  all[count] = (ls_save_listener){
+      .user = self, .after_save = after_save, .end = train_and_evaluate_at_end};
   const ls_status status = self->between
                                ? train_in_parts(self, all, count + 1, end)
                                : train_once(self, all, count + 1, end);
@@ -249,8 +251,10 @@ static ls_status evaluate_alone(ls_estimator *estimator,
   return status;
 }
 
-static ls_status run(ls_estimator *estimator, const ls_train_spec *train,
-                     const ls_eval_spec *eval, ls_train_and_evaluation *out) {
+static ls_status train_and_evaluate_run(ls_estimator *estimator,
+                                        const ls_train_spec *train,
+                                        const ls_eval_spec *eval,
+                                        ls_train_and_evaluation *out) {
   const ls_run_values *config = ls_estimator_run_values(estimator);
   const char *task = config->task_type;
   if (strcmp(task, "evaluator") == 0)
@@ -282,8 +286,9 @@ ls_status ls_train_and_evaluate(ls_estimator *estimator,
   LS_REQUIRE(estimator);
   LS_REQUIRE(train);
   LS_REQUIRE(eval);
-  LS_RETURN_IF_ERROR(check(train, eval));
-  const ls_status status = run(estimator, train, eval, &result);
+  LS_RETURN_IF_ERROR(train_and_evaluate_check(train, eval));
+  const ls_status status =
+      train_and_evaluate_run(estimator, train, eval, &result);
   if (ls_status_is_ok(status) && out_result != NULL)
     *out_result = result;
   else

@@ -11,7 +11,8 @@ static const char variable[] = "TF_CONFIG";
 
 // ---- Reading ---------------------------------------------------------------
 // The whole of it, in the configuration's memory; NULL: there is none.
-static ls_status read_all(ls_run_config *config, const ls_json **out) {
+static ls_status environment_read_all(ls_run_config *config,
+                                      const ls_json **out) {
   const char *text = ls_runtime_environment(config->runtime, variable);
   *out = NULL;
   if (text == NULL || text[0] == '\0') return ls_ok();
@@ -22,7 +23,7 @@ static ls_status read_all(ls_run_config *config, const ls_json **out) {
              : ls_invalid_argument("%s is no JSON object", variable);
 }
 
-static const ls_json *find(const ls_json *object, const char *key) {
+static const ls_json *environment_find(const ls_json *object, const char *key) {
   const ls_json *found = object != NULL ? ls_json_find(object, key) : NULL;
   return found != NULL && found->kind != LS_JSON_NULL ? found : NULL;
 }
@@ -30,7 +31,7 @@ static const ls_json *find(const ls_json *object, const char *key) {
 // Stays as it is where the member is not there.
 static ls_status find_text(const ls_json *object, const char *key,
                            const char **text) {
-  const ls_json *found = find(object, key);
+  const ls_json *found = environment_find(object, key);
   if (found == NULL) return ls_ok();
   if (found->kind != LS_JSON_STRING)
     return ls_invalid_argument("%s: %s is no string", variable, key);
@@ -40,7 +41,7 @@ static ls_status find_text(const ls_json *object, const char *key,
 
 static ls_status find_object(const ls_json *object, const char *key,
                              const ls_json **out) {
-  *out = find(object, key);
+  *out = environment_find(object, key);
   return *out == NULL || (*out)->kind == LS_JSON_OBJECT
              ? ls_ok()
              : ls_invalid_argument("%s: %s is no JSON object", variable, key);
@@ -50,7 +51,7 @@ ls_status ls_run_config_find_service(ls_run_config *config, const char *key,
                                      const char **out_text) {
   const ls_json *all = NULL, *service = NULL;
   *out_text = NULL;
-  LS_RETURN_IF_ERROR(read_all(config, &all));
+  LS_RETURN_IF_ERROR(environment_read_all(config, &all));
   LS_RETURN_IF_ERROR(find_object(all, "service", &service));
   return find_text(service, key, out_text);
 }
@@ -133,7 +134,7 @@ static ls_status read_task(const ls_json *all, task *out) {
   const ls_json *object = NULL;
   LS_RETURN_IF_ERROR(find_object(all, "task", &object));
   LS_RETURN_IF_ERROR(find_text(object, "type", &out->type));
-  const ls_json *index = find(object, "index");
+  const ls_json *index = environment_find(object, "index");
   if (index == NULL) return ls_ok();
   // Numbers as texts, as some schedulers write them, are understood.
   out->has_index = true;
@@ -292,7 +293,7 @@ ls_status ls_run_config_read_environment(ls_run_config *config) {
   task t = {0};
   config->values.evaluation_master = "";
   config->values.cluster = &config->cluster;
-  LS_RETURN_IF_ERROR(read_all(config, &all));
+  LS_RETURN_IF_ERROR(environment_read_all(config, &all));
   LS_RETURN_IF_ERROR(set_model_dir(config, all));
   LS_RETURN_IF_ERROR(find_object(all, "service", &object));
   LS_RETURN_IF_ERROR(find_text(all, "session_master", &master));

@@ -58,8 +58,8 @@ void ls_plans_destroy(ls_plans *plans) {
   ls_release(ls_runtime_allocator(plans->runtime), plans);
 }
 
-static ls_status find_system(ls_plans *self, const ls_plan *plan,
-                             const ls_plan_system **out_system) {
+static ls_status plan_find_system(ls_plans *self, const ls_plan *plan,
+                                  const ls_plan_system **out_system) {
   const char *master = plan->mode == LS_MODE_EVAL
                            ? plan->config->evaluation_master
                            : plan->config->master;
@@ -73,7 +73,7 @@ static ls_status find_system(ls_plans *self, const ls_plan *plan,
 }
 
 // ---- Input and batches -----------------------------------------------------
-static ls_feed_way way_of(const ls_plan *plan) {
+static ls_feed_way plan_way_of(const ls_plan *plan) {
   static const ls_feed_way ways[] = {[LS_INPUT_PER_SHARD_V1] = LS_FEED_HOSTS,
                                      [LS_INPUT_PER_HOST_V1] = LS_FEED_HOSTS,
                                      [LS_INPUT_PER_HOST_V2] = LS_FEED_REPLICAS,
@@ -103,7 +103,7 @@ static void count_feeders(ls_plan *plan) {
 }
 
 // Rounded up where parts that are not full are padded.
-static ls_opt share(const ls_plan *plan, int64_t parts) {
+static ls_opt plan_share(const ls_plan *plan, int64_t parts) {
   const ls_opt all = plan->batch_size;
   const bool has_rest = plan->any_batch && all.value % parts != 0;
   return all.set ? LS_SOME(all.value / parts + has_rest) : all;
@@ -118,9 +118,9 @@ static void share_batch(ls_plan *plan) {
       [LS_FEED_REPLICAS] = system->num_replicas,
       [LS_FEED_SLICES] = 1,
       [LS_FEED_ALL] = 1};
-  plan->input_batch_size = share(plan, parts[input->way]);
+  plan->input_batch_size = plan_share(plan, parts[input->way]);
   plan->model_batch_size =
-      share(plan, input->way == LS_FEED_ALL ? 1 : system->num_replicas);
+      plan_share(plan, input->way == LS_FEED_ALL ? 1 : system->num_replicas);
 }
 
 // ---- Checks ----------------------------------------------------------------
@@ -181,7 +181,7 @@ static int64_t host_call_every(const ls_plan *plan) {
 }
 
 static ls_status plan_cores(ls_plans *self, ls_plan *plan) {
-  LS_RETURN_IF_ERROR(find_system(self, plan, &plan->system));
+  LS_RETURN_IF_ERROR(plan_find_system(self, plan, &plan->system));
   count_feeders(plan);
   LS_RETURN_IF_ERROR(check_batch(plan));
   LS_RETURN_IF_ERROR(check_hosts(plan));
@@ -205,7 +205,7 @@ static ls_status make_plan(ls_plans *self, ls_estimator_mode mode, bool exports,
       .input_batch_size = batch,
       .model_batch_size = batch,
   };
-  out_plan->input.way = way_of(out_plan);
+  out_plan->input.way = plan_way_of(out_plan);
   out_plan->input.broadcast = out_plan->input.way >= LS_FEED_SLICES;
   out_plan->host_call_every = host_call_every(out_plan);
   out_plan->strategy = strategy_of(out_plan);

@@ -87,7 +87,7 @@ static ls_status count_replicas(ls_plan_system *self, ls_opt cores) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status refuse_system(const ls_plan_system *self) {
+static ls_status plan_system_refuse_system(const ls_plan_system *self) {
   enum { SHOWN = 16 };
   const ls_tpu_metadata *metadata = self->metadata;
   ls_text text;
@@ -105,7 +105,7 @@ static ls_status refuse_system(const ls_plan_system *self) {
 static ls_status check_system(const ls_plan_system *self,
                               const ls_tpu_config *tpu) {
   const ls_opt shards = tpu->num_shards, cores = tpu->num_cores_per_replica;
-  if (self->num_cores == 0) return refuse_system(self);
+  if (self->num_cores == 0) return plan_system_refuse_system(self);
   if (shards.set && shards.value != self->num_replicas)
     return ls_invalid_argument("num_shards is not set correctly for the "
                                "system at '%s': expected %lld, got %lld",
@@ -122,7 +122,7 @@ static ls_status check_system(const ls_plan_system *self,
 }
 
 // ---- Cores of replicas -----------------------------------------------------
-static const int32_t *shape_of(int64_t cores) {
+static const int32_t *plan_system_shape_of(int64_t cores) {
   static const struct {
     int64_t cores;
     int32_t shape[LS_MESH_RANK];
@@ -155,7 +155,7 @@ static ls_status assign_cores(ls_plan_system *self, ls_opt cores) {
     LS_RETURN_IF_ERROR(ls_device_assignment_build(
         self->metadata->topology,
         &(ls_device_assignment_options){
-            .shape = shape_of(cores.value),
+            .shape = plan_system_shape_of(cores.value),
             .shape_rank = LS_MESH_RANK,
             .num_replicas = {true, self->num_replicas}},
         &self->assignment));

@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 // ---- The object ------------------------------------------------------------
-static void destroy(ls_object *object) {
+static void run_config_destroy(ls_object *object) {
   ls_run_config *self = (ls_run_config *)object;
   ls_allocator *allocator = self->arena.allocator;
   ls_session_config_deinit(&self->session);
@@ -23,9 +23,9 @@ static void destroy(ls_object *object) {
 }
 
 static const ls_object_type type = {.name = "run configuration",
-                                    .destroy = destroy};
+                                    .destroy = run_config_destroy};
 
-static ls_status make(ls_runtime *runtime, ls_run_config **out) {
+static ls_status run_config_make(ls_runtime *runtime, ls_run_config **out) {
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   *out = ls_new(allocator, ls_run_config);
@@ -53,7 +53,8 @@ bool ls_run_config_text(ls_run_config *config, const char *text,
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status check_number(const char *field, ls_opt number, int64_t least) {
+static ls_status run_config_check_number(const char *field, ls_opt number,
+                                         int64_t least) {
   if (!number.set || number.value >= least) return ls_ok();
   return ls_invalid_argument("%s should be %s, got %lld", field,
                              least == 0 ? ">= 0" : "> 0",
@@ -73,7 +74,7 @@ static ls_status check_flags(const ls_run_config_options *o) {
   return ls_ok();
 }
 
-static ls_status check(const ls_run_values *v) {
+static ls_status run_config_check(const ls_run_values *v) {
   if (v->save_checkpoints_steps.set && v->save_checkpoints_secs.set)
     return ls_invalid_argument("save_checkpoints_steps and "
                                "save_checkpoints_secs are both set: one can "
@@ -94,8 +95,8 @@ static ls_status check(const ls_run_values *v) {
       {"session_creation_timeout_secs", v->session_creation_timeout_secs, 1},
   };
   for (size_t i = 0; i < LS_COUNT_OF(numbers); ++i)
-    LS_RETURN_IF_ERROR(
-        check_number(numbers[i].field, numbers[i].number, numbers[i].least));
+    LS_RETURN_IF_ERROR(run_config_check_number(
+        numbers[i].field, numbers[i].number, numbers[i].least));
   if (v->protocol == NULL || strcmp(v->protocol, "grpc") == 0 ||
       strcmp(v->protocol, "grpc+verbs") == 0)
     return ls_ok();
@@ -124,7 +125,8 @@ static void set_strategy(ls_strategy **kept, ls_strategy *strategy) {
   if (before != NULL) ls_strategy_release(before);
 }
 
-static ls_status take(ls_run_config *self, const ls_run_config_options *o) {
+static ls_status run_config_take(ls_run_config *self,
+                                 const ls_run_config_options *o) {
   ls_run_values *v = &self->values;
   LS_RETURN_IF_ERROR(check_flags(o));
   const bool given =
@@ -158,7 +160,7 @@ static ls_status take(ls_run_config *self, const ls_run_config_options *o) {
       !ls_run_config_text(self, o->protocol, &v->protocol))
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(set_session(self, o->session_config));
-  LS_RETURN_IF_ERROR(check(v));
+  LS_RETURN_IF_ERROR(run_config_check(v));
   return ls_run_config_read_environment(self);
 }
 
@@ -173,8 +175,8 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
                                "are of runs on a TPU system "
                                "(ls_tpu_run_config_create)");
   ls_run_config *made = NULL;
-  ls_status status = make(ls_runtime_current(), &made);
-  if (ls_status_is_ok(status)) status = take(made, options);
+  ls_status status = run_config_make(ls_runtime_current(), &made);
+  if (ls_status_is_ok(status)) status = run_config_take(made, options);
   if (ls_status_is_ok(status))
     *out_config = made;
   else if (made != NULL)
@@ -229,7 +231,7 @@ static ls_status set_masters(ls_run_config *self,
 }
 
 static ls_status take_tpu(ls_run_config *self, const ls_run_config_options *o) {
-  LS_RETURN_IF_ERROR(take(self, o));
+  LS_RETURN_IF_ERROR(run_config_take(self, o));
   LS_RETURN_IF_ERROR(ls_run_config_set_tpu(self, o->tpu));
   LS_RETURN_IF_ERROR(ls_run_config_find_job(self));
   LS_RETURN_IF_ERROR(set_masters(self, o));
@@ -243,7 +245,7 @@ ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
   LS_REQUIRE_OUT(out_config);
   static const ls_run_config_options defaults;
   ls_run_config *made = NULL;
-  ls_status status = make(ls_runtime_current(), &made);
+  ls_status status = run_config_make(ls_runtime_current(), &made);
   if (ls_status_is_ok(status))
     status = take_tpu(made, options != NULL ? options : &defaults);
   if (ls_status_is_ok(status))
@@ -275,7 +277,7 @@ static ls_status copy_cluster(ls_run_config *to, const ls_cluster_spec *from) {
   return ls_ok();
 }
 
-static ls_status copy(const ls_run_config *from, ls_run_config *to) {
+static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   const ls_run_values *v = &from->values;
   ls_run_values *out = &to->values;
   *out = *v;
@@ -330,7 +332,7 @@ static ls_status no_such_field(const ls_run_config *self, const char *field) {
   return status;
 }
 
-static ls_opt *number_of(ls_run_values *v, const char *field) {
+static ls_opt *run_config_number_of(ls_run_values *v, const char *field) {
   const struct {
     const char *field;
     ls_opt *number;
@@ -370,9 +372,9 @@ static ls_status set_text(ls_run_config *self, const char *text,
 static ls_status replace_one(ls_run_config *self, const char *field,
                              const ls_run_config_options *o) {
   ls_run_values *v = &self->values, given = numbers_of(o);
-  ls_opt *number = number_of(v, field);
+  ls_opt *number = run_config_number_of(v, field);
   if (number != NULL) {
-    *number = *number_of(&given, field);
+    *number = *run_config_number_of(&given, field);
     return ls_ok();
   }
   if (strcmp(field, "model_dir") == 0)
@@ -413,7 +415,7 @@ static ls_status replace_intervals(ls_run_config *self,
   }
   if (steps && !secs) v->save_checkpoints_secs = (ls_opt){0};
   if (secs && !steps) v->save_checkpoints_steps = (ls_opt){0};
-  return check(v);
+  return run_config_check(v);
 }
 
 ls_status ls_run_config_replace(const ls_run_config *config,
@@ -426,8 +428,8 @@ ls_status ls_run_config_replace(const ls_run_config *config,
   LS_REQUIRE(values);
   ls_run_config *made = NULL;
   ls_status status = check_flags(values);
-  if (ls_status_is_ok(status)) status = make(config->runtime, &made);
-  if (ls_status_is_ok(status)) status = copy(config, made);
+  if (ls_status_is_ok(status)) status = run_config_make(config->runtime, &made);
+  if (ls_status_is_ok(status)) status = run_config_copy(config, made);
   for (size_t i = 0; i < num_fields && ls_status_is_ok(status); ++i)
     status = replace_one(made, fields[i], values);
   if (ls_status_is_ok(status))

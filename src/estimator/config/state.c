@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "estimator/config/state.h"
 
-static ls_status destroy(void *pointer) {
+static ls_status state_destroy(void *pointer) {
   ls_estimator_state *state = pointer;
   if (state->watchdogs != NULL) state->end_watchdogs(state->watchdogs);
   ls_release(state->allocator, state);
@@ -14,6 +14,6 @@ ls_estimator_state *ls_estimator_state_get(ls_runtime *runtime) {
   state = ls_new(ls_runtime_allocator(runtime), ls_estimator_state);
   if (state == NULL) return NULL;
   state->allocator = ls_runtime_allocator(runtime);
-  ls_runtime_set_slot(runtime, LS_SLOT_ESTIMATOR, state, destroy);
+  ls_runtime_set_slot(runtime, LS_SLOT_ESTIMATOR, state, state_destroy);
   return state;
 }

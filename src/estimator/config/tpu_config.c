@@ -38,7 +38,7 @@ ls_status ls_loop_length_parse(const char *text, ls_loop_length *out_length) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status check_cores(ls_opt cores) {
+static ls_status tpu_config_check_cores(ls_opt cores) {
   static const int64_t possible[] = {1, 2, 4, 8, 16, 32, 64, 128};
   if (!cores.set) return ls_ok();
   for (size_t i = 0; i < LS_COUNT_OF(possible); ++i)
@@ -72,7 +72,7 @@ static ls_status check_partition(const ls_tpu_config *tpu) {
                                    "num_cores_per_replica");
 }
 
-static ls_status check(const ls_tpu_config *tpu) {
+static ls_status tpu_config_check(const ls_tpu_config *tpu) {
   ls_loop_length length;
   const ls_opt shards = tpu->num_shards, calls = tpu->host_call_every_n_steps;
   const ls_opt sleep = tpu->initial_infeed_sleep_secs;
@@ -81,7 +81,7 @@ static ls_status check(const ls_tpu_config *tpu) {
     LS_RETURN_IF_ERROR(ls_check_positive("num_shards", shards.value));
   LS_RETURN_IF_ERROR(check_pipeline("per_host_input", tpu->per_host_input));
   LS_RETURN_IF_ERROR(check_partition(tpu));
-  LS_RETURN_IF_ERROR(check_cores(tpu->num_cores_per_replica));
+  LS_RETURN_IF_ERROR(tpu_config_check_cores(tpu->num_cores_per_replica));
   if (sleep.set && sleep.value < 0)
     return ls_invalid_argument("initial_infeed_sleep_secs must be positive, "
                                "got %lld",
@@ -151,5 +151,5 @@ ls_status ls_run_config_set_tpu(ls_run_config *config,
       !ls_run_config_text(config, given->tpu_job_name, &tpu->tpu_job_name))
     return ls_out_of_memory();
   config->values.tpu = tpu;
-  return check(tpu);
+  return tpu_config_check(tpu);
 }

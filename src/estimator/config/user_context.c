@@ -6,12 +6,12 @@
 #include "estimator/config/plan.h"
 
 // ---- An object among the parameters ----------------------------------------
-static void destroy(ls_object *object) {
+static void user_context_destroy(ls_object *object) {
   ls_release(ls_current_allocator(), object);
 }
 
-static const ls_object_type user_context_type = {.name = "context",
-                                                 .destroy = destroy};
+static const ls_object_type user_context_type = {
+    .name = "context", .destroy = user_context_destroy};
 
 ls_nest ls_user_context_leaf(const ls_user_context *like) {
   ls_user_context *self = ls_new(ls_current_allocator(), ls_user_context);

@@ -18,7 +18,7 @@ struct ls_controller {
 };
 
 // ---- The thread ------------------------------------------------------------
-static void work(void *user) {
+static void controller_work(void *user) {
   ls_controller *self = user;
   ls_runtime_make_current(self->runtime);
   self->fn(self, self->user);
@@ -41,7 +41,7 @@ bool ls_controller_next(ls_controller *self, int64_t *out_count) {
 }
 
 // ---- Who tells it ----------------------------------------------------------
-static ls_status put(ls_controller *self, int64_t count) {
+static ls_status controller_put(ls_controller *self, int64_t count) {
   ls_mutex_lock(&self->lock);
   // What was read goes, before there is room for more.
   if (self->first == self->num_counts) self->first = self->num_counts = 0;
@@ -57,11 +57,12 @@ static ls_status put(ls_controller *self, int64_t count) {
 ls_status ls_controller_send(ls_controller *self, int64_t count) {
   if (self->once && self->sent) return ls_ok();
   self->sent = true;
-  return put(self, count);
+  return controller_put(self, count);
 }
 
 void ls_controller_stop(ls_controller *self) {
-  ls_status_free(put(self, STOP));  // Without memory it stops at once.
+  ls_status_free(
+      controller_put(self, STOP));  // Without memory it stops at once.
 }
 
 static ls_status make_locks(ls_controller *self) {
@@ -69,7 +70,7 @@ static ls_status make_locks(ls_controller *self) {
   return ls_condition_init(&self->told);
 }
 
-static void destroy(ls_controller *self) {
+static void controller_destroy(ls_controller *self) {
   ls_condition_deinit(&self->told);
   ls_mutex_deinit(&self->lock);
   ls_release(self->allocator, self->counts);
@@ -90,11 +91,11 @@ ls_status ls_controller_start(const char *name, ls_controller_function fn,
   self->once = once;
   ls_status status = make_locks(self);
   if (ls_status_is_ok(status))
-    status = ls_thread_start(&self->thread, name, work, self);
+    status = ls_thread_start(&self->thread, name, controller_work, self);
   if (ls_status_is_ok(status))
     *out = self;
   else
-    destroy(self);
+    controller_destroy(self);
   return status;
 }
 
@@ -102,5 +103,5 @@ void ls_controller_join(ls_controller *self) {
   if (self == NULL) return;
   ls_controller_stop(self);
   ls_thread_join(&self->thread);
-  destroy(self);
+  controller_destroy(self);
 }

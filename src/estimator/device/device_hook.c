@@ -105,7 +105,7 @@ static ls_status begin_to_take(void *user) {
 
 // A round takes one step's tuples. Where no step sends any there are no rounds:
 // nothing would pace them, or end them where the input ends before `count`.
-static ls_status take(void *user, int64_t count) {
+static ls_status device_hook_take(void *user, int64_t count) {
   device_hook *self = user;
   const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
   for (int64_t i = 0; i < steps; i += self->take_every)
@@ -132,7 +132,7 @@ static const ls_device_work feeding = {.name = "InfeedController",
 static const ls_device_work taking = {.name = "OutfeedController",
                                       .source = "outfeed",
                                       .begin = begin_to_take,
-                                      .work = take,
+                                      .work = device_hook_take,
                                       .judge = judge_taking};
 
 // ---- The graph -------------------------------------------------------------
@@ -154,7 +154,7 @@ static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
   return ls_nest_status(self->finalizers);
 }
 
-static ls_status begin(void *user) {
+static ls_status device_hook_begin(void *user) {
   device_hook *self = user;
   ls_graph *graph = ls_graph_current();
   ls_variable *iterations = NULL;
@@ -233,7 +233,7 @@ static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
   return ls_ok();
 }
 
-static ls_status after_create(void *user, ls_run_context *context) {
+static ls_status device_hook_after_create(void *user, ls_run_context *context) {
   device_hook *self = user;
   ls_device_threads_stop(&self->threads);
   __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
@@ -276,8 +276,8 @@ static ls_status tell_who_takes(device_hook *self) {
   return ls_device_system_close_outfeeds(self->options.plan);
 }
 
-static ls_status after_run(void *user, ls_run_context *context,
-                           ls_nest results) {
+static ls_status device_hook_after_run(void *user, ls_run_context *context,
+                                       ls_nest results) {
   device_hook *self = user;
   (void)results;
   LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
@@ -306,7 +306,7 @@ void ls_device_hook_settle(ls_hook *hook) {
 }
 
 // ---- The end ---------------------------------------------------------------
-static ls_status end(void *user, ls_run_context *context) {
+static ls_status device_hook_end(void *user, ls_run_context *context) {
   device_hook *self = user;
   ls_nest results = ls_none();
   // A prediction that is left early would go on for ever.
@@ -323,7 +323,7 @@ static ls_status end(void *user, ls_run_context *context) {
   return ls_status_join(status, ran);
 }
 
-static void destroy(void *user) {
+static void device_hook_destroy(void *user) {
   device_hook *self = user;
   ls_device_threads_deinit(&self->threads);
   // There is no end after a failure; who comes next may want another system.
@@ -344,8 +344,8 @@ const char *ls_device_hook_compile_error(const ls_hook *hook) {
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status fill(device_hook *self,
-                      const ls_device_hook_options *options) {
+static ls_status device_hook_fill(device_hook *self,
+                                  const ls_device_hook_options *options) {
   const ls_plan *plan = options->plan;
   const ls_tpu_config *tpu = ls_plan_tpu(plan);
   self->options = *options;
@@ -375,21 +375,21 @@ ls_status ls_device_hook(const ls_device_hook_options *options,
   LS_REQUIRE(options->rendezvous);
   device_hook *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  const ls_status status = fill(self, options);
+  const ls_status status = device_hook_fill(self, options);
   if (!ls_status_is_ok(status)) {
-    destroy(self);
+    device_hook_destroy(self);
     return status;
   }
   return ls_hook_of_state(
       &(ls_hook_options){.name = "infeed and outfeed",
                          .user = self,
-                         .begin = begin,
-                         .after_create_session = after_create,
+                         .begin = device_hook_begin,
+                         .after_create_session = device_hook_after_create,
                          .session_lost = session_lost,
                          .before_run = before_run,
-                         .after_run = after_run,
+                         .after_run = device_hook_after_run,
                          .run_failed = run_failed,
-                         .end = end,
-                         .destroy = destroy},
+                         .end = device_hook_end,
+                         .destroy = device_hook_destroy},
       out_hook);
 }

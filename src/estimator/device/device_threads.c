@@ -59,7 +59,7 @@ static bool is_consequence(const ls_device_threads *all, ls_status status) {
           ls_status_code(status) == LS_FAILED_PRECONDITION);
 }
 
-static void end(ls_device_thread *self, ls_status status) {
+static void device_threads_end(ls_device_thread *self, ls_status status) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
   // Who has helped may have ended it already.
@@ -84,14 +84,14 @@ static void end(ls_device_thread *self, ls_status status) {
   if (loses) ls_session_request_close(all->session);
 }
 
-static void work(ls_controller *controller, void *user) {
+static void device_threads_work(ls_controller *controller, void *user) {
   ls_device_thread *self = user;
   ls_cancel *outer = ls_cancel_make_current(self->all->cancel);
   ls_status status = read_counts(self, controller);
   if (!ls_status_is_ok(status))
     status = self->work->judge(self->all->user, status);
   (void)ls_cancel_make_current(outer);
-  end(self, status);
+  device_threads_end(self, status);
 }
 
 bool ls_device_threads_should_end(const ls_device_threads *self) {
@@ -105,9 +105,9 @@ ls_status ls_device_threads_start(ls_device_threads *self,
   self->session = session;
   for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
     ls_device_thread *thread = &self->threads[i];
-    LS_RETURN_IF_ERROR(ls_controller_start(thread->work->name, work, thread,
-                                           thread->work->once,
-                                           &thread->controller));
+    LS_RETURN_IF_ERROR(
+        ls_controller_start(thread->work->name, device_threads_work, thread,
+                            thread->work->once, &thread->controller));
   }
   return ls_ok();
 }
@@ -152,7 +152,7 @@ ls_status ls_device_threads_unkept(const ls_device_threads *self) {
 
 // In its place, on the calling thread. A failure is told at once, so that no
 // session need be closed for it.
-static ls_status help(ls_device_thread *self) {
+static ls_status device_threads_help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   ls_status status = do_count(self, 1);
   if (ls_status_is_ok(status)) return status;
@@ -169,14 +169,14 @@ static ls_status help(ls_device_thread *self) {
   return status;
 }
 
-static ls_status tell(ls_device_thread *self, int64_t count) {
+static ls_status device_threads_tell(ls_device_thread *self, int64_t count) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
   const bool idle = self->begun && !self->ended && self->done == self->told;
   if (self->told == 0 || !self->work->once) ++self->told;
   ls_mutex_unlock(&all->lock);
   return idle && count == 1 && self->work->helped
-             ? help(self)
+             ? device_threads_help(self)
              : ls_controller_send(self->controller, count);
 }
 
@@ -187,7 +187,7 @@ ls_status ls_device_threads_tell(ls_device_threads *self, int64_t count) {
   ls_mutex_unlock(&self->lock);
   LS_RETURN_IF_ERROR(status);
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
-    LS_RETURN_IF_ERROR(tell(&self->threads[i], count));
+    LS_RETURN_IF_ERROR(device_threads_tell(&self->threads[i], count));
   return ls_ok();
 }
 

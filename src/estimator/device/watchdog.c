@@ -52,8 +52,8 @@ static void end_watchdogs(ls_watchdog *first) {
   }
 }
 
-static ls_status make(ls_runtime *runtime, ls_tpu_resolver *resolver,
-                      int64_t timeout_nanos, ls_watchdog **out) {
+static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
+                               int64_t timeout_nanos, ls_watchdog **out) {
   const int64_t tenth = timeout_nanos / 10;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   ls_watchdog *self = ls_new(allocator, ls_watchdog);
@@ -108,15 +108,15 @@ static bool is_watched(const ls_estimator_state *state,
 
 // With the runtime's lock held, so that a system has one. Idle ones are the
 // caller's, who ends them without the lock, for which their threads may wait.
-static ls_status start(ls_runtime *runtime, ls_tpu_resolver *resolver,
-                       int64_t seconds, ls_watchdog **out_idle,
-                       bool *out_begun) {
+static ls_status watchdog_start(ls_runtime *runtime, ls_tpu_resolver *resolver,
+                                int64_t seconds, ls_watchdog **out_idle,
+                                bool *out_begun) {
   ls_estimator_state *state = ls_estimator_state_get(runtime);
   if (state == NULL) return ls_out_of_memory();
   *out_idle = take_idle(runtime, state);
   if (is_watched(state, resolver->id)) return ls_ok();
   ls_watchdog *made = NULL;
-  LS_RETURN_IF_ERROR(make(runtime, resolver, seconds * SECOND, &made));
+  LS_RETURN_IF_ERROR(watchdog_make(runtime, resolver, seconds * SECOND, &made));
   made->next = state->watchdogs;
   state->end_watchdogs = end_watchdogs;
   state->watchdogs = made;
@@ -135,7 +135,7 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
   bool begun = false;
   ls_runtime_lock(runtime);
   const ls_status status =
-      start(runtime, resolver, timeout_seconds, &idle, &begun);
+      watchdog_start(runtime, resolver, timeout_seconds, &idle, &begun);
   ls_runtime_unlock(runtime);
   end_watchdogs(idle);
   if (begun)

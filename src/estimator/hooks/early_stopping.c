@@ -71,7 +71,8 @@ static ls_status early_begin(void *user) {
              : ls_ok();
 }
 
-static ls_status run_op(const ls_run_context *context, ls_op op) {
+static ls_status early_stopping_run_op(const ls_run_context *context,
+                                       ls_op op) {
   ls_nest nothing = ls_none();
   const ls_status status =
       ls_session_run(context->session, ls_nest_op(op), NULL, 0, &nothing);
@@ -80,7 +81,7 @@ static ls_status run_op(const ls_run_context *context, ls_op op) {
 }
 
 // ---- The chief -------------------------------------------------------------
-static ls_status ask(early *self, bool *out_stop) {
+static ls_status early_stopping_ask(early *self, bool *out_stop) {
   return self->options.rule == LS_STOP_BY_FUNCTION
              ? self->options.should_stop(self->options.user, out_stop)
              : ls_eval_rule_ask(&self->eval, out_stop);
@@ -93,12 +94,12 @@ static ls_status chief_after_run(void *user, ls_run_context *context,
   (void)results;
   if (!ls_step_timer_is_due(&self->timer, context->steps)) return ls_ok();
   (void)ls_step_timer_done(&self->timer, context->steps, NULL, NULL);
-  LS_RETURN_IF_ERROR(ask(self, &stop));
+  LS_RETURN_IF_ERROR(early_stopping_ask(self, &stop));
   if (!stop) return ls_ok();
   ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
                  "requesting early stopping at global step %lld",
                  (long long)context->steps);
-  LS_RETURN_IF_ERROR(run_op(context, self->set));
+  LS_RETURN_IF_ERROR(early_stopping_run_op(context, self->set));
   ls_run_context_request_stop(context);
   return ls_ok();
 }
@@ -140,7 +141,8 @@ static ls_status check_function(const ls_early_stopping_options *options) {
   return ls_ok();
 }
 
-static ls_status fill(early *self, const ls_early_stopping_options *options) {
+static ls_status early_stopping_fill(early *self,
+                                     const ls_early_stopping_options *options) {
   const bool by_steps = options->run_every_steps.set;
   self->options = *options;
   self->is_chief = options->config == NULL ||
@@ -171,7 +173,7 @@ ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
   LS_REQUIRE(options);
   early *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  const ls_status status = fill(self, options);
+  const ls_status status = early_stopping_fill(self, options);
   if (!ls_status_is_ok(status)) {
     early_destroy(self);
     return status;

@@ -13,14 +13,14 @@ typedef struct moving {
   int64_t step;
 } moving;
 
-static ls_status after_create(void *user, ls_run_context *context) {
+static ls_status moving_hook_after_create(void *user, ls_run_context *context) {
   moving *self = user;
   self->runs = 0;
   return ls_run_context_steps(context, &self->step);
 }
 
-static ls_status after_run(void *user, ls_run_context *context,
-                           ls_nest results) {
+static ls_status moving_hook_after_run(void *user, ls_run_context *context,
+                                       ls_nest results) {
   moving *self = user;
   int64_t now = context->steps;
   (void)results;
@@ -50,8 +50,8 @@ ls_status ls_moving_step_hook(const char *train_op, int64_t steps_per_run,
   return ls_hook_of_steps(
       &(ls_hook_options){.name = "guard of the global step",
                          .user = self,
-                         .after_create_session = after_create,
-                         .after_run = after_run,
+                         .after_create_session = moving_hook_after_create,
+                         .after_run = moving_hook_after_run,
                          .destroy = ls_hook_free},
       false, out_hook);
 }

@@ -196,9 +196,9 @@ static void graceful_destroy(void *user) {
   ls_hook_free(self);
 }
 
-static ls_status make(const ls_graceful_shutdown_options *options,
-                      ls_shutdown_mode mode, int64_t timeout_ms,
-                      ls_hook **out_hook) {
+static ls_status shutdown_hook_make(const ls_graceful_shutdown_options *options,
+                                    ls_shutdown_mode mode, int64_t timeout_ms,
+                                    ls_hook **out_hook) {
   graceful *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
   self->mode = mode;
@@ -237,5 +237,6 @@ ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
   ls_shutdown_mode mode = options->mode;
   LS_RETURN_IF_ERROR(read_mode(&mode));
   if (mode == LS_SHUTDOWN_NONE) return ls_ok();
-  return make(options, mode, given.set ? given.value : TIMEOUT_MS, out_hook);
+  return shutdown_hook_make(options, mode, given.set ? given.value : TIMEOUT_MS,
+                            out_hook);
 }

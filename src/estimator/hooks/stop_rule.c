@@ -16,7 +16,7 @@ static bool wants_higher(ls_stop_rule rule) {
   return rule == LS_STOP_IF_HIGHER || rule == LS_STOP_IF_NO_INCREASE;
 }
 
-static ls_status check(const ls_early_stopping_options *o) {
+static ls_status stop_rule_check(const ls_early_stopping_options *o) {
   if ((unsigned)o->rule > LS_STOP_IF_NO_DECREASE)
     return ls_invalid_argument("early stopping: there is no rule %d",
                                (int)o->rule);
@@ -75,7 +75,7 @@ ls_status ls_eval_rule_init(ls_eval_rule *rule,
                          .threshold = (double)(float)o->threshold,
                          .max_steps = o->max_steps,
                          .min_steps = o->min_steps};
-  LS_RETURN_IF_ERROR(check(o));
+  LS_RETURN_IF_ERROR(stop_rule_check(o));
   ls_text_init(&folder, allocator);
   ls_status status = find_folder(&folder, o);
   if (ls_status_is_ok(status)) {

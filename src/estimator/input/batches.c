@@ -8,7 +8,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
-static ls_dataset *refuse(ls_dataset *dataset, ls_status status) {
+static ls_dataset *batches_refuse(ls_dataset *dataset, ls_status status) {
   return ls_dataset_fail(dataset, status);
 }
 
@@ -115,7 +115,7 @@ static ls_dataset *take_full(ls_dataset *dataset, int64_t rows, bool has_axes,
   if (!*out_known) return dataset;
   ls_type *types =
       ls_new_array(dataset->allocator, ls_type, dataset->num_leaves);
-  if (types == NULL) return refuse(dataset, ls_out_of_memory());
+  if (types == NULL) return batches_refuse(dataset, ls_out_of_memory());
   kind->measure(dataset, 0, types);
   const int64_t first = types[0].shape.dim[0];
   kind->measure(dataset, dataset->size - 1, types);
@@ -141,7 +141,7 @@ ls_dataset *ls_full_batches(ls_dataset *dataset, int64_t rows,
     full *self = new_full(rows, axes, num_axes);
     if (self == NULL) {
       ls_nest_release(specs);
-      return refuse(dataset, ls_out_of_memory());
+      return batches_refuse(dataset, ls_out_of_memory());
     }
     dataset = ls_dataset_filter(dataset,
                                 &(ls_filter_options){.name = "full_batches",
@@ -291,7 +291,7 @@ ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
                                       ls_nest_find(specs, "labels"));
   if (!ls_status_is_ok(status)) {
     ls_nest_release(specs);
-    return refuse(dataset, status);
+    return batches_refuse(dataset, status);
   }
   ls_dataset *behind =
       pads ? nothing(ls_nest_retain(specs), padding, more) : NULL;
@@ -299,7 +299,7 @@ ls_dataset *ls_masked_batches(ls_dataset *dataset, ls_batch_padding padding,
   if (self == NULL) {
     ls_nest_release(specs);
     ls_dataset_release(behind);
-    return refuse(dataset, ls_out_of_memory());
+    return batches_refuse(dataset, ls_out_of_memory());
   }
   dataset = ls_dataset_map(dataset, &(ls_map_options){.name = "mask_batches",
                                                       .call = mask_element,

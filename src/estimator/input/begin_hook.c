@@ -15,7 +15,7 @@ typedef struct beginning {
   ls_allocator *allocator;
 } beginning;
 
-static void destroy(void *user) {
+static void begin_hook_destroy(void *user) {
   beginning *self = user;
   for (size_t i = 0; self->iterators != NULL && i < self->count; ++i)
     ls_iterator_release(self->iterators[i]);
@@ -52,7 +52,7 @@ ls_status ls_begin_hook(ls_iterator *const *iterators, size_t count,
   self->iterators = ls_new_array(self->allocator, ls_iterator *, count + 1);
   self->restores = ls_new_array(self->allocator, int64_t, count + 1);
   if (self->iterators == NULL || self->restores == NULL) {
-    destroy(self);
+    begin_hook_destroy(self);
     return ls_out_of_memory();
   }
   for (size_t i = 0; i < count; ++i)
@@ -60,6 +60,6 @@ ls_status ls_begin_hook(ls_iterator *const *iterators, size_t count,
   return ls_hook_of_state(&(ls_hook_options){.name = "data sets of the input",
                                              .user = self,
                                              .after_create_session = begin_sets,
-                                             .destroy = destroy},
+                                             .destroy = begin_hook_destroy},
                           out_hook);
 }

@@ -43,7 +43,7 @@ static ls_status begin_feeder(void *user, ls_run_context *context) {
 }
 
 // -1: it is not known.
-static int64_t count_rows(ls_nest features, const int64_t *axis) {
+static int64_t cpu_input_count_rows(ls_nest features, const int64_t *axis) {
   const ls_batch_padding all = {
       .parts = 1, .rows = INT64_MAX, .axes = axis, .num_axes = 1};
   int64_t rows = 0;
@@ -63,7 +63,7 @@ static ls_status feed_next(void *user, ls_run_context *context,
   ls_nest_flatten(self->element, self->leaves, self->count);
   for (size_t i = 0; i < self->count; ++i)
     self->feeds[i].value = ls_nest_as_array(self->leaves[i]);
-  self->rows = count_rows(features, &self->axis);
+  self->rows = cpu_input_count_rows(features, &self->axis);
   wish->feeds = self->feeds;
   wish->num_feeds = self->count;
   return ls_ok();
@@ -140,7 +140,7 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
   if (input->hook != NULL && input->hook->options.before_run == feed_next)
     return ((const feeder *)input->hook->options.user)->rows;
-  return count_rows(input->features, &input->axis);
+  return cpu_input_count_rows(input->features, &input->axis);
 }
 
 // ---- Data sets -------------------------------------------------------------
@@ -166,9 +166,10 @@ ls_status ls_input_iterator(const ls_estimator_calls *calls,
       out_iterator);
 }
 
-static ls_status make_element(const ls_estimator_calls *calls,
-                              ls_dataset *dataset, ls_cpu_input *input,
-                              ls_nest *out_element) {
+static ls_status cpu_input_make_element(const ls_estimator_calls *calls,
+                                        ls_dataset *dataset,
+                                        ls_cpu_input *input,
+                                        ls_nest *out_element) {
   LS_RETURN_IF_ERROR(ls_input_iterator(calls, dataset, &input->iterator));
   LS_DEVICE_SCOPE("/device:CPU:0");
   return is_static(dataset) ? make_read(input, out_element)
@@ -176,7 +177,7 @@ static ls_status make_element(const ls_estimator_calls *calls,
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_nest as_tensor(ls_nest leaf, void *user) {
+static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
   (void)user;
   ls_tensor value;
   if (leaf.kind == LS_KIND_NONE) return leaf;
@@ -184,21 +185,22 @@ static ls_nest as_tensor(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
 }
 
-static ls_status split(ls_nest element, ls_cpu_input *input) {
+static ls_status cpu_input_split(ls_nest element, ls_cpu_input *input) {
   ls_nest features, labels;
   LS_RETURN_IF_ERROR(ls_returned_split(element, &features, &labels));
-  LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_nest_map(features, as_tensor, NULL), &input->features));
-  return ls_take_nest(ls_nest_map(labels, as_tensor, NULL), &input->labels);
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_nest_map(features, cpu_input_as_tensor, NULL), &input->features));
+  return ls_take_nest(ls_nest_map(labels, cpu_input_as_tensor, NULL),
+                      &input->labels);
 }
 
-static ls_status make(const ls_estimator_calls *calls, ls_nest made,
-                      ls_cpu_input *input) {
+static ls_status cpu_input_make(const ls_estimator_calls *calls, ls_nest made,
+                                ls_cpu_input *input) {
   ls_dataset *dataset = ls_nest_as_dataset(made);
-  if (dataset == NULL) return split(made, input);
+  if (dataset == NULL) return cpu_input_split(made, input);
   ls_nest element = ls_none();
-  ls_status status = make_element(calls, dataset, input, &element);
-  if (ls_status_is_ok(status)) status = split(element, input);
+  ls_status status = cpu_input_make_element(calls, dataset, input, &element);
+  if (ls_status_is_ok(status)) status = cpu_input_split(element, input);
   ls_nest_release(element);
   return status;
 }
@@ -224,7 +226,7 @@ ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
   *out_input = (ls_cpu_input){
       .axis = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, 0)};
   LS_RETURN_IF_ERROR(ls_cpu_input_call(calls, &made));
-  const ls_status status = make(calls, made, out_input);
+  const ls_status status = cpu_input_make(calls, made, out_input);
   ls_nest_release(made);
   if (!ls_status_is_ok(status)) ls_cpu_input_drop(out_input);
   return status;

@@ -79,7 +79,7 @@ typedef struct enqueue_way {
   bool takes_each;  // Each replica takes one of a data set.
 } enqueue_way;
 
-static const enqueue_way *way_of(const ls_enqueue *self) {
+static const enqueue_way *enqueue_way_of(const ls_enqueue *self) {
   static const enqueue_way ways[LS_NUM_FEED_WAYS] = {
       [LS_FEED_CORES] = {.read = ls_enqueue_of_cores},
       [LS_FEED_HOSTS] = {ls_enqueue_to_cut, .cuts = true, .by_axes = true},
@@ -103,7 +103,7 @@ static ls_status check_axes(const ls_enqueue *self) {
 }
 
 static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
-  const enqueue_way *way = way_of(self);
+  const enqueue_way *way = enqueue_way_of(self);
   if (predicts(self) && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
@@ -125,9 +125,9 @@ ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
 }
 
 // Elements of the shapes that the program is made for.
-static ls_status prepare(ls_enqueue *self) {
+static ls_status enqueue_prepare(ls_enqueue *self) {
   ls_feed_source *source = &self->source;
-  const enqueue_way *way = way_of(self);
+  const enqueue_way *way = enqueue_way_of(self);
   const ls_batch_padding padding =
       ls_enqueue_padding(self, way->cuts ? self->num_replicas : 1);
   const int64_t at_once = way->takes_each ? self->num_replicas : 1;
@@ -163,7 +163,7 @@ static ls_status make_source(ls_enqueue *self) {
   if (ls_status_is_ok(status)) status = ls_feed_source_of(&self->source, made);
   ls_nest_release(made);
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(prepare(self));
+  LS_RETURN_IF_ERROR(enqueue_prepare(self));
   snprintf(name, sizeof(name), "input of host %lld",
            (long long)self->options.host);
   const ls_opt seed = self->plan->config->random_seed;
@@ -211,7 +211,7 @@ ls_status ls_enqueue_read(ls_enqueue *self) {
     return ls_failed_precondition("InternalError: the ops that feed host %lld "
                                   "are built twice",
                                   (long long)self->options.host);
-  return way_of(self)->read(self);
+  return enqueue_way_of(self)->read(self);
 }
 
 ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
@@ -225,7 +225,7 @@ ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
 
 // ---- Values ----------------------------------------------------------------
 // Values of the graph, padded; a data set's elements are already.
-static ls_status pad(ls_batch_padding padding, ls_feed_element *fed) {
+static ls_status enqueue_pad(ls_batch_padding padding, ls_feed_element *fed) {
   int64_t count = 0;
   LS_RETURN_IF_ERROR(ls_padding_count(padding, fed->features, &count));
   const size_t leaves = ls_nest_num_leaves(fed->features);
@@ -248,7 +248,7 @@ ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
     status = ls_feed_source_signals(source, &out_fed->signals);
   if (ls_status_is_ok(status) && self->options.feed->any_batch &&
       source->dataset == NULL)
-    status = pad(padding, out_fed);
+    status = enqueue_pad(padding, out_fed);
   if (ls_status_is_ok(status))
     status = ls_recorder_note(self->options.recorder, out_fed);
   if (!ls_status_is_ok(status)) ls_feed_element_drop(out_fed);
@@ -260,7 +260,8 @@ static int64_t ordinal_of(void *user, int64_t shard) {
   return ((const ls_enqueue *)user)->ordinals[shard];
 }
 
-static ls_status place_of(void *user, int64_t shard, ls_device_name *out_name) {
+static ls_status enqueue_place_of(void *user, int64_t shard,
+                                  ls_device_name *out_name) {
   const ls_enqueue *self = user;
   *out_name = self->hosts != NULL ? self->hosts[shard] : self->place;
   return ls_ok();
@@ -301,18 +302,19 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   return status;
 }
 
-static ls_status split(ls_enqueue *self, ls_infeed_queue *queue, ls_nest values,
-                       const ls_infeed_places *places, ls_nest *out_ops) {
-  if (self->options.feed->batch_axis != NULL && way_of(self)->by_axes)
+static ls_status enqueue_split(ls_enqueue *self, ls_infeed_queue *queue,
+                               ls_nest values, const ls_infeed_places *places,
+                               ls_nest *out_ops) {
+  if (self->options.feed->batch_axis != NULL && enqueue_way_of(self)->by_axes)
     LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
   return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);
 }
 
-static ls_status put(ls_enqueue *self, ls_nest *out_ops) {
+static ls_status enqueue_put(ls_enqueue *self, ls_nest *out_ops) {
   const ls_nest values = self->read.values;
   const ls_infeed_places places = {.ordinal_of = ordinal_of,
-                                   .place_of = place_of,
+                                   .place_of = enqueue_place_of,
                                    .user = self,
                                    .cores_per_host =
                                        LS_SOME(self->num_replicas)};
@@ -320,7 +322,7 @@ static ls_status put(ls_enqueue *self, ls_nest *out_ops) {
   LS_RETURN_IF_ERROR(ls_enqueue_make_queue(self, &queue));
   const ls_status status =
       self->read.splits
-          ? split(self, queue, values, &places, out_ops)
+          ? enqueue_split(self, queue, values, &places, out_ops)
           : ls_infeed_queue_enqueue(queue, values, &places, out_ops);
   if (ls_status_is_ok(status))
     self->queue = queue;
@@ -341,7 +343,7 @@ ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
   ls_status status;
   {
     LS_CONTROL_SCOPE(ops, count);
-    status = put(self, out_ops);
+    status = enqueue_put(self, out_ops);
   }
   ls_release(self->allocator, ops);
   return status;

@@ -16,7 +16,7 @@ typedef struct looping {
   ls_allocator *allocator;
 } looping;
 
-static ls_nest goes_on(ls_nest values, void *user) {
+static ls_nest enqueue_loop_goes_on(ls_nest values, void *user) {
   const looping *l = user;
   const ls_tensor last = ls_nest_tensor(values, 0);
   if (!l->predicts) return ls_leaf(ls_less(last, l->iterations));
@@ -62,7 +62,7 @@ static const ls_host_kernel meeting = {
 };
 
 // Reads what there is, in order of hosts.
-static ls_status read_all(const looping *l, ls_op *out_meeting) {
+static ls_status enqueue_loop_read_all(const looping *l, ls_op *out_meeting) {
   size_t count = 0;
   for (size_t i = 0; i < l->count; ++i) {
     ls_enqueue *one = &l->enqueues[i];
@@ -99,7 +99,7 @@ static ls_status feed_all(const looping *l, ls_op met, ls_nest *ops) {
 
 static ls_status feed_hosts(const looping *l, ls_nest *out_ops) {
   ls_op met = {0};
-  LS_RETURN_IF_ERROR(read_all(l, &met));
+  LS_RETURN_IF_ERROR(enqueue_loop_read_all(l, &met));
   ls_nest *ops = ls_new_array(l->allocator, ls_nest, l->count + 1);
   if (ops == NULL) return ls_out_of_memory();
   ls_status status = feed_all(l, met, ops);
@@ -144,7 +144,7 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
   // The bodies of the loop would hear of it, and know no reason.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   const ls_nest made =
-      ls_while(goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);
+      ls_while(enqueue_loop_goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);
   const ls_status status = ls_nest_status(made);
   *out_last = ls_nest_tensor(made, 0);
   ls_nest_release(made);

@@ -10,7 +10,8 @@
 #include "lockstep/element_spec.h"
 
 // A list of so many lists, taken over.
-static ls_status list_of(ls_nest *lists, int64_t count, ls_nest *out_all) {
+static ls_status enqueue_values_list_of(ls_nest *lists, int64_t count,
+                                        ls_nest *out_all) {
   return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, lists, (size_t)count),
                       out_all);
 }
@@ -60,7 +61,7 @@ ls_status ls_enqueue_of_cores(ls_enqueue *self) {
     drop_lists(self->allocator, lists, count);
     return status;
   }
-  status = list_of(lists, count, &self->read.values);
+  status = enqueue_values_list_of(lists, count, &self->read.values);
   ls_release(self->allocator, lists);
   return status;
 }
@@ -150,13 +151,14 @@ static ls_status all_values(ls_enqueue *self, replica_lists *all) {
   return ls_ok();
 }
 
-static ls_status list_ops(ls_allocator *allocator, const ls_op *ops,
-                          int64_t count, ls_nest *out_list) {
+static ls_status enqueue_values_list_ops(ls_allocator *allocator,
+                                         const ls_op *ops, int64_t count,
+                                         ls_nest *out_list) {
   ls_nest *items = ls_new_array(allocator, ls_nest, (size_t)count + 1);
   if (items == NULL) return ls_out_of_memory();
   for (int64_t i = 0; i < count; ++i)
     items[i] = ls_nest_op(ops[i]);
-  const ls_status status = list_of(items, count, out_list);
+  const ls_status status = enqueue_values_list_of(items, count, out_list);
   ls_release(allocator, items);
   return status;
 }
@@ -164,13 +166,15 @@ static ls_status list_ops(ls_allocator *allocator, const ls_op *ops,
 // Takes the lists over.
 static ls_status keep_values(ls_enqueue *self, replica_lists *all) {
   const int64_t count = self->num_replicas;
-  const ls_status status = list_of(all->lists, count, &self->read.values);
+  const ls_status status =
+      enqueue_values_list_of(all->lists, count, &self->read.values);
   ls_release(self->allocator, all->lists);
   all->lists = NULL;
   LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(
-      list_ops(self->allocator, all->givers, count, &self->read.givers));
-  return list_of(all->ended, (int64_t)all->num_ended, &self->read.ended);
+  LS_RETURN_IF_ERROR(enqueue_values_list_ops(self->allocator, all->givers,
+                                             count, &self->read.givers));
+  return enqueue_values_list_of(all->ended, (int64_t)all->num_ended,
+                                &self->read.ended);
 }
 
 ls_status ls_enqueue_of_replicas(ls_enqueue *self) {
@@ -205,7 +209,7 @@ ls_status ls_enqueue_to_all(ls_enqueue *self) {
   for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i)
     lists[i] = ls_nest_retain(list);
   if (ls_status_is_ok(status))
-    status = list_of(lists, count, &self->read.values);
+    status = enqueue_values_list_of(lists, count, &self->read.values);
   self->read.signals = ls_nest_retain(fed.signals);
   ls_release(self->allocator, lists);
   ls_nest_release(list);

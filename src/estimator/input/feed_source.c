@@ -66,8 +66,8 @@ ls_status ls_feed_source_begin(ls_feed_source *self, const char *name,
 
 // ---- Asking ----------------------------------------------------------------
 // Features and labels of an element, or of its specs; both are lent.
-static ls_status split(const ls_feed_source *self, ls_nest element,
-                       ls_nest *out_features, ls_nest *out_labels) {
+static ls_status feed_source_split(const ls_feed_source *self, ls_nest element,
+                                   ls_nest *out_features, ls_nest *out_labels) {
   if (self->kind == LS_SOURCE_PLAIN)
     return ls_returned_split(element, out_features, out_labels);
   *out_features = ls_nest_find(element, "features");
@@ -76,21 +76,22 @@ static ls_status split(const ls_feed_source *self, ls_nest element,
 }
 
 // Before an iterator refuses it, which knows nothing of features and labels.
-static ls_status check_static(const ls_feed_source *self) {
+static ls_status feed_source_check_static(const ls_feed_source *self) {
   ls_nest features = ls_none(), labels = ls_none();
   const ls_nest specs = ls_dataset_spec_nest(self->dataset);
   ls_status status = ls_nest_status(specs);
-  if (ls_status_is_ok(status)) status = split(self, specs, &features, &labels);
+  if (ls_status_is_ok(status))
+    status = feed_source_split(self, specs, &features, &labels);
   if (ls_status_is_ok(status))
     status = ls_returned_check_static(features, labels);
   ls_nest_release(specs);
   return status;
 }
 
-static ls_status take(ls_feed_source *self, ls_nest element,
-                      ls_feed_element *out) {
+static ls_status feed_source_take(ls_feed_source *self, ls_nest element,
+                                  ls_feed_element *out) {
   ls_nest features, labels;
-  LS_RETURN_IF_ERROR(split(self, element, &features, &labels));
+  LS_RETURN_IF_ERROR(feed_source_split(self, element, &features, &labels));
   out->features = ls_nest_retain(features);
   out->labels = ls_nest_retain(labels);
   if (self->kind == LS_SOURCE_PLAIN) return ls_ok();
@@ -114,10 +115,11 @@ ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
   if (self->has_signals)
     return ls_failed_precondition("features and labels are asked for twice: "
                                   "between are the signals of the first");
-  LS_RETURN_IF_ERROR(check_static(self));
+  LS_RETURN_IF_ERROR(feed_source_check_static(self));
   const ls_nest element = ls_iterator_get_next(self->iterator);
   ls_status status = ls_nest_status(element);
-  if (ls_status_is_ok(status)) status = take(self, element, out_fed);
+  if (ls_status_is_ok(status))
+    status = feed_source_take(self, element, out_fed);
   ls_nest_release(element);
   return status;
 }

@@ -216,7 +216,7 @@ static ls_status fill_queue(const making *m, int64_t replicas,
   return status;
 }
 
-static ls_status make_queue(making *m) {
+static ls_status input_feed_make_queue(making *m) {
   ls_infeed_queue *queue = NULL;
   LS_RETURN_IF_ERROR(check_queues(m));
   LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], &queue));
@@ -256,14 +256,14 @@ static ls_status check_runners(void) {
   return ls_ok();
 }
 
-static ls_status make(making *m) {
+static ls_status input_feed_make(making *m) {
   LS_PLAN_SYSTEM_SCOPE(m->plan);
   LS_RETURN_IF_ERROR(make_all(m));
   LS_RETURN_IF_ERROR(check_runners());
   LS_RETURN_IF_ERROR(
       ls_join_op_lists(m->ops, (size_t)m->num_enqueues, &m->feed->ops));
   LS_RETURN_IF_ERROR(take_iterators(m));
-  LS_RETURN_IF_ERROR(make_queue(m));
+  LS_RETURN_IF_ERROR(input_feed_make_queue(m));
   LS_RETURN_IF_ERROR(make_closes(m));
   m->feed->structure = ls_nest_retain(m->recorder.structure);
   return ls_graph_error(ls_graph_current());
@@ -283,7 +283,7 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
           ls_recorder_begin(ls_plan_tpu(calls->plan)->input_partition_dims),
       .allocator = ls_current_allocator(),
   };
-  const ls_status status = make(&m);
+  const ls_status status = input_feed_make(&m);
   for (int64_t i = 0; m.enqueues != NULL && i < m.num_enqueues; ++i)
     ls_enqueue_deinit(&m.enqueues[i]);
   for (int64_t i = 0; m.ops != NULL && i < m.num_enqueues; ++i)

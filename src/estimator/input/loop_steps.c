@@ -24,8 +24,8 @@ static ls_status mark_beside(const ls_variable *variable,
   return status;
 }
 
-static ls_status make(ls_graph *graph, ls_variable *step,
-                      ls_variable **out_variable) {
+static ls_status loop_steps_make(ls_graph *graph, ls_variable *step,
+                                 ls_variable **out_variable) {
   static const char *const collections[] = {LS_COLLECTION_ITERATIONS_PER_LOOP,
                                             LS_COLLECTION_LOCAL_VARIABLES};
   LS_GRAPH_SCOPE(graph);
@@ -59,7 +59,7 @@ ls_status ls_iterations_per_loop(ls_graph *graph, ls_variable **out_variable) {
   *out_variable = count == 1 ? ls_nest_as_variable(there[0]) : NULL;
   if (*out_variable != NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_global_step_get(graph, &step));
-  return make(graph, step, out_variable);
+  return loop_steps_make(graph, step, out_variable);
 }
 
 ls_status ls_load_iterations(const ls_run_context *context,

@@ -27,7 +27,7 @@ static bool has_leaves(ls_nest nest) {
 }
 
 // ---- How many --------------------------------------------------------------
-static bool shape_of(ls_nest leaf, ls_shape *out_shape) {
+static bool padding_shape_of(ls_nest leaf, ls_shape *out_shape) {
   const ls_array *array = ls_nest_as_array(leaf);
   const bool is_tensor = leaf.kind == LS_KIND_TENSOR;
   if (array != NULL) *out_shape = ls_array_shape(array);
@@ -40,7 +40,8 @@ ls_status ls_padding_count(ls_batch_padding padding, ls_nest features,
   ls_nest first = ls_none();
   ls_shape shape = LS_SHAPE_UNKNOWN;
   *out_count = 0;
-  if (ls_nest_flatten(features, &first, 1) == 0 || !shape_of(first, &shape))
+  if (ls_nest_flatten(features, &first, 1) == 0 ||
+      !padding_shape_of(first, &shape))
     return ls_invalid_argument("Cannot find any Tensor in the features, whose "
                                "first dimension would be the batch size");
   const int axis = ls_batch_axis(padding.axes, padding.num_axes, 0);

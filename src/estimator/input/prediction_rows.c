@@ -5,7 +5,7 @@
 #include "base/values/nest_internal.h"
 #include "lockstep/graph.h"
 
-static ls_shape shape_of(ls_nest leaf) {
+static ls_shape prediction_rows_shape_of(ls_nest leaf) {
   const ls_array *array = ls_nest_as_array(leaf);
   if (array != NULL) return ls_array_shape(array);
   return leaf.kind == LS_KIND_TENSOR ? ls_tensor_shape(leaf.as.tensor)
@@ -18,8 +18,9 @@ static bool is_unknown(ls_nest leaf, ls_shape shape) {
          (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));
 }
 
-static ls_status check_leaf(const char *key, ls_nest leaf, int64_t rows) {
-  const ls_shape shape = shape_of(leaf);
+static ls_status prediction_rows_check_leaf(const char *key, ls_nest leaf,
+                                            int64_t rows) {
+  const ls_shape shape = prediction_rows_shape_of(leaf);
   if (is_unknown(leaf, shape)) return ls_ok();
   return shape.rank > 0 && shape.dim[0] == rows
              ? ls_ok()
@@ -30,11 +31,12 @@ static ls_status check_leaf(const char *key, ls_nest leaf, int64_t rows) {
 }
 
 ls_status ls_predictions_check(ls_nest predictions, int64_t rows) {
-  if (!ls_nest_is_node(predictions)) return check_leaf("", predictions, rows);
+  if (!ls_nest_is_node(predictions))
+    return prediction_rows_check_leaf("", predictions, rows);
   for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
     const char *key = ls_nest_key(predictions, i);
-    LS_RETURN_IF_ERROR(
-        check_leaf(key != NULL ? key : "", ls_nest_item(predictions, i), rows));
+    LS_RETURN_IF_ERROR(prediction_rows_check_leaf(
+        key != NULL ? key : "", ls_nest_item(predictions, i), rows));
   }
   return ls_ok();
 }
@@ -42,7 +44,7 @@ ls_status ls_predictions_check(ls_nest predictions, int64_t rows) {
 static int64_t rows_of_first(ls_nest predictions) {
   ls_nest first = ls_none();
   if (ls_nest_flatten(predictions, &first, 1) == 0) return 0;
-  const ls_shape shape = shape_of(first);
+  const ls_shape shape = prediction_rows_shape_of(first);
   return shape.rank > 0 ? shape.dim[0] : 0;
 }
 

@@ -56,7 +56,7 @@ static bool are_parts(ls_nest dims) {
   return count > 0 && count <= LS_MAX_RANK;
 }
 
-static ls_shape parts_of(ls_nest dims) {
+static ls_shape recorder_parts_of(ls_nest dims) {
   if (dims.kind == LS_KIND_NONE) return LS_SHAPE_UNKNOWN;
   ls_shape parts = {.rank = (int32_t)ls_nest_count(dims)};
   for (int k = 0; k < parts.rank; ++k)
@@ -108,9 +108,9 @@ static bool same_keys(ls_nest a, ls_nest b) {
 }
 
 // Beside each other, down to the leaves.
-static ls_status cut(cutting *c, ls_nest value, ls_nest dims) {
+static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
   if (!ls_nest_is_node(value) && are_parts(dims)) {
-    c->parts[c->count++] = parts_of(dims);
+    c->parts[c->count++] = recorder_parts_of(dims);
     return ls_ok();
   }
   if (!ls_nest_is_node(value) || !ls_nest_is_node(dims) ||
@@ -119,13 +119,13 @@ static ls_status cut(cutting *c, ls_nest value, ls_nest dims) {
                                "the structure of %s",
                                c->number, c->what);
   for (size_t i = 0; i < ls_nest_count(value); ++i)
-    LS_RETURN_IF_ERROR(
-        cut(c, ls_nest_item_sorted(value, i), ls_nest_item_sorted(dims, i)));
+    LS_RETURN_IF_ERROR(recorder_cut(c, ls_nest_item_sorted(value, i),
+                                    ls_nest_item_sorted(dims, i)));
   return ls_ok();
 }
 
 static ls_status cut_all(cutting *c, ls_nest value, ls_nest dims) {
-  return same_keys(value, dims) ? cut(c, value, dims)
+  return same_keys(value, dims) ? recorder_cut(c, value, dims)
                                 : other_keys(c, value, dims);
 }
 
@@ -174,7 +174,7 @@ ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
   return status;
 }
 
-static ls_nest as_tensor(ls_nest leaf, void *user) {
+static ls_nest recorder_as_tensor(ls_nest leaf, void *user) {
   (void)user;
   ls_tensor value;
   const ls_status status = ls_region_tensor(leaf, &value);
@@ -195,7 +195,7 @@ ls_status ls_recorder_flatten(const ls_recorder *self,
   if (ls_status_is_ok(status)) {
     ls_nest_flatten(all, leaves, count);
     for (size_t i = 0; i < count; ++i)
-      leaves[i] = as_tensor(leaves[i], NULL);
+      leaves[i] = recorder_as_tensor(leaves[i], NULL);
     status =
         ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
   }

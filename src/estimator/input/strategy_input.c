@@ -33,7 +33,7 @@ typedef struct feeder {
   ls_allocator *allocator;
 } feeder;
 
-static void destroy(void *user) {
+static void strategy_input_destroy(void *user) {
   feeder *self = user;
   for (size_t i = 0; self->parts != NULL && i < self->num_leaves; ++i)
     ls_nest_release(self->parts[i]);
@@ -51,12 +51,13 @@ static void destroy(void *user) {
   ls_hook_free(self);
 }
 
-static ls_status begin(void *user, ls_run_context *context) {
+static ls_status strategy_input_begin(void *user, ls_run_context *context) {
   const ls_hook_options *first = &((feeder *)user)->begin->options;
   return first->after_create_session(first->user, context);
 }
 
-static ls_nest part_of(const feeder *self, ls_nest split, size_t replica) {
+static ls_nest strategy_input_part_of(const feeder *self, ls_nest split,
+                                      size_t replica) {
   return self->num_replicas == 1 && ls_distributed_count(split) == 0
              ? split
              : ls_distributed_component(split, replica);
@@ -120,7 +121,7 @@ static ls_status feed_leaf(feeder *self, size_t leaf) {
   self->parts[leaf] = split;
   for (size_t r = 0; r < self->num_replicas; ++r)
     self->feeds[leaf * self->num_replicas + r].value =
-        ls_nest_as_array(part_of(self, split, r));
+        ls_nest_as_array(strategy_input_part_of(self, split, r));
   return ls_ok();
 }
 
@@ -140,7 +141,8 @@ static ls_status feed_next(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static ls_status make_room(feeder *self, const ls_estimator_calls *calls) {
+static ls_status strategy_input_make_room(feeder *self,
+                                          const ls_estimator_calls *calls) {
   const size_t all = (self->num_leaves + 1) * self->num_replicas;
   self->leaves = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
   self->parts = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
@@ -166,8 +168,8 @@ static ls_shape part_shape(const feeder *self, ls_shape whole, int axis) {
 }
 
 // PerReplica, of which the feeds know the tensors.
-static ls_nest place(feeder *self, ls_dtype dtype, ls_shape shape,
-                     const char *name) {
+static ls_nest strategy_input_place(feeder *self, ls_dtype dtype,
+                                    ls_shape shape, const char *name) {
   ls_nest *made = ls_new_array(self->allocator, ls_nest, self->num_replicas);
   if (made == NULL) return ls_fail(ls_out_of_memory());
   for (size_t r = 0; r < self->num_replicas; ++r) {
@@ -189,9 +191,9 @@ static ls_nest place_leaf(ls_nest leaf, void *user) {
   const ls_status status = ls_returned_check_leaf(spec);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const size_t next = self->num_feeds / self->num_replicas;
-  return place(self, spec->type.dtype,
-               part_shape(self, spec->type.shape, (int)self->axes[next]),
-               "input");
+  return strategy_input_place(
+      self, spec->type.dtype,
+      part_shape(self, spec->type.shape, (int)self->axes[next]), "input");
 }
 
 static ls_status place_examples(feeder *self, ls_strategy_input *input) {
@@ -202,7 +204,8 @@ static ls_status place_examples(feeder *self, ls_strategy_input *input) {
     self->feeds[self->num_leaves * self->num_replicas + r].value =
         self->numbers[r];
   }
-  input->examples = place(self, LS_DTYPE_I64, LS_SCALAR, "examples");
+  input->examples =
+      strategy_input_place(self, LS_DTYPE_I64, LS_SCALAR, "examples");
   return ls_nest_status(input->examples);
 }
 
@@ -247,21 +250,22 @@ static ls_status make_feeder(const ls_estimator_calls *calls,
   self->strategy = ls_strategy_retain(strategy);
   self->num_leaves = dataset->num_leaves;
   self->num_replicas = (size_t)ls_strategy_num_replicas(strategy);
-  ls_status status = make_room(self, calls);
+  ls_status status = strategy_input_make_room(self, calls);
   self->counts = ls_status_is_ok(status) && !is_even(self, dataset);
   if (ls_status_is_ok(status))
     status = ls_begin_hook(&self->iterator, 1, &self->begin);
   if (ls_status_is_ok(status)) status = place_all(self, input);
   if (!ls_status_is_ok(status)) {
-    destroy(self);
+    strategy_input_destroy(self);
     return status;
   }
-  return ls_hook_of_state(&(ls_hook_options){.name = "data set of the input",
-                                             .user = self,
-                                             .after_create_session = begin,
-                                             .before_run = feed_next,
-                                             .destroy = destroy},
-                          &input->input.hook);
+  return ls_hook_of_state(
+      &(ls_hook_options){.name = "data set of the input",
+                         .user = self,
+                         .after_create_session = strategy_input_begin,
+                         .before_run = feed_next,
+                         .destroy = strategy_input_destroy},
+      &input->input.hook);
 }
 
 ls_status ls_strategy_input_make(const ls_estimator_calls *calls,

@@ -43,8 +43,8 @@ static ls_status take_leaves(ls_host_calls *calls, const char *name,
   return ls_ok();
 }
 
-static ls_status append(ls_host_calls *calls, const char *name, ls_nest nest,
-                        size_t count) {
+static ls_status host_calls_append(ls_host_calls *calls, const char *name,
+                                   ls_nest nest, size_t count) {
   const size_t all = calls->count + count;
   ls_tensor *longer = ls_new_array(calls->allocator, ls_tensor, all + 1);
   ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, count + 1);
@@ -71,7 +71,7 @@ ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,
     return ls_ok();
   if (calls->num_calls == LS_MOST_HOST_CALLS)
     return ls_internal("more than %d functions on hosts", LS_MOST_HOST_CALLS);
-  LS_RETURN_IF_ERROR(append(calls, name, function->tensors, count));
+  LS_RETURN_IF_ERROR(host_calls_append(calls, name, function->tensors, count));
   ls_recorded_call *call = &calls->calls[calls->num_calls++];
   *call = (ls_recorded_call){.name = name,
                              .function = *function,
@@ -85,7 +85,7 @@ ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,
 ls_status ls_host_calls_pace(ls_host_calls *calls) {
   if (calls->num_calls == 0 || calls->count > 0) return ls_ok();
   const ls_tensor token = ls_reshape(ls_scalar(LS_DTYPE_I32, 0), LS_SHAPE(1));
-  LS_RETURN_IF_ERROR(append(calls, "a step", ls_leaf(token), 1));
+  LS_RETURN_IF_ERROR(host_calls_append(calls, "a step", ls_leaf(token), 1));
   calls->count = 1;
   return ls_ok();
 }
@@ -118,8 +118,8 @@ static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
 }
 
 // Element i of all replicas.
-static ls_status join(ls_host_calls *calls, const ls_op *ops, ls_tensor *parts,
-                      int64_t replicas, size_t i) {
+static ls_status host_calls_join(ls_host_calls *calls, const ls_op *ops,
+                                 ls_tensor *parts, int64_t replicas, size_t i) {
   for (int64_t r = 0; r < replicas; ++r)
     parts[r] = ls_op_output(ops[r], (unsigned)i);
   calls->tensors[i] = calls->plan->input.way != LS_FEED_ALL && replicas > 1
@@ -140,15 +140,16 @@ static ls_status take_all(ls_host_calls *calls, int64_t replicas,
   const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
   LS_DEVICE_SCOPE(host.text);
   for (size_t i = 0; i < calls->count; ++i)
-    LS_RETURN_IF_ERROR(join(calls, ops, parts, replicas, i));
+    LS_RETURN_IF_ERROR(host_calls_join(calls, ops, parts, replicas, i));
   for (size_t i = 0; i < calls->num_calls; ++i)
     if (takes_nothing(&calls->calls[i]) && calls->taken.id == 0)
       calls->taken = ls_group(ops, (size_t)replicas, NULL);
   return ls_ok();
 }
 
-static ls_status list_ops(const ls_host_calls *calls, const ls_op *ops,
-                          size_t count, ls_nest *out_list) {
+static ls_status host_calls_list_ops(const ls_host_calls *calls,
+                                     const ls_op *ops, size_t count,
+                                     ls_nest *out_list) {
   ls_nest *items = ls_new_array(calls->allocator, ls_nest, count + 1);
   if (items == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
@@ -166,7 +167,7 @@ static ls_status list_ops(const ls_host_calls *calls, const ls_op *ops,
 ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
   const int64_t replicas = calls->plan->system->num_replicas;
   *out_ops = ls_none();
-  if (calls->count == 0) return list_ops(calls, NULL, 0, out_ops);
+  if (calls->count == 0) return host_calls_list_ops(calls, NULL, 0, out_ops);
   ls_allocator *allocator = calls->allocator;
   const size_t room = (size_t)replicas + 1;
   ls_type *types = ls_new_array(allocator, ls_type, calls->count);
@@ -176,7 +177,7 @@ ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
                          ? ls_out_of_memory()
                          : take_all(calls, replicas, types, ops, parts);
   if (ls_status_is_ok(status))
-    status = list_ops(calls, ops, (size_t)replicas, out_ops);
+    status = host_calls_list_ops(calls, ops, (size_t)replicas, out_ops);
   ls_release(allocator, types);
   ls_release(allocator, ops);
   ls_release(allocator, parts);
@@ -193,7 +194,8 @@ ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
     LS_DEVICE_SCOPE(host.text);
     ops[r] = ls_outfeed_close(calls->plan->system->replicas[r].ordinal);
   }
-  const ls_status status = list_ops(calls, ops, (size_t)replicas, out_ops);
+  const ls_status status =
+      host_calls_list_ops(calls, ops, (size_t)replicas, out_ops);
   ls_release(calls->allocator, ops);
   return status;
 }

@@ -37,8 +37,8 @@ static ls_status no_inputs(ls_allocator *allocator, int64_t replicas,
 }
 
 // What all replicas give is the same, or replica 0's.
-static void take_results(const ls_step_loop *steps, ls_nest outputs,
-                         ls_estimator_program *out) {
+static void program_take_results(const ls_step_loop *steps, ls_nest outputs,
+                                 ls_estimator_program *out) {
   const ls_nest first = ls_nest_item(outputs, 0);
   out->steps = ls_nest_tensor(first, 0);
   if (!ls_step_loop_predict(steps)) out->loss = ls_nest_tensor(first, 1);
@@ -55,7 +55,7 @@ static ls_status replicate(ls_step_loop *steps, ls_estimator_program *out) {
         &(ls_replicate_options){.assignment = system->assignment,
                                 .on_device_loop = LS_FLAG_ON},
         &out->compile_status, &outputs);
-  if (ls_status_is_ok(status)) take_results(steps, outputs, out);
+  if (ls_status_is_ok(status)) program_take_results(steps, outputs, out);
   out->reduces = ls_graph_any_type(ls_graph_current(), LS_OP_CROSS_REPLICA_SUM);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
@@ -169,8 +169,8 @@ static ls_status take_metrics(ls_step_loop *steps, ls_nest made,
 }
 
 // Without metrics the loss carries what waits for the run.
-static ls_status evaluate(ls_step_loop *steps, op_list *updates,
-                          ls_estimator_program *out) {
+static ls_status program_evaluate(ls_step_loop *steps, op_list *updates,
+                                  ls_estimator_program *out) {
   ls_nest made = ls_none();
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "eval_metrics", &made));
   const bool has_metrics = made.kind != LS_KIND_NONE;
@@ -186,7 +186,7 @@ static ls_status evaluate(ls_step_loop *steps, op_list *updates,
 }
 
 // What is fetched in one run: a GiB and more is refused.
-static ls_status check_size(ls_nest predictions) {
+static ls_status program_check_size(ls_nest predictions) {
   double size = 0;
   ls_text text;
   ls_text_init(&text, ls_current_allocator());
@@ -231,7 +231,7 @@ static ls_status predict(ls_step_loop *steps, ls_nest ops,
   ls_nest signals = ls_none();
   LS_RETURN_IF_ERROR(
       ls_host_calls_call(&steps->host, "predictions", &out->predictions));
-  LS_RETURN_IF_ERROR(check_size(out->predictions));
+  LS_RETURN_IF_ERROR(program_check_size(out->predictions));
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "signals", &signals));
   ls_op told = {0};
   ls_status status = group(steps->allocator, ops, NULL, 0, &told);
@@ -250,7 +250,7 @@ static ls_status call_hosts(ls_step_loop *steps, ls_estimator_program *out) {
   if (ls_status_is_ok(status))
     status = append_ops(steps->allocator, &list, taken);
   if (ls_status_is_ok(status) && steps->mode == LS_MODE_EVAL)
-    status = evaluate(steps, &list, out);
+    status = program_evaluate(steps, &list, out);
   if (ls_status_is_ok(status))
     status = ls_host_calls_call(&steps->host, "host_call", &made);
   if (ls_status_is_ok(status))
@@ -270,7 +270,7 @@ static ls_status call_hosts(ls_step_loop *steps, ls_estimator_program *out) {
 }
 
 // ---- All of it -------------------------------------------------------------
-static ls_status check(const ls_program_options *options) {
+static ls_status program_check(const ls_program_options *options) {
   return options->feed != NULL && options->feed->queue != NULL
              ? ls_ok()
              : ls_failed_precondition("InternalError: a program's features and "
@@ -278,7 +278,7 @@ static ls_status check(const ls_program_options *options) {
                                       "made yet");
 }
 
-static ls_status build(ls_step_loop *steps, ls_estimator_program *out) {
+static ls_status program_build(ls_step_loop *steps, ls_estimator_program *out) {
   LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
@@ -293,10 +293,10 @@ ls_status ls_program_build(const ls_program_options *options,
   ls_infeed_attempt attempt;
   ls_nest none = ls_none();
   *out_program = (ls_estimator_program){0};
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(program_check(options));
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_step_loop_init(&steps, options);
-  if (ls_status_is_ok(status)) status = build(&steps, out_program);
+  if (ls_status_is_ok(status)) status = program_build(&steps, out_program);
   // What is refused leaves the graph as it was, and the queue.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   ls_step_loop_deinit(&steps);

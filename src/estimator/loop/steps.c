@@ -71,7 +71,7 @@ typedef struct step {
   ls_op told;  // That hosts are told by; id 0: they are not.
 } step;
 
-static ls_status call_model(step *s, ls_nest cache) {
+static ls_status steps_call_model(step *s, ls_nest cache) {
   const ls_model_inputs inputs = {.features = s->fed.features,
                                   .labels = s->fed.labels,
                                   .cache = cache,
@@ -90,7 +90,7 @@ static ls_status make_model(step *s) {
   ls_step_loop *steps = s->steps;
   const ls_nest cache = ls_carried_cache(steps, &s->carried);
   ls_status status = ls_nest_status(cache);
-  if (ls_status_is_ok(status)) status = call_model(s, cache);
+  if (ls_status_is_ok(status)) status = steps_call_model(s, cache);
   ls_nest_release(cache);
   LS_RETURN_IF_ERROR(status);
   status = ls_captured_set(&steps->spec, "the spec of model_fn", s->spec);
@@ -204,7 +204,7 @@ static ls_status tell_hosts(step *s) {
 
 // ---- Modes -----------------------------------------------------------------
 // What there is to trace on the way to the loss, and the train op: a list.
-static ls_status trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
+static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
   *loss = s->spec_options->loss;
   *out_ops = ls_none();
   return ls_tensor_tracer_is_on()
@@ -222,10 +222,10 @@ static ls_status finish_training(step *s, const ls_op *ops, size_t count,
                              &s->carried);
 }
 
-static ls_status train_step(step *s) {
+static ls_status steps_train_step(step *s) {
   ls_nest traced = ls_none();
   ls_tensor loss;
-  LS_RETURN_IF_ERROR(trace(s, &loss, &traced));
+  LS_RETURN_IF_ERROR(steps_trace(s, &loss, &traced));
   const size_t count = ls_nest_count(traced);
   ls_op *ops = ls_new_array(s->steps->allocator, ls_op, count + 1);
   ls_status status = ops != NULL ? ls_ok() : ls_out_of_memory();
@@ -256,9 +256,9 @@ static ls_status predict_step(step *s) {
   return ls_ok();
 }
 
-static ls_status make_step(step *s) {
+static ls_status steps_make_step(step *s) {
   static ls_status (*const finish[LS_NUM_MODES])(step * s) = {
-      [LS_MODE_TRAIN] = train_step,
+      [LS_MODE_TRAIN] = steps_train_step,
       [LS_MODE_EVAL] = eval_step,
       [LS_MODE_PREDICT] = predict_step};
   ls_step_loop *steps = s->steps;
@@ -274,7 +274,7 @@ static ls_status make_step(step *s) {
 }
 
 // ---- The loop --------------------------------------------------------------
-static ls_nest goes_on(ls_nest values, void *user) {
+static ls_nest steps_goes_on(ls_nest values, void *user) {
   const ls_step_loop *steps = user;
   ls_carried carried = {0};
   ls_carried_read(steps, values, &carried);
@@ -308,7 +308,7 @@ static ls_status make_body(step *s, ls_nest args, ls_nest *out_next) {
   if (s->carried.cache == NULL) return ls_out_of_memory();
   ls_carried_read(steps, args, &s->carried);
   LS_RETURN_IF_ERROR(unpack(steps, args, carried, &s->fed));
-  LS_RETURN_IF_ERROR(make_step(s));
+  LS_RETURN_IF_ERROR(steps_make_step(s));
   return ls_take_nest(ls_carried_list(steps, &s->carried), out_next);
 }
 
@@ -328,7 +328,7 @@ static ls_status run_loop(ls_step_loop *steps, ls_nest *out_values) {
   ls_status status = ls_carried_begin(steps, &first);
   if (ls_status_is_ok(status))
     status = ls_training_while(
-        &(ls_training_loop){.condition = goes_on,
+        &(ls_training_loop){.condition = steps_goes_on,
                             .body = body,
                             .user = steps,
                             .infeed = steps->options->feed->queue},

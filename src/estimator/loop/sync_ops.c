@@ -14,7 +14,7 @@ static bool is_float(ls_dtype dtype) {
 }
 
 // Fails the run unless all of it is finite.
-static ls_status check_variable(ls_variable *variable, ls_op *out_op) {
+static ls_status sync_ops_check_variable(ls_variable *variable, ls_op *out_op) {
   ls_text message;
   ls_text_init(&message, ls_current_allocator());
   ls_text_append_format(&message, "Gradient for %s:0 is NaN",
@@ -36,7 +36,7 @@ static ls_status check_all(ls_variable *const *variables, size_t count,
   for (size_t i = 0; i < count; ++i) {
     ls_op op = {0};
     if (!is_float(ls_variable_dtype(variables[i]))) continue;
-    LS_RETURN_IF_ERROR(check_variable(variables[i], &op));
+    LS_RETURN_IF_ERROR(sync_ops_check_variable(variables[i], &op));
     ops[(*out_count)++] = ls_nest_op(op);
   }
   return ls_ok();

@@ -125,8 +125,8 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
 }
 
 // ---- What a model is given -------------------------------------------------
-static ls_status check_inputs(const ls_estimator_calls *calls,
-                              const ls_model_inputs *inputs) {
+static ls_status calls_check_inputs(const ls_estimator_calls *calls,
+                                    const ls_model_inputs *inputs) {
   const ls_parameters *arguments = calls->model->arguments;
   if (!calls->plan->on_cpu)
     LS_RETURN_IF_ERROR(
@@ -180,8 +180,8 @@ static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
 }
 
 // On every path, and of an export: a spec of another mode lacks what is used.
-static ls_status check_mode(ls_estimator_mode mode,
-                            const ls_estimator_spec *spec) {
+static ls_status calls_check_mode(ls_estimator_mode mode,
+                                  const ls_estimator_spec *spec) {
   const ls_estimator_mode given = ls_estimator_spec_values(spec)->mode;
   return given == mode
              ? ls_ok()
@@ -206,9 +206,9 @@ static ls_status check_spec(ls_estimator_mode mode,
                                  : ls_ok();
 }
 
-static ls_status call_model(const ls_estimator_calls *calls,
-                            const ls_model_inputs *inputs, ls_nest params,
-                            ls_estimator_spec **out_spec) {
+static ls_status calls_call_model(const ls_estimator_calls *calls,
+                                  const ls_model_inputs *inputs, ls_nest params,
+                                  ls_estimator_spec **out_spec) {
   const ls_parameters *arguments = calls->model->arguments;
   ls_model_call call = {
       .features = inputs->features,
@@ -222,12 +222,12 @@ static ls_status call_model(const ls_estimator_calls *calls,
       calls->model->call(calls->model->user, &call, out_spec);
   ls_nest_release(call.params);
   LS_RETURN_IF_ERROR(status);
-  return *out_spec != NULL ? check_mode(calls->plan->mode, *out_spec)
+  return *out_spec != NULL ? calls_check_mode(calls->plan->mode, *out_spec)
                            : ls_invalid_argument("model_fn gives no spec");
 }
 
 // On a CPU the spec is a plain one, else one that fits.
-static ls_status finish(const ls_plan *plan, ls_estimator_spec **spec) {
+static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   if (!plan->on_cpu) return check_spec(plan->mode, *spec);
   ls_estimator_spec *plain = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_spec_as_plain(*spec, &plain));
@@ -276,14 +276,14 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
                         ls_estimator_spec **out_spec) {
   const bool on_cpu = calls->plan->on_cpu;
   *out_spec = NULL;
-  LS_RETURN_IF_ERROR(check_inputs(calls, inputs));
+  LS_RETURN_IF_ERROR(calls_check_inputs(calls, inputs));
   ls_nest params = ls_params_copy(calls->params);
   ls_status status = model_params(calls, inputs, &params);
   if (ls_status_is_ok(status))
-    status = first_cause(call_model(calls, inputs, params, out_spec));
+    status = first_cause(calls_call_model(calls, inputs, params, out_spec));
   if (ls_status_is_ok(status) && !on_cpu) warn_of_collections();
   if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
-    status = finish(calls->plan, out_spec);
+    status = calls_finish(calls->plan, out_spec);
   ls_nest_release(params);
   if (!ls_status_is_ok(status)) {
     ls_estimator_spec_release(*out_spec);

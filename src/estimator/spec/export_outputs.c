@@ -80,9 +80,10 @@ ls_nest ls_export_output_tensors(const ls_export_output *output) {
 
 // ---- Rebuilding ------------------------------------------------------------
 // Those that are there, by their names.
-static ls_status rebuild(const ls_export_output *output,
-                         const kind_names *names, ls_nest tensors,
-                         const char **keys, ls_nest *leaves, ls_nest *out) {
+static ls_status export_outputs_rebuild(const ls_export_output *output,
+                                        const kind_names *names,
+                                        ls_nest tensors, const char **keys,
+                                        ls_nest *leaves, ls_nest *out) {
   size_t count = 0;
   for (size_t i = 0; i < ls_nest_count(tensors); ++i) {
     const ls_nest leaf = ls_nest_item(tensors, i);
@@ -111,10 +112,10 @@ ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
   const char **keys = ls_new_array(allocator, const char *, count + 1);
   ls_nest made = ls_none();
-  const ls_status status =
-      leaves == NULL || keys == NULL
-          ? ls_out_of_memory()
-          : rebuild(output, &names, tensors, keys, leaves, &made);
+  const ls_status status = leaves == NULL || keys == NULL
+                               ? ls_out_of_memory()
+                               : export_outputs_rebuild(output, &names, tensors,
+                                                        keys, leaves, &made);
   ls_release(allocator, leaves);
   ls_release(allocator, keys);
   if (!ls_status_is_ok(status)) {
@@ -189,7 +190,7 @@ static ls_nest collect(const ls_export_outputs *outputs) {
   return list;
 }
 
-static ls_nest call_model(ls_nest args, void *user) {
+static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   rewriting *r = user;
   ls_estimator_spec *spec = NULL;
   ls_status status = r->model(r->user, args, &spec);
@@ -245,8 +246,8 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
                                (int)mode, (int)LS_REWRITE_FOR_INFERENCE_MODE);
   rewriting r = {.model = model, .user = user};
   ls_nest copies = ls_none();
-  ls_status status =
-      ls_rewrite_for_inference(call_model, &r, inputs, options, &copies);
+  ls_status status = ls_rewrite_for_inference(export_outputs_call_model, &r,
+                                              inputs, options, &copies);
   if (ls_status_is_ok(status)) status = replace(&r.outputs, copies);
   ls_nest_release(copies);
   if (ls_status_is_ok(status))

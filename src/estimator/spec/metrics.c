@@ -43,14 +43,17 @@ static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
   return ls_ok();
 }
 
-static bool is_given(ls_tensor weights) { return weights.graph != NULL; }
+static bool metrics_is_given(ls_tensor weights) {
+  return weights.graph != NULL;
+}
 
 static ls_tensor as_f64(ls_tensor x) { return ls_convert(x, LS_DTYPE_F64); }
 
 // How much each element of `values` counts.
 static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
   return ls_broadcast_like(
-      is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1), values);
+      metrics_is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1),
+      values);
 }
 
 // ---- Pairs -----------------------------------------------------------------
@@ -100,8 +103,8 @@ static bool is_alike(ls_tensor labels, ls_tensor predictions) {
                              ls_tensor_shape(predictions));
 }
 
-static ls_nest refuse(const char *metric, ls_tensor labels,
-                      ls_tensor predictions) {
+static ls_nest metrics_refuse(const char *metric, ls_tensor labels,
+                              ls_tensor predictions) {
   return LS_FAIL(
       LS_INVALID_ARGUMENT,
       "metric '%s' of labels %s and predictions %s: both have one shape",
@@ -147,7 +150,7 @@ ls_nest ls_metric_mean(ls_tensor values, ls_tensor weights, const char *name) {
 ls_nest ls_metric_accuracy(ls_tensor labels, ls_tensor predictions,
                            ls_tensor weights, const char *name) {
   if (!is_alike(labels, predictions))
-    return refuse("accuracy", labels, predictions);
+    return metrics_refuse("accuracy", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "accuracy");
   return mean_metric(ls_equal(labels, predictions), weights, mean_of);
 }
@@ -155,7 +158,7 @@ ls_nest ls_metric_accuracy(ls_tensor labels, ls_tensor predictions,
 ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
                        ls_tensor weights, const char *name) {
   if (!is_alike(labels, predictions))
-    return refuse("root_mean_squared_error", labels, predictions);
+    return metrics_refuse("root_mean_squared_error", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "root_mean_squared_error");
   const ls_tensor off = ls_sub(as_f64(labels), as_f64(predictions));
   return mean_metric(ls_square(off), weights, root_of_mean);
@@ -175,7 +178,7 @@ static ls_nest share_metric(ls_tensor of, ls_tensor that, ls_tensor weights,
 ls_nest ls_metric_precision(ls_tensor labels, ls_tensor predictions,
                             ls_tensor weights, const char *name) {
   if (!is_alike(labels, predictions))
-    return refuse("precision", labels, predictions);
+    return metrics_refuse("precision", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "precision");
   return share_metric(predictions, labels, weights, "true_positives",
                       "positives");
@@ -184,7 +187,7 @@ ls_nest ls_metric_precision(ls_tensor labels, ls_tensor predictions,
 ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
                          ls_tensor weights, const char *name) {
   if (!is_alike(labels, predictions))
-    return refuse("recall", labels, predictions);
+    return metrics_refuse("recall", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "recall");
   return share_metric(labels, predictions, weights, "true_positives", "true");
 }
@@ -233,7 +236,8 @@ ls_nest ls_metric_auc(ls_tensor labels, ls_tensor predictions,
                    "an area under a curve by %lld thresholds: at least 2 are "
                    "needed",
                    (long long)count);
-  if (!is_alike(labels, predictions)) return refuse("auc", labels, predictions);
+  if (!is_alike(labels, predictions))
+    return metrics_refuse("auc", labels, predictions);
   LS_NAME_SCOPE(name != NULL ? name : "auc");
   const ls_tensor each =
       ls_reshape(weights_like(weights, labels), LS_SHAPE(1, -1));

@@ -26,7 +26,8 @@ static ls_status find_writers(void *user) {
                             &self->flushers);
 }
 
-static ls_status run_all(const ls_run_context *context, ls_nest ops) {
+static ls_status plain_spec_run_all(const ls_run_context *context,
+                                    ls_nest ops) {
   if (ls_nest_count(ops) == 0) return ls_ok();
   ls_nest nothing = ls_none();
   const ls_status status =
@@ -36,11 +37,11 @@ static ls_status run_all(const ls_run_context *context, ls_nest ops) {
 }
 
 static ls_status initialize_writers(void *user, ls_run_context *context) {
-  return run_all(context, ((const host_call *)user)->initializers);
+  return plain_spec_run_all(context, ((const host_call *)user)->initializers);
 }
 
 static ls_status flush_writers(void *user, ls_run_context *context) {
-  return run_all(context, ((const host_call *)user)->flushers);
+  return plain_spec_run_all(context, ((const host_call *)user)->flushers);
 }
 
 static ls_status add_to_run(void *user, ls_run_context *context,
@@ -50,7 +51,7 @@ static ls_status add_to_run(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void destroy(void *user) {
+static void plain_spec_destroy(void *user) {
   drop_writers(user);
   ls_nest_release(((host_call *)user)->fetches);
   ls_hook_free(user);
@@ -71,14 +72,14 @@ static ls_status make_hook(ls_nest fetches, ls_hook **out_hook) {
                          .after_create_session = initialize_writers,
                          .before_run = add_to_run,
                          .end = flush_writers,
-                         .destroy = destroy},
+                         .destroy = plain_spec_destroy},
       out_hook);
 }
 
 // ---- The spec --------------------------------------------------------------
 // The list with one more behind it.
-static ls_status append(ls_arena *memory, ls_hook *const **hooks, size_t *count,
-                        ls_hook *hook) {
+static ls_status plain_spec_append(ls_arena *memory, ls_hook *const **hooks,
+                                   size_t *count, ls_hook *hook) {
   ls_hook **longer = ls_arena_new_array(memory, ls_hook *, *count + 1);
   if (longer == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < *count; ++i)
@@ -90,11 +91,12 @@ static ls_status append(ls_arena *memory, ls_hook *const **hooks, size_t *count,
 
 static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
                           ls_hook *hook) {
-  LS_RETURN_IF_ERROR(
-      append(memory, &o->training_hooks, &o->num_training_hooks, hook));
-  LS_RETURN_IF_ERROR(
-      append(memory, &o->evaluation_hooks, &o->num_evaluation_hooks, hook));
-  return append(memory, &o->prediction_hooks, &o->num_prediction_hooks, hook);
+  LS_RETURN_IF_ERROR(plain_spec_append(memory, &o->training_hooks,
+                                       &o->num_training_hooks, hook));
+  LS_RETURN_IF_ERROR(plain_spec_append(memory, &o->evaluation_hooks,
+                                       &o->num_evaluation_hooks, hook));
+  return plain_spec_append(memory, &o->prediction_hooks,
+                           &o->num_prediction_hooks, hook);
 }
 
 // Hooks that run what host calls give: the model's, and the tracer's.
@@ -119,8 +121,8 @@ static ls_status call_host(const ls_host_function *function, const char *name,
 }
 
 // Of what the spec gives, and what that needs.
-static ls_status trace(const ls_estimator_spec_options *from,
-                       host_hooks *hooks) {
+static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
+                                  host_hooks *hooks) {
   if (!ls_tensor_tracer_is_on()) return ls_ok();
   const bool has_loss = !ls_tensor_is_failed(from->loss);
   const ls_nest all[] = {has_loss ? ls_leaf(from->loss) : ls_none(),
@@ -147,7 +149,7 @@ static ls_status call_functions(const ls_estimator_spec_options *from,
     LS_RETURN_IF_ERROR(ls_made_metrics_check(*out_metrics));
   }
   LS_RETURN_IF_ERROR(call_host(&from->host_call, "host_call", hooks));
-  return trace(from, hooks);
+  return plain_spec_trace(from, hooks);
 }
 
 static ls_status make_plain(const ls_estimator_spec_options *from,

@@ -43,7 +43,8 @@ static ls_status refuse_type(const char *what, size_t number, const char *name,
       LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
-static ls_status check_leaf(const char *what, size_t number, ls_nest leaf) {
+static ls_status returned_check_leaf(const char *what, size_t number,
+                                     ls_nest leaf) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   if (spec != NULL) {
     LS_RETURN_IF_ERROR(
@@ -67,7 +68,7 @@ static ls_status check_leaves(ls_nest values, const char *what) {
   ls_status status = leaves != NULL ? ls_ok() : ls_out_of_memory();
   if (leaves != NULL) ls_nest_flatten(values, leaves, count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = check_leaf(what, i, leaves[i]);
+    status = returned_check_leaf(what, i, leaves[i]);
   ls_release(allocator, leaves);
   return status;
 }

@@ -11,7 +11,8 @@ typedef struct scaffold_flow {
   const char *where;
 } scaffold_flow;
 
-static ls_status admit(ls_flow *self, ls_op_spec *spec, ls_arena *memory) {
+static ls_status scaffold_scope_admit(ls_flow *self, ls_op_spec *spec,
+                                      ls_arena *memory) {
   const scaffold_flow *flow = (const scaffold_flow *)self;
   (void)memory;
   for (size_t i = 0; i < spec->num_inputs; ++i) {
@@ -27,7 +28,8 @@ static ls_status admit(ls_flow *self, ls_op_spec *spec, ls_arena *memory) {
   return ls_ok();
 }
 
-static const ls_flow_type type = {.name = "scaffold", .admit = admit};
+static const ls_flow_type type = {.name = "scaffold",
+                                  .admit = scaffold_scope_admit};
 
 void ls_scaffold_scope_begin(ls_scope *scope, ls_scaffold_stretch stretch) {
   static scaffold_flow flows[] = {

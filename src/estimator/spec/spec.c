@@ -23,7 +23,7 @@ static void drop_hooks(ls_hook *const *hooks, size_t count) {
     ls_hook_release(hooks[i]);
 }
 
-static void destroy(ls_object *object) {
+static void spec_destroy(ls_object *object) {
   ls_estimator_spec *self = (ls_estimator_spec *)object;
   const ls_estimator_spec_options *spec_options = &self->options;
   drop_hooks(spec_options->training_hooks, spec_options->num_training_hooks);
@@ -45,7 +45,7 @@ static void destroy(ls_object *object) {
 }
 
 static const ls_object_type type = {.name = "estimator spec",
-                                    .destroy = destroy};
+                                    .destroy = spec_destroy};
 
 // ---- Exports ---------------------------------------------------------------
 static ls_nest dict_of(ls_nest predictions) {
@@ -119,8 +119,8 @@ static ls_status keep_all_hooks(ls_estimator_spec *self,
   return ls_ok();
 }
 
-static ls_status fill(ls_estimator_spec *self,
-                      const ls_estimator_spec_options *from) {
+static ls_status spec_fill(ls_estimator_spec *self,
+                           const ls_estimator_spec_options *from) {
   ls_estimator_spec_options *spec_options = &self->options;
   spec_options->predictions = from->predictions.kind == LS_KIND_NONE
                                   ? ls_nest_dict("", NULL, NULL, 0)
@@ -138,8 +138,8 @@ static ls_status fill(ls_estimator_spec *self,
   return make_scalar(&spec_options->loss);
 }
 
-static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
-                      ls_estimator_spec **out_spec) {
+static ls_status spec_make(const ls_estimator_spec_options *options,
+                           bool is_tpu, ls_estimator_spec **out_spec) {
   LS_RETURN_IF_ERROR(ls_estimator_spec_check(options, is_tpu));
   ls_allocator *allocator = ls_current_allocator();
   ls_estimator_spec *self = ls_new(allocator, ls_estimator_spec);
@@ -153,7 +153,7 @@ static ls_status make(const ls_estimator_spec_options *options, bool is_tpu,
   self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
       0;
   self->options.num_export_outputs = 0;
-  const ls_status status = fill(self, options);
+  const ls_status status = spec_fill(self, options);
   if (ls_status_is_ok(status))
     *out_spec = self;
   else
@@ -165,14 +165,14 @@ ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,
                                    ls_estimator_spec **out_spec) {
   LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(options);
-  return make(options, false, out_spec);
+  return spec_make(options, false, out_spec);
 }
 
 ls_status ls_tpu_estimator_spec_create(const ls_estimator_spec_options *options,
                                        ls_estimator_spec **out_spec) {
   LS_REQUIRE_OUT(out_spec);
   LS_REQUIRE(options);
-  return make(options, true, out_spec);
+  return spec_make(options, true, out_spec);
 }
 
 const ls_estimator_spec_options *

@@ -82,7 +82,8 @@ static ls_nest call_with_writer(const ls_host_function *function,
 }
 
 // Calls it; what it makes must not be of the old style.
-static ls_nest call(const ls_host_function *function, const char *name) {
+static ls_nest spec_check_call(const ls_host_function *function,
+                               const char *name) {
   const ls_graph *graph = ls_graph_current();
   while (graph->kind != LS_GRAPH_BUILD && graph->parent != NULL)
     graph = graph->parent;
@@ -102,7 +103,7 @@ ls_nest ls_host_function_call(const ls_host_function *function,
                               const char *name) {
   ls_trial trial;
   ls_trial_begin(&trial);
-  ls_nest made = call(function, name);
+  ls_nest made = spec_check_call(function, name);
   const ls_status status =
       ls_trial_end_with(&trial, ls_nest_status(made), &made);
   if (!ls_status_is_ok(status)) made = ls_fail(status);
@@ -219,7 +220,7 @@ static ls_status check_all_hooks(const ls_estimator_spec_options *o) {
                         o->num_training_chief_hooks);
 }
 
-static ls_status check_mode(const ls_estimator_spec_options *o) {
+static ls_status spec_check_mode(const ls_estimator_spec_options *o) {
   if (o->mode <= LS_MODE_NONE || o->mode >= LS_NUM_MODES)
     return ls_invalid_argument("mode %d is none of LS_MODE_TRAIN, EVAL and "
                                "PREDICT",
@@ -267,7 +268,7 @@ ls_status ls_estimator_spec_check(const ls_estimator_spec_options *options,
   LS_RETURN_IF_ERROR(ls_host_function_check(&options->host_call, "host_call"));
   LS_RETURN_IF_ERROR(check_all_hooks(options));
   LS_RETURN_IF_ERROR(check_kind(options, is_tpu));
-  LS_RETURN_IF_ERROR(check_mode(options));
+  LS_RETURN_IF_ERROR(spec_check_mode(options));
   LS_RETURN_IF_ERROR(check_metrics(options->eval_metric_ops, false));
   return check_exports(options);
 }

@@ -37,7 +37,7 @@ static void deinit(tracer *self) {
 }
 
 // ---- What is needed --------------------------------------------------------
-static ls_status need(tracer *self, ls_op op) {
+static ls_status tensor_tracer_need(tracer *self, ls_op op) {
   if (op.id == 0 || op.graph != self->graph ||
       ls_map_has(&self->needed, &op.id, sizeof(op.id)))
     return ls_ok();
@@ -49,13 +49,14 @@ static ls_status need(tracer *self, ls_op op) {
   return ls_ok();
 }
 
-static ls_status find_needed(tracer *self) {
+static ls_status tensor_tracer_find_needed(tracer *self) {
   while (self->num_left > 0) {
     const ls_op op = self->left[--self->num_left];
     for (size_t i = 0; i < ls_op_num_inputs(op); ++i)
-      LS_RETURN_IF_ERROR(need(self, ls_tensor_op(ls_op_input(op, i))));
+      LS_RETURN_IF_ERROR(
+          tensor_tracer_need(self, ls_tensor_op(ls_op_input(op, i))));
     for (size_t i = 0; i < ls_op_num_control_inputs(op); ++i)
-      LS_RETURN_IF_ERROR(need(self, ls_op_control_input(op, i)));
+      LS_RETURN_IF_ERROR(tensor_tracer_need(self, ls_op_control_input(op, i)));
   }
   return ls_ok();
 }
@@ -98,7 +99,7 @@ static bool is_of_numbers(const tracer *self, ls_tensor tensor) {
 }
 
 // In order of creation.
-static ls_status choose(tracer *self) {
+static ls_status tensor_tracer_choose(tracer *self) {
   const size_t ops = ls_graph_num_ops(self->graph);
   size_t most = 0;
   for (size_t i = 0; i < ops; ++i)
@@ -123,7 +124,7 @@ static ls_status choose(tracer *self) {
 
 // ---- What is found ---------------------------------------------------------
 // All of it, where the size is not known: the host shows no more.
-static ls_tensor first_part(ls_tensor x) {
+static ls_tensor tensor_tracer_first_part(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   int64_t count = 1;
   for (int i = 0; i < shape.rank; ++i) {
@@ -138,13 +139,13 @@ static ls_tensor wide(ls_tensor x) {
   return ls_tensor_dtype(x) == LS_DTYPE_F64 ? x : ls_convert(x, LS_DTYPE_F32);
 }
 
-static ls_tensor look_at(ls_trace_mode mode, ls_tensor x) {
+static ls_tensor tensor_tracer_look_at(ls_trace_mode mode, ls_tensor x) {
   switch (mode) {
   case LS_TRACE_NAN_INF:
     return ls_reduce_sum(ls_convert(ls_not(ls_is_finite(x)), LS_DTYPE_I32),
                          LS_ALL_AXES);
   case LS_TRACE_PART_TENSOR:
-    return first_part(x);
+    return tensor_tracer_first_part(x);
   case LS_TRACE_NORM:
     return ls_sqrt(ls_reduce_sum(ls_square(wide(x)), LS_ALL_AXES));
   case LS_TRACE_MAX_ABS:
@@ -157,7 +158,7 @@ static ls_tensor look_at(ls_trace_mode mode, ls_tensor x) {
 static ls_status look_at_all(tracer *self) {
   LS_NAME_SCOPE("tensor_tracer");
   for (size_t i = 0; i < self->count; ++i) {
-    self->found[i] = look_at(self->flags.mode, self->tensors[i]);
+    self->found[i] = tensor_tracer_look_at(self->flags.mode, self->tensors[i]);
     if (ls_tensor_is_failed(self->found[i]))
       return ls_graph_take_error(ls_graph_current());
   }
@@ -165,22 +166,22 @@ static ls_status look_at_all(tracer *self) {
 }
 
 // Reads flags, and adds what is found of all that `roots` need.
-static ls_status begin(tracer *self, ls_graph *graph, const ls_op *roots,
-                       size_t num_roots) {
+static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
+                                     const ls_op *roots, size_t num_roots) {
   *self = (tracer){.graph = graph};
   ls_arena_init(&self->memory, ls_current_allocator());
   ls_map_init(&self->needed, ls_current_allocator());
   LS_RETURN_IF_ERROR(ls_tracer_flags_read(&self->memory, &self->flags));
   for (size_t i = 0; i < num_roots; ++i)
-    LS_RETURN_IF_ERROR(need(self, roots[i]));
-  LS_RETURN_IF_ERROR(find_needed(self));
-  LS_RETURN_IF_ERROR(choose(self));
+    LS_RETURN_IF_ERROR(tensor_tracer_need(self, roots[i]));
+  LS_RETURN_IF_ERROR(tensor_tracer_find_needed(self));
+  LS_RETURN_IF_ERROR(tensor_tracer_choose(self));
   return look_at_all(self);
 }
 
 // ---- Ops on the host -------------------------------------------------------
 // A list of tensors.
-static ls_nest list_of(const ls_tensor *tensors, size_t count) {
+static ls_nest tensor_tracer_list_of(const ls_tensor *tensors, size_t count) {
   ls_allocator *allocator = ls_current_allocator();
   ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
@@ -213,7 +214,7 @@ static ls_status add_some(const tracer *self, size_t first, size_t count,
   ls_object *lines = NULL;
   LS_RETURN_IF_ERROR(ls_trace_lines_create(
       self->flags.mode, self->tensors + first, count, &lines));
-  const ls_nest found = list_of(self->found + first, count);
+  const ls_nest found = tensor_tracer_list_of(self->found + first, count);
   ls_status status = ls_nest_status(found);
   if (ls_status_is_ok(status)) {
     const ls_nest made = ls_tpu_context_current() != NULL
@@ -228,7 +229,8 @@ static ls_status add_some(const tracer *self, size_t first, size_t count,
   return status;
 }
 
-static ls_status add_all(tracer *self, ls_op **out_ops, size_t *out_count) {
+static ls_status tensor_tracer_add_all(tracer *self, ls_op **out_ops,
+                                       size_t *out_count) {
   const size_t most = self->count / TENSORS_OF_OP + 1;
   ls_op *ops = ls_arena_new_array(&self->memory, ls_op, most);
   if (ops == NULL) return ls_out_of_memory();
@@ -244,11 +246,11 @@ static ls_status add_all(tracer *self, ls_op **out_ops, size_t *out_count) {
 }
 
 // ---- Computations ----------------------------------------------------------
-static ls_status wrap(tracer *self, ls_tensor loss, ls_tensor *out_loss,
-                      ls_nest *out_ops) {
+static ls_status tensor_tracer_wrap(tracer *self, ls_tensor loss,
+                                    ls_tensor *out_loss, ls_nest *out_ops) {
   ls_op *ops = NULL;
   size_t count = 0;
-  LS_RETURN_IF_ERROR(add_all(self, &ops, &count));
+  LS_RETURN_IF_ERROR(tensor_tracer_add_all(self, &ops, &count));
   LS_CONTROL_SCOPE(ops, count);
   const ls_tensor traced = ls_identity_named(loss, "traced_loss");
   if (ls_tensor_is_failed(traced))
@@ -277,8 +279,9 @@ ls_status ls_trace_tpu(ls_tensor loss, ls_op train_op, ls_tensor *out_loss,
   const ls_op roots[] = {ls_tensor_op(loss), train_op};
   tracer self;
   ls_tensor traced = loss;
-  ls_status status = begin(&self, ls_graph_current(), roots, 2);
-  if (ls_status_is_ok(status)) status = wrap(&self, loss, &traced, out_ops);
+  ls_status status = tensor_tracer_begin(&self, ls_graph_current(), roots, 2);
+  if (ls_status_is_ok(status))
+    status = tensor_tracer_wrap(&self, loss, &traced, out_ops);
   if (ls_status_is_ok(status)) *out_loss = traced;
   deinit(&self);
   return status;
@@ -313,7 +316,7 @@ static ls_status make_call(const tracer *self, ls_host_function *out) {
   ls_object *lines = NULL;
   LS_RETURN_IF_ERROR(ls_trace_lines_create(self->flags.mode, self->tensors,
                                            self->count, &lines));
-  const ls_nest found = list_of(self->found, self->count);
+  const ls_nest found = tensor_tracer_list_of(self->found, self->count);
   const ls_status status = ls_nest_status(found);
   if (ls_status_is_ok(status))
     *out = (ls_host_function){add_lines, lines, found, {0}};
@@ -329,7 +332,8 @@ ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
   size_t count = 0;
   LS_RETURN_IF_ERROR(find_roots(fetches, &roots, &count));
   tracer self;
-  ls_status status = begin(&self, ls_graph_current(), roots, count);
+  ls_status status =
+      tensor_tracer_begin(&self, ls_graph_current(), roots, count);
   if (ls_status_is_ok(status)) status = make_call(&self, out_call);
   deinit(&self);
   ls_release(ls_current_allocator(), roots);

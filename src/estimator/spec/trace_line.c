@@ -16,7 +16,7 @@ typedef struct lines {
   size_t count;
 } lines;
 
-static void destroy(ls_object *object) {
+static void trace_line_destroy(ls_object *object) {
   lines *self = (lines *)object;
   ls_arena_deinit(&self->memory);
   ls_release(self->allocator, self);
@@ -32,7 +32,7 @@ static bool same(const ls_object *a, const ls_object *b) {
 }
 
 static const ls_object_type type = {
-    .name = "tensor trace", .destroy = destroy, .equal = same};
+    .name = "tensor trace", .destroy = trace_line_destroy, .equal = same};
 
 ls_status ls_trace_lines_create(ls_trace_mode mode, const ls_tensor *tensors,
                                 size_t count, ls_object **out) {
@@ -72,8 +72,8 @@ static void append_value(ls_text *line, ls_trace_mode mode,
   if (is_list) ls_text_append(line, "]");
 }
 
-static ls_status write_line(const ls_host_call *call, size_t input,
-                            int32_t replica) {
+static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
+                                       int32_t replica) {
   const lines *self = (const lines *)call->state;
   const size_t stride = call->input_strides[input];
   const char *data = call->inputs[input];
@@ -105,7 +105,7 @@ static ls_status write_line(const ls_host_call *call, size_t input,
 static ls_status write_lines(ls_host_call *call) {
   for (int32_t r = 0; r < call->num_replicas; ++r)
     for (size_t i = 0; i < call->num_inputs; ++i)
-      LS_RETURN_IF_ERROR(write_line(call, i, call->replica + r));
+      LS_RETURN_IF_ERROR(trace_line_write_line(call, i, call->replica + r));
   ls_host_done(call, ls_ok());
   return ls_ok();
 }

@@ -96,7 +96,7 @@ static ls_status set_mode(reading *r, const flag *f) {
 }
 
 // A number at `*at`, which goes behind it.
-static bool read_number(const char **at, int64_t *out) {
+static bool tracer_flags_read_number(const char **at, int64_t *out) {
   char *end = NULL;
   errno = 0;
   if (**at < '0' || **at > '9') return false;
@@ -107,9 +107,9 @@ static bool read_number(const char **at, int64_t *out) {
 
 static ls_status set_range(reading *r, const flag *f) {
   const char *at = f->value != NULL ? f->value : "";
-  if (read_number(&at, &r->out->first) && *at++ == ':' &&
-      read_number(&at, &r->out->last) && at == f->value + f->value_size &&
-      r->out->first <= r->out->last)
+  if (tracer_flags_read_number(&at, &r->out->first) && *at++ == ':' &&
+      tracer_flags_read_number(&at, &r->out->last) &&
+      at == f->value + f->value_size && r->out->first <= r->out->last)
     return ls_ok();
   return ls_invalid_argument("%s: op_range is '%.*s', expected A:B with "
                              "numbers 0 <= A <= B",
@@ -165,7 +165,7 @@ static const struct {
     {"excluded_optypes", set_excluded_types},
 };
 
-static ls_status refuse(const reading *r, const flag *f) {
+static ls_status tracer_flags_refuse(const reading *r, const flag *f) {
   ls_text names;
   ls_text_init(&names, ls_current_allocator());
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
@@ -182,11 +182,11 @@ static ls_status refuse(const reading *r, const flag *f) {
   return status;
 }
 
-static ls_status set(reading *r, const flag *f) {
+static ls_status tracer_flags_set(reading *r, const flag *f) {
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
     if (f->name_size > 0 && is_named(f, flags[i].name))
       return flags[i].set(r, f);
-  return refuse(r, f);
+  return tracer_flags_refuse(r, f);
 }
 
 ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
@@ -195,7 +195,7 @@ ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
   flag f;
   *out_flags = (ls_tracer_flags){.last = INT64_MAX};
   while (next_flag(&text, &f))
-    LS_RETURN_IF_ERROR(set(&r, &f));
+    LS_RETURN_IF_ERROR(tracer_flags_set(&r, &f));
   return ls_ok();
 }
 
@@ -222,8 +222,8 @@ bool ls_tensor_tracer_is_on(void) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-static bool fits(const ls_tracer_flags *f, ls_tracer_list list,
-                 const char *text) {
+static bool tracer_flags_fits(const ls_tracer_flags *f, ls_tracer_list list,
+                              const char *text) {
   for (size_t i = 0; i < f->num_patterns[list]; ++i)
     if (ls_pattern_fits(f->patterns[list][i], text)) return true;
   return false;
@@ -233,8 +233,8 @@ bool ls_tracer_flags_take(const ls_tracer_flags *f, const char *name,
                           const char *type) {
   const bool chooses = f->num_patterns[LS_TRACER_INCLUDED_NAMES] > 0 ||
                        f->num_patterns[LS_TRACER_INCLUDED_TYPES] > 0;
-  return (!chooses || fits(f, LS_TRACER_INCLUDED_NAMES, name) ||
-          fits(f, LS_TRACER_INCLUDED_TYPES, type)) &&
-         !fits(f, LS_TRACER_EXCLUDED_NAMES, name) &&
-         !fits(f, LS_TRACER_EXCLUDED_TYPES, type);
+  return (!chooses || tracer_flags_fits(f, LS_TRACER_INCLUDED_NAMES, name) ||
+          tracer_flags_fits(f, LS_TRACER_INCLUDED_TYPES, type)) &&
+         !tracer_flags_fits(f, LS_TRACER_EXCLUDED_NAMES, name) &&
+         !tracer_flags_fits(f, LS_TRACER_EXCLUDED_TYPES, type);
 }

@@ -6,7 +6,8 @@
 #include "lockstep/estimator_functions.h"
 #include "lockstep/ops.h"
 
-static ls_status make(ls_optimizer *optimizer, ls_tensor loss, ls_op *out_op) {
+static ls_status train_op_make(ls_optimizer *optimizer, ls_tensor loss,
+                               ls_op *out_op) {
   ls_variable *step = NULL;
   if (optimizer == NULL)
     return ls_invalid_argument("a train op needs an optimizer");
@@ -28,7 +29,8 @@ ls_op ls_train_op(ls_optimizer *optimizer, ls_tensor loss) {
   ls_op made = {0};
   ls_trial trial;
   ls_trial_begin(&trial);
-  const ls_status status = ls_trial_end(&trial, make(optimizer, loss, &made));
+  const ls_status status =
+      ls_trial_end(&trial, train_op_make(optimizer, loss, &made));
   return ls_status_is_ok(status)
              ? made
              : ls_tensor_op(ls_make_failed("train_op", status));

@@ -36,7 +36,7 @@ static void add_object(ls_digest *d, const ls_object *object) {
     ls_digest_add_text(d, ((const ls_variable *)object)->name);
 }
 
-static void add_attr(ls_digest *d, const ls_attr *attr, bool numbers) {
+static void identity_add_attr(ls_digest *d, const ls_attr *attr, bool numbers) {
   ls_digest_add_text(d, attr->name);
   ls_digest_add_u64(d, (uint64_t)attr->kind);
   switch (attr->kind) {
@@ -103,7 +103,7 @@ static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, num_attrs);
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     if (!ls_attr_is_of_system(&node->attrs[i]))
-      add_attr(d, &node->attrs[i], numbers);
+      identity_add_attr(d, &node->attrs[i], numbers);
   ls_digest_add_u64(d, node->num_regions);
   for (uint32_t i = 0; i < node->num_regions; ++i)
     add_graph(d, ls_graph_resolve(node->regions[i]), numbers);

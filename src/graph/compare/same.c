@@ -7,7 +7,7 @@ void ls_same_values_deinit(ls_same_values *values) {
   ls_release(values->allocator, values->refs);
 }
 
-static bool is_of(const ls_same_values *values, ls_tensor value) {
+static bool same_is_of(const ls_same_values *values, ls_tensor value) {
   return values != NULL && value.ref != 0 &&
          ls_graph_resolve(value.graph) == values->graph;
 }
@@ -22,7 +22,7 @@ static void drop_stale(ls_same_values *values) {
 }
 
 bool ls_same_values_add(ls_same_values *values, ls_tensor value) {
-  if (!is_of(values, value)) return true;
+  if (!same_is_of(values, value)) return true;
   if (values->count == values->capacity) drop_stale(values);
   // Twice the room for what is left: looking for stale ones stays cheap.
   if (values->count >= values->capacity / 2 &&
@@ -41,7 +41,7 @@ ls_tensor ls_same_note(ls_tensor value) {
 
 bool ls_same_is_noted(ls_tensor value) {
   const ls_same_values *values = ls_context_current()->same;
-  for (size_t i = is_of(values, value) ? values->count : 0; i > 0; --i)
+  for (size_t i = same_is_of(values, value) ? values->count : 0; i > 0; --i)
     if (values->refs[i - 1] == value.ref) return true;
   return false;
 }

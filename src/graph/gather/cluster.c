@@ -43,7 +43,7 @@ static ls_status check_input(const body *b, ls_node *input) {
       input->num_inputs, b->cluster->name, b->cluster->replicas);
 }
 
-static ls_status declare(body *b, uint64_t ref) {
+static ls_status cluster_declare(body *b, uint64_t ref) {
   ls_tensor made;
   LS_RETURN_IF_ERROR(ls_graph_add_parameter(
       b->inner.to, ls_graph_type(b->c->from, ref), NULL, &made));
@@ -69,12 +69,13 @@ static ls_status list_arguments(body *b, bool of_ids) {
       if (ls_map_find_u64(&b->inner.refs, ref) != NULL ||
           ls_map_find_u64(&b->c->refs, ref) != NULL)
         continue;
-      if (!of_ids && is_of_other(b, ref)) LS_RETURN_IF_ERROR(declare(b, ref));
+      if (!of_ids && is_of_other(b, ref))
+        LS_RETURN_IF_ERROR(cluster_declare(b, ref));
       if (input->type != LS_OP_TPU_REPLICATED_INPUT) continue;
       LS_RETURN_IF_ERROR(check_input(b, input));
       const bool is_id = is_replica_id(from, input);
       if (!of_ids && !is_id && !is_one_value(input))
-        LS_RETURN_IF_ERROR(declare(b, ref));
+        LS_RETURN_IF_ERROR(cluster_declare(b, ref));
       if (!of_ids || !is_id) continue;
       ls_node *id = ls_graph_append(
           b->inner.to, &(ls_op_spec){.type = LS_OP_REPLICA_ID}, NULL, 1);
@@ -122,7 +123,7 @@ static ls_status copy_members(body *b) {
   return ls_ok();
 }
 
-static ls_status add_result(body *b, ls_node *user, uint64_t ref) {
+static ls_status cluster_add_result(body *b, ls_node *user, uint64_t ref) {
   if (ls_cluster_of_ref(b->c, ref) != b->cluster ||
       ls_map_find_u64(&b->c->refs, ref) != NULL ||
       ls_map_find_u64(&b->cluster->results, ref) != NULL)
@@ -136,7 +137,7 @@ static ls_status add_result(body *b, ls_node *user, uint64_t ref) {
 }
 
 // What outputs are made of, and what other computations use.
-static ls_status list_results(body *b) {
+static ls_status cluster_list_results(body *b) {
   const ls_graph *from = b->c->from;
   size_t most = 0;
   for (size_t i = 0; i < from->num_nodes; ++i)
@@ -151,7 +152,7 @@ static ls_status list_results(body *b) {
         (other == NULL && node->type != LS_OP_TPU_REPLICATED_OUTPUT))
       continue;
     for (uint32_t k = 0; k < node->num_inputs; ++k)
-      LS_RETURN_IF_ERROR(add_result(b, node, node->inputs[k]));
+      LS_RETURN_IF_ERROR(cluster_add_result(b, node, node->inputs[k]));
   }
   return ls_graph_set_results(b->inner.to, b->results, b->num_results);
 }
@@ -170,8 +171,8 @@ static ls_status copied_for(const body *b, uint64_t ref, size_t replica,
   return ls_ok();
 }
 
-static ls_status list_inputs(body *b, uint64_t **out_inputs,
-                             size_t *out_count) {
+static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
+                                     size_t *out_count) {
   const size_t replicas = b->cluster->replicas;
   const size_t most =
       b->num_split * replicas + ls_count_captures(&b->inner.to, 1);
@@ -226,7 +227,7 @@ static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
 }
 
 // The op tells of the metadata in marks, and is where that was.
-static ls_status append(body *b) {
+static ls_status cluster_append(body *b) {
   const ls_node *metadata = b->cluster->metadata;
   const size_t num_own = 3;
   ls_attr *attrs =
@@ -244,7 +245,7 @@ static ls_status append(body *b) {
                      .regions = &b->inner.to,
                      .num_regions = 1};
   ls_infer types;
-  LS_RETURN_IF_ERROR(list_inputs(b, &inputs, &spec.num_inputs));
+  LS_RETURN_IF_ERROR(cluster_list_inputs(b, &inputs, &spec.num_inputs));
   LS_RETURN_IF_ERROR(list_control(b, &spec));
   LS_RETURN_IF_ERROR(infer(b, &spec, inputs, &types));
   ls_node *node = ls_graph_append(b->c->to, &spec, inputs, types.num_out);
@@ -270,7 +271,7 @@ static ls_status note_members(const body *b) {
   return ls_ok();
 }
 
-static ls_status make(body *b) {
+static ls_status cluster_make(body *b) {
   const ls_graph *from = b->c->from;
   size_t most = 0;
   for (size_t i = 0; i < from->num_nodes; ++i)
@@ -281,8 +282,8 @@ static ls_status make(body *b) {
   LS_RETURN_IF_ERROR(list_arguments(b, true));
   LS_RETURN_IF_ERROR(ls_find_host_steps(&b->inner));
   LS_RETURN_IF_ERROR(copy_members(b));
-  LS_RETURN_IF_ERROR(list_results(b));
-  LS_RETURN_IF_ERROR(append(b));
+  LS_RETURN_IF_ERROR(cluster_list_results(b));
+  LS_RETURN_IF_ERROR(cluster_append(b));
   return note_members(b);
 }
 
@@ -299,7 +300,7 @@ ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
     b.inner.level->inside = cluster;
     if (c->level->shows_copies > 0)
       b.inner.level->shows_copies = cluster->replicas;
-    status = make(&b);
+    status = cluster_make(&b);
   }
   ls_graph_free(b.inner.to);
   ls_gather_end(&b.inner);

@@ -108,7 +108,7 @@ typedef struct needing {
   bool *whole;  // By cluster.
 } needing;
 
-static void need(needing *n, size_t place) {
+static void clusters_need(needing *n, size_t place) {
   if (place == SIZE_MAX || n->c->level->needed[place]) return;
   n->c->level->needed[place] = true;
   n->stack[n->count++] = place;
@@ -118,7 +118,7 @@ static void need_cluster(needing *n, uint32_t number) {
   if (number == 0 || n->whole[number - 1]) return;
   n->whole[number - 1] = true;
   for (size_t i = 0; i < n->c->from->num_nodes; ++i)
-    if (n->c->level->cluster_of[i] == number) need(n, i);
+    if (n->c->level->cluster_of[i] == number) clusters_need(n, i);
 }
 
 static void need_all(needing *n) {
@@ -129,11 +129,11 @@ static void need_all(needing *n) {
     need_cluster(n, n->c->level->cluster_of[place]);
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       if (ls_map_find_u64(&n->c->refs, node->inputs[i]) == NULL)
-        need(n, ls_graph_position(from, ls_ref_id(node->inputs[i])));
+        clusters_need(n, ls_graph_position(from, ls_ref_id(node->inputs[i])));
     // That it was compiled does not take a run.
     if (node->type == LS_OP_TPU_COMPILATION_RESULT) continue;
     for (uint32_t i = 0; i < node->num_control; ++i)
-      need(n, ls_graph_position(from, node->control[i]));
+      clusters_need(n, ls_graph_position(from, node->control[i]));
   }
 }
 
@@ -152,9 +152,10 @@ ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request) {
   }
   for (size_t i = 0; i < request->num_fetches; ++i)
     if (ls_map_find_u64(&c->refs, request->fetches[i]) == NULL)
-      need(&n, ls_graph_position(c->from, ls_ref_id(request->fetches[i])));
+      clusters_need(&n,
+                    ls_graph_position(c->from, ls_ref_id(request->fetches[i])));
   for (size_t i = 0; i < request->num_targets; ++i)
-    need(&n, ls_graph_position(c->from, request->targets[i].id));
+    clusters_need(&n, ls_graph_position(c->from, request->targets[i].id));
   need_all(&n);
   return ls_ok();
 }

@@ -114,7 +114,7 @@ static ls_status add_replica_id(ls_copying *c, const ls_node *node,
   return *out_copy != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-static ls_status finish(ls_copying *c, ls_node *node, ls_node *copy) {
+static ls_status copy_finish(ls_copying *c, ls_node *node, ls_node *copy) {
   if (c->level->replica >= 0) LS_RETURN_IF_ERROR(set_replica(c, copy));
   return show_copies(c, node, copy);
 }
@@ -132,7 +132,7 @@ ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
                           ls_graph *to, ls_arena *memory) {
   static const ls_copy_policy policy = {.copy_into = copy_into,
                                         .copy_ops = copy_all,
-                                        .finish = finish,
+                                        .finish = copy_finish,
                                         .missing = say_undeclared};
   ls_copying_init(c, outer, from, to, memory);
   c->policy = &policy;

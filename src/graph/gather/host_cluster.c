@@ -98,7 +98,8 @@ ls_status ls_find_host_steps(ls_copying *c) {
 }
 
 // ---- What it uses and gives ------------------------------------------------
-static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
+static bool host_cluster_is_listed(const uint64_t *list, size_t count,
+                                   uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == ref) return true;
   return false;
@@ -109,10 +110,10 @@ static bool is_mine(const host_step *h, size_t place) {
 }
 
 static void list_value(uint64_t *list, size_t *count, uint64_t ref) {
-  if (!is_listed(list, *count, ref)) list[(*count)++] = ref;
+  if (!host_cluster_is_listed(list, *count, ref)) list[(*count)++] = ref;
 }
 
-static ls_status list_values(host_step *h) {
+static ls_status host_cluster_list_values(host_step *h) {
   const ls_graph *from = h->around->from;
   size_t most = from->num_results;
   for (size_t i = 0; i < from->num_nodes; ++i)
@@ -194,7 +195,7 @@ static ls_status make_body(host_step *h) {
 }
 
 // The op, with what it gives as the values of the step.
-static ls_status append(host_step *h) {
+static ls_status host_cluster_append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;
   uint64_t *inputs = ls_arena_new_array(c->memory, uint64_t, count + 1);
@@ -244,11 +245,11 @@ ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one) {
   if (number == 0 || c->level->steps[number - 1].last != place) return ls_ok();
   host_step h = {
       .around = c, .step = &c->level->steps[number - 1], .number = number};
-  LS_RETURN_IF_ERROR(list_values(&h));
+  LS_RETURN_IF_ERROR(host_cluster_list_values(&h));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", c->from->runtime,
                                    c->to, &h.body));
   ls_status status = make_body(&h);
-  if (ls_status_is_ok(status)) status = append(&h);
+  if (ls_status_is_ok(status)) status = host_cluster_append(&h);
   ls_graph_free(h.body);
   return status;
 }

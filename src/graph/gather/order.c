@@ -28,7 +28,7 @@ static bool has_all(const ls_copying *c, const ls_node *node,
   return true;
 }
 
-static bool is_ready(const ls_copying *c, size_t place) {
+static bool order_is_ready(const ls_copying *c, size_t place) {
   const ls_cluster *cluster = ls_cluster_at(c, place);
   if (cluster == NULL) return has_all(c, c->from->nodes[place], NULL);
   if (cluster->last != place) return false;
@@ -131,7 +131,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
     if (i == count) return circle(c, waiting);
     const bool to_do = c->level->needed[i] && !c->level->done[i];
-    if (to_do && is_ready(c, i)) {
+    if (to_do && order_is_ready(c, i)) {
       const bool again = ls_cluster_at(c, i) != NULL && waiting < i;
       LS_RETURN_IF_ERROR(copy_at(c, i));
       i = again ? waiting : i + 1;

@@ -25,7 +25,7 @@ static const ls_node *metadata_of(const ls_copying *c, const char *name) {
 }
 
 // The core of a cluster's entry; gradients are where their forward ops are.
-static size_t core_of(const ls_node *metadata, const char *outside) {
+static size_t places_core_of(const ls_node *metadata, const char *outside) {
   const ls_attr *attr = ls_node_attr_named(metadata, LS_MARK_HOST_CORES);
   if (attr == NULL || attr->kind != LS_ATTR_STRINGS) return 0;
   size_t length = strlen(outside);
@@ -53,7 +53,8 @@ ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
       hosts->as.strings.count % count != 0)
     return ls_ok();
   const size_t cores = hosts->as.strings.count / count;
-  const size_t core = core_of(metadata, ls_node_mark(node, LS_MARK_OUTSIDE));
+  const size_t core =
+      places_core_of(metadata, ls_node_mark(node, LS_MARK_OUTSIDE));
   const char *own = node->device != NULL ? node->device : "";
   const char **places = ls_arena_new_array(c->memory, const char *, count);
   if (places == NULL) return ls_out_of_memory();

@@ -17,7 +17,7 @@ static ls_type result_type(const ls_graph *graph, size_t index) {
   return ls_graph_type(graph, graph->results[index]);
 }
 
-static ls_status take_results(ls_infer *infer, const ls_graph *graph) {
+static ls_status flow_take_results(ls_infer *infer, const ls_graph *graph) {
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, graph->num_results));
   for (size_t i = 0; i < graph->num_results; ++i)
     infer->out[i] = result_type(graph, i);
@@ -93,7 +93,7 @@ ls_status infer_cond(ls_infer *infer) {
   if (yes->num_results != no->num_results)
     return ls_invalid_argument("cond: the branches give %zu and %zu values",
                                yes->num_results, no->num_results);
-  LS_RETURN_IF_ERROR(take_results(infer, yes));
+  LS_RETURN_IF_ERROR(flow_take_results(infer, yes));
   for (size_t i = 0; i < no->num_results; ++i) {
     const ls_type a = infer->out[i], b = result_type(no, i);
     if (a.dtype != b.dtype || !ls_shape_compatible(a.shape, b.shape))
@@ -114,7 +114,7 @@ ls_status infer_call(ls_infer *infer) {
   if (infer->num_in != body->num_parameters)
     return ls_invalid_argument("call of '%s': it takes %zu values, got %zu",
                                body->name, body->num_parameters, infer->num_in);
-  return take_results(infer, body);
+  return flow_take_results(infer, body);
 }
 
 // ---- Replicate -------------------------------------------------------------

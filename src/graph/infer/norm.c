@@ -47,8 +47,8 @@ static ls_type with_channels(ls_type x, ls_type channels) {
 }
 
 // Outputs: like x, and `count` of channels.
-static ls_status give(ls_infer *infer, ls_type x, ls_type channels,
-                      size_t count) {
+static ls_status norm_give(ls_infer *infer, ls_type x, ls_type channels,
+                           size_t count) {
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count + 1));
   infer->out[0] = with_channels(x, channels);
   for (size_t i = 1; i <= count; ++i)
@@ -59,7 +59,7 @@ static ls_status give(ls_infer *infer, ls_type x, ls_type channels,
 ls_status infer_batch_norm(ls_infer *infer) {
   ls_type channels;
   LS_RETURN_IF_ERROR(check_channels(infer, 0, 1, 3, &channels));
-  return give(infer, infer->in[0], channels, 2);
+  return norm_give(infer, infer->in[0], channels, 2);
 }
 
 ls_status infer_batch_norm_inference(ls_infer *infer) {
@@ -90,7 +90,7 @@ static ls_status infer_gradient(ls_infer *infer, size_t end, size_t count) {
   ls_type x = infer->in[1];
   ls_status status = ls_shape_merge(x.shape, infer->in[0].shape, &x.shape);
   if (ls_status_is_ok(status) && infer->in[0].dtype == x.dtype)
-    return give(infer, x, channels, count);
+    return norm_give(infer, x, channels, count);
   ls_status_free(status);
   return ls_invalid_argument("%s of %s: the result's gradient is %s",
                              infer->op_name, LS_OPERAND_TEXT(infer, 1),

@@ -134,7 +134,7 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
 }
 
 // `count_padding` is of a mean only.
-static ls_status check_reduce(const ls_infer *infer) {
+static ls_status window_check_reduce(const ls_infer *infer) {
   const char *name = ls_infer_attr(infer, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const bool is_mean = strcmp(name, "mean") == 0;
   if (infer->spec->type == LS_OP_WINDOW_SUM_GRAD && strcmp(name, "max") == 0)
@@ -153,7 +153,7 @@ static ls_status check_reduce(const ls_infer *infer) {
 
 ls_status infer_reduce_window(ls_infer *infer) {
   infer->out[0].dtype = infer->in[0].dtype;
-  LS_RETURN_IF_ERROR(check_reduce(infer));
+  LS_RETURN_IF_ERROR(window_check_reduce(infer));
   return reduced(infer, infer->in[0].shape, &infer->out[0].shape);
 }
 
@@ -169,7 +169,7 @@ static ls_status check_windows(const ls_infer *infer, ls_shape x, size_t dy) {
 
 ls_status infer_window_sum_grad(ls_infer *infer) {
   infer->out[0].dtype = infer->in[0].dtype;
-  LS_RETURN_IF_ERROR(check_reduce(infer));
+  LS_RETURN_IF_ERROR(window_check_reduce(infer));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   LS_RETURN_IF_ERROR(check_windows(infer, infer->out[0].shape, 0));
   return ls_shape_check(infer->out[0].shape);

@@ -17,7 +17,7 @@ typedef struct flow {
   size_t num_inputs, inputs_capacity;
 } flow;
 
-static ls_status add_input(flow *f, ls_tensor tensor) {
+static ls_status flow_add_input(flow *f, ls_tensor tensor) {
   if (!ls_grow(f->graph->allocator, &f->inputs, &f->inputs_capacity,
                f->num_inputs + 1, sizeof(*f->inputs)))
     return ls_out_of_memory();
@@ -51,7 +51,7 @@ static ls_status add_leaves(flow *f, ls_nest nest) {
     uint64_t ref = 0;
     LS_RETURN_IF_ERROR(ls_region_tensor(leaves[i], &tensor));
     LS_RETURN_IF_ERROR(ls_graph_import(f->graph, tensor, &ref));
-    LS_RETURN_IF_ERROR(add_input(f, (ls_tensor){f->graph, ref}));
+    LS_RETURN_IF_ERROR(flow_add_input(f, (ls_tensor){f->graph, ref}));
   }
   return ls_ok();
 }

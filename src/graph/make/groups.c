@@ -141,8 +141,9 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
                        ((int64_t)place + 1) * rows);
 }
 
-static ls_tensor exchange(const ls_replica_hooks *hooks, ls_tensor x,
-                          int split_axis, int concat_axis, group_list groups) {
+static ls_tensor groups_exchange(const ls_replica_hooks *hooks, ls_tensor x,
+                                 int split_axis, int concat_axis,
+                                 group_list groups) {
   const stack s = stack_values(hooks, x, groups);
   LS_OWN_MEMORY(groups.allocator, ls_tensor, items) = values_of(&s, false);
   if (items == NULL) return ls_make_failed("all_to_all", ls_out_of_memory());
@@ -172,8 +173,9 @@ static ls_tensor make_grouped(uint16_t type, ls_tensor x,
 }
 
 // What the op's shape rule says against it, before replicas meet.
-static ls_status check_op(uint16_t type, ls_tensor x, const group_list *groups,
-                          const ls_attr *own, size_t num_own) {
+static ls_status groups_check_op(uint16_t type, ls_tensor x,
+                                 const group_list *groups, const ls_attr *own,
+                                 size_t num_own) {
   ls_attr attrs[4];
   ls_type in = {ls_tensor_dtype(x), ls_tensor_shape(x)}, out = {0};
   memcpy(attrs, own, num_own * sizeof(*own));
@@ -209,7 +211,7 @@ static ls_tensor by_hooks(const ls_replica_hooks *hooks, const asked *a,
     return own_part(hooks, reduce_stack(hooks, a->op, x, groups), a->axis,
                     &groups);
   case LS_OP_ALL_TO_ALL:
-    return exchange(hooks, x, a->axis, a->other_axis, groups);
+    return groups_exchange(hooks, x, a->axis, a->other_axis, groups);
   default:
     return reduce_stack(hooks, a->op, x, groups);
   }
@@ -221,7 +223,7 @@ static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
   group_list list;
   ls_status status = read_groups(groups, &list);
   if (ls_status_is_ok(status) && hooks != NULL && !ls_tensor_is_failed(x))
-    status = check_op(a->type, x, &list, own, num_own);
+    status = groups_check_op(a->type, x, &list, own, num_own);
   ls_tensor made = ls_failed_tensor();
   if (!ls_status_is_ok(status)) {
     made = ls_make_failed(ls_op_table[a->type].name, status);
@@ -235,7 +237,7 @@ static ls_tensor make_asked(const asked *a, const ls_attr *own, size_t num_own,
   return made;
 }
 
-static const char *name_of(ls_reduce_op op) {
+static const char *groups_name_of(ls_reduce_op op) {
   static const char *const names[] = {"sum", "mean", "max", "min"};
   return (unsigned)op < LS_COUNT_OF(names) ? names[op] : "?";
 }
@@ -246,7 +248,7 @@ ls_tensor ls_all_reduce_in(ls_reduce_op op, ls_tensor x,
   if (ls_divides_integers(op, x))
     return ls_divide_integers(ls_all_reduce_in(LS_REDUCE_SUM, x, groups),
                               (int64_t)groups->size);
-  const ls_attr own = LS_OWN_S(REDUCE, name_of(op));
+  const ls_attr own = LS_OWN_S(REDUCE, groups_name_of(op));
   return make_asked(&(asked){.type = LS_OP_ALL_REDUCE, .op = op}, &own, 1, x,
                     groups);
 }
@@ -266,7 +268,8 @@ ls_tensor ls_reduce_scatter_in(ls_reduce_op op, ls_tensor x, int axis,
     return ls_divide_integers(
         ls_reduce_scatter_in(LS_REDUCE_SUM, x, axis, groups),
         (int64_t)groups->size);
-  const ls_attr own[] = {LS_OWN_S(REDUCE, name_of(op)), LS_OWN_I(AXIS, axis)};
+  const ls_attr own[] = {LS_OWN_S(REDUCE, groups_name_of(op)),
+                         LS_OWN_I(AXIS, axis)};
   return make_asked(
       &(asked){.type = LS_OP_REDUCE_SCATTER, .op = op, .axis = axis}, own, 2, x,
       groups);

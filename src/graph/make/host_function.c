@@ -15,20 +15,21 @@ typedef struct function {
   ls_nest structure;
 } function;
 
-static void destroy(ls_object *object) {
+static void host_function_destroy(ls_object *object) {
   function *self = (function *)object;
   ls_nest_release(self->structure);
   ls_release(self->allocator, self);
 }
 
 // Those of other replicas mean the same as replica 0's.
-static bool is_same(const ls_object *a, const ls_object *b) {
+static bool host_function_is_same(const ls_object *a, const ls_object *b) {
   const function *x = (const function *)a, *y = (const function *)b;
   return x->call == y->call && x->user == y->user;
 }
 
-static const ls_object_type function_type = {
-    .name = "host function", .destroy = destroy, .equal = is_same};
+static const ls_object_type function_type = {.name = "host function",
+                                             .destroy = host_function_destroy,
+                                             .equal = host_function_is_same};
 
 // ---- A call ----------------------------------------------------------------
 static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
@@ -58,13 +59,14 @@ static ls_status call_function(const function *self, const ls_host_call *call) {
   return status;
 }
 
-static ls_status start(ls_host_call *call) {
+static ls_status host_function_start(ls_host_call *call) {
   ls_host_done(
       call, call_function((const function *)(const void *)call->state, call));
   return ls_ok();
 }
 
-static const ls_host_kernel kernel = {.name = "host_function", .start = start};
+static const ls_host_kernel kernel = {.name = "host_function",
+                                      .start = host_function_start};
 
 // ---- The op ----------------------------------------------------------------
 static ls_nest empty_leaf(ls_nest leaf, void *user) {
@@ -85,8 +87,8 @@ static ls_status take_tensors(ls_nest tensors, ls_nest *leaves,
   return ls_ok();
 }
 
-static ls_status make_state(ls_host_callback call, void *user, ls_nest tensors,
-                            function **out) {
+static ls_status host_function_make_state(ls_host_callback call, void *user,
+                                          ls_nest tensors, function **out) {
   ls_allocator *allocator = ls_current_allocator();
   LS_NEW_OR_RETURN(allocator, function, self);
   ls_object_init(&self->object, &function_type);
@@ -98,8 +100,8 @@ static ls_status make_state(ls_host_callback call, void *user, ls_nest tensors,
   return ls_nest_status(self->structure);
 }
 
-static ls_status make(ls_host_callback call, void *user, ls_nest tensors,
-                      ls_op *out_op) {
+static ls_status host_function_make(ls_host_callback call, void *user,
+                                    ls_nest tensors, ls_op *out_op) {
   if (call == NULL) return ls_invalid_argument("a host function is NULL");
   LS_RETURN_IF_ERROR(ls_nest_status(tensors));
   ls_allocator *allocator = ls_current_allocator();
@@ -112,7 +114,8 @@ static ls_status make(ls_host_callback call, void *user, ls_nest tensors,
       leaves == NULL || inputs == NULL ? ls_out_of_memory() : ls_ok();
   if (ls_status_is_ok(status))
     status = take_tensors(tensors, leaves, inputs, count);
-  if (ls_status_is_ok(status)) status = make_state(call, user, tensors, &state);
+  if (ls_status_is_ok(status))
+    status = host_function_make_state(call, user, tensors, &state);
   if (ls_status_is_ok(status))
     *out_op = ls_host_call_add(&kernel, &state->object, inputs, count);
   ls_object_release(state);
@@ -123,7 +126,7 @@ static ls_status make(ls_host_callback call, void *user, ls_nest tensors,
 
 ls_op ls_host_function_op(ls_host_callback fn, void *user, ls_nest tensors) {
   ls_op made = {0};
-  const ls_status status = make(fn, user, tensors, &made);
+  const ls_status status = host_function_make(fn, user, tensors, &made);
   if (!ls_status_is_ok(status)) ls_make_failed("host_function", status);
   return made;
 }

@@ -25,8 +25,8 @@ const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size) {
   return buffer;
 }
 
-static bool check_reduce(const char *op_name, ls_reduce_op op,
-                         ls_tensor *out_failed) {
+static bool replicas_check_reduce(const char *op_name, ls_reduce_op op,
+                                  ls_tensor *out_failed) {
   if ((unsigned)op < LS_COUNT_OF(reduce_names)) return true;
   *out_failed = ls_make_failed(
       op_name, ls_invalid_argument("%s is none of SUM, MEAN, MAX, MIN",
@@ -127,7 +127,7 @@ static ls_tensor all_reduce(ls_reduce_op op, ls_tensor x) {
 
 ls_tensor ls_all_reduce(ls_reduce_op op, ls_tensor x) {
   ls_tensor failed;
-  return check_reduce("all_reduce", op, &failed)
+  return replicas_check_reduce("all_reduce", op, &failed)
              ? ls_same_note(all_reduce(op, x))
              : failed;
 }
@@ -178,7 +178,7 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
 static ls_tensor reduce_scatter(ls_reduce_op op, ls_tensor x, int axis,
                                 ls_tensor like) {
   ls_tensor failed;
-  if (!check_reduce("reduce_scatter", op, &failed)) return failed;
+  if (!replicas_check_reduce("reduce_scatter", op, &failed)) return failed;
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   const ls_attr attrs[] = {LS_OWN_S(REDUCE, reduce_names[op]),
                            LS_OWN_I(AXIS, axis),

@@ -93,11 +93,12 @@ static ls_status infer_as_string(const ls_object *state, const ls_type *in,
 }
 
 // ---- Elements --------------------------------------------------------------
-static size_t count_of(const ls_host_call *call) {
+static size_t string_count_of(const ls_host_call *call) {
   return (size_t)ls_shape_num_elements(call->output_types[0].shape);
 }
 
-static ls_bytes element(const ls_host_call *call, size_t input, size_t index) {
+static ls_bytes string_element(const ls_host_call *call, size_t input,
+                               size_t index) {
   const ls_bytes *all = call->inputs[input];
   return all[is_scalar(call->input_types[input]) ? 0 : index];
 }
@@ -110,7 +111,7 @@ typedef ls_status (*write_element)(const ls_host_call *call, size_t index,
 // ended.
 static ls_status fill_strings(ls_host_call *call, write_element write,
                               void *with) {
-  const size_t count = count_of(call);
+  const size_t count = string_count_of(call);
   ls_bytes *out = call->outputs[0];
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
@@ -141,7 +142,7 @@ static ls_status write_number(const ls_host_call *call, size_t index,
 static ls_status write_string(const ls_host_call *call, size_t index,
                               void *with, ls_text *text) {
   (void)with;
-  const ls_bytes bytes = element(call, 0, index);
+  const ls_bytes bytes = string_element(call, 0, index);
   ls_text_append_bytes(text, bytes.data, bytes.size);
   return ls_ok();
 }
@@ -168,7 +169,7 @@ ls_tensor ls_as_string(ls_tensor x) {
 }
 
 // Reads a number into element `index`; false: it is none of that dtype.
-static bool read_number(ls_bytes text, ls_array *out, size_t index) {
+static bool string_read_number(ls_bytes text, ls_array *out, size_t index) {
   const ls_dtype dtype = ls_array_dtype(out);
   char *end = NULL;
   if (text.size == 0 || memchr(text.data, 0, text.size) != NULL) return false;
@@ -185,10 +186,10 @@ static bool read_number(ls_bytes text, ls_array *out, size_t index) {
   return strspn(end, " \t\r\n") == strlen(end);
 }
 
-static ls_status read_numbers(const ls_host_call *call, ls_array *out) {
-  for (size_t i = 0; i < count_of(call); ++i) {
-    const ls_bytes text = element(call, 0, i);
-    if (!read_number(text, out, i))
+static ls_status string_read_numbers(const ls_host_call *call, ls_array *out) {
+  for (size_t i = 0; i < string_count_of(call); ++i) {
+    const ls_bytes text = string_element(call, 0, i);
+    if (!string_read_number(text, out, i))
       return ls_invalid_argument("element %zu, '%.*s', is no %s", i,
                                  (int)(text.size < 60 ? text.size : 60),
                                  text.data, ls_dtype_name(ls_array_dtype(out)));
@@ -201,7 +202,7 @@ static ls_status start_to_number(ls_host_call *call) {
   LS_OWN(ls_array, view) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create_view(type.dtype, type.shape,
                                           call->outputs[0], NULL, NULL, &view));
-  LS_RETURN_IF_ERROR(read_numbers(call, view));
+  LS_RETURN_IF_ERROR(string_read_numbers(call, view));
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -226,7 +227,7 @@ static ls_status write_joined(const ls_host_call *call, size_t index,
   (void)with;
   const char *separator = ls_label_text(call->state);
   for (size_t i = 0; i < call->num_inputs; ++i) {
-    const ls_bytes bytes = element(call, i, index);
+    const ls_bytes bytes = string_element(call, i, index);
     if (i > 0) ls_text_append(text, separator);
     ls_text_append_bytes(text, bytes.data, bytes.size);
   }
@@ -253,8 +254,9 @@ ls_tensor ls_string_join(const ls_tensor *xs, size_t count,
 
 static ls_status start_equal(ls_host_call *call) {
   uint8_t *out = call->outputs[0];
-  for (size_t i = 0; i < count_of(call); ++i) {
-    const ls_bytes x = element(call, 0, i), y = element(call, 1, i);
+  for (size_t i = 0; i < string_count_of(call); ++i) {
+    const ls_bytes x = string_element(call, 0, i),
+                   y = string_element(call, 1, i);
     out[i] = x.size == y.size &&
              (x.size == 0 || memcmp(x.data, y.data, x.size) == 0);
   }
@@ -274,8 +276,8 @@ ls_tensor ls_string_equal(ls_tensor x, ls_tensor y) {
 
 static ls_status start_length(ls_host_call *call) {
   int32_t *out = call->outputs[0];
-  for (size_t i = 0; i < count_of(call); ++i)
-    out[i] = (int32_t)element(call, 0, i).size;
+  for (size_t i = 0; i < string_count_of(call); ++i)
+    out[i] = (int32_t)string_element(call, 0, i).size;
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -293,7 +295,7 @@ ls_tensor ls_string_length(ls_tensor x) {
 static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
                              ls_text *text) {
   (void)with;
-  const ls_bytes bytes = element(call, 0, index);
+  const ls_bytes bytes = string_element(call, 0, index);
   for (size_t i = 0; i < bytes.size; ++i) {
     const char c = bytes.data[i];
     ls_text_append_char(text, c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c);
@@ -304,7 +306,7 @@ static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
 static ls_status write_upper(const ls_host_call *call, size_t index, void *with,
                              ls_text *text) {
   (void)with;
-  const ls_bytes bytes = element(call, 0, index);
+  const ls_bytes bytes = string_element(call, 0, index);
   for (size_t i = 0; i < bytes.size; ++i) {
     const char c = bytes.data[i];
     ls_text_append_char(text, c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c);

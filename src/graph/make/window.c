@@ -13,13 +13,14 @@ typedef struct attr_list {
   int64_t numbers[MOST_ATTRS][2 * LS_MAX_RANK];
 } attr_list;
 
-static void add_attr(attr_list *attrs, ls_attr attr) {
+static void window_add_attr(attr_list *attrs, ls_attr attr) {
   attrs->items[attrs->count++] = attr;
 }
 
 // A list of numbers, unless it is empty or all are 1. What else it may not be
 // the shape rule says.
-static void add_numbers(attr_list *attrs, ls_attr_id id, ls_shape numbers) {
+static void window_add_numbers(attr_list *attrs, ls_attr_id id,
+                               ls_shape numbers) {
   const int32_t rank = numbers.rank < LS_MAX_RANK ? numbers.rank : LS_MAX_RANK;
   bool plain = true;
   int64_t *items = attrs->numbers[attrs->count];
@@ -28,7 +29,8 @@ static void add_numbers(attr_list *attrs, ls_attr_id id, ls_shape numbers) {
     plain = plain && items[i] == 1;
   }
   if (!plain)
-    add_attr(attrs, (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
+    window_add_attr(attrs,
+                    (ls_attr){LS_OWN_KEY((uint16_t)id), .kind = LS_ATTR_INTS,
                               .as.ints = {items, (size_t)rank}});
 }
 
@@ -39,7 +41,7 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
   if (padding != LS_PADDING_VALID && padding != LS_PADDING_SAME)
     return ls_invalid_argument("padding %d is none of LS_PADDING_VALID, SAME",
                                (int)padding);
-  if (padding == LS_PADDING_SAME) add_attr(attrs, LS_OWN_B(SAME, true));
+  if (padding == LS_PADDING_SAME) window_add_attr(attrs, LS_OWN_B(SAME, true));
   if (rank <= 0) return ls_ok();
   if (rank > LS_WINDOW_DIMS || (low.rank != 0 && low.rank != rank) ||
       (high.rank != 0 && high.rank != rank))
@@ -54,7 +56,8 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
     items[2 * i + 1] = high.dim[i];
     none = none && low.dim[i] == 0 && high.dim[i] == 0;
   }
-  if (!none) add_attr(attrs, LS_OWN_IS(PADDING, items, 2 * (size_t)rank));
+  if (!none)
+    window_add_attr(attrs, LS_OWN_IS(PADDING, items, 2 * (size_t)rank));
   return ls_ok();
 }
 
@@ -74,7 +77,7 @@ static ls_tensor make_like(uint16_t type, const ls_tensor *inputs,
   for (int i = 0; i < shape.rank; ++i)
     sizes[i] = shape.dim[i] >= 0 ? (ls_size){LS_SIZE_CONSTANT, shape.dim[i]}
                                  : (ls_size){(int32_t)num_inputs - 1, i};
-  add_attr(attrs, LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank));
+  window_add_attr(attrs, LS_OWN_SZ(SIZES, sizes, (size_t)shape.rank));
   return ls_make(type, inputs, num_inputs - (ls_shape_is_known(shape) ? 1 : 0),
                  attrs->items, attrs->count);
 }
@@ -83,11 +86,12 @@ static ls_tensor make_like(uint16_t type, const ls_tensor *inputs,
 static ls_status add_convolution(attr_list *attrs,
                                  const ls_convolution_options *options) {
   if (options == NULL) return ls_ok();
-  add_numbers(attrs, LS_ATTR_ID_WINDOW_STRIDES, options->strides);
-  add_numbers(attrs, LS_ATTR_ID_DILATIONS, options->dilations);
-  add_numbers(attrs, LS_ATTR_ID_INPUT_DILATIONS, options->input_dilations);
+  window_add_numbers(attrs, LS_ATTR_ID_WINDOW_STRIDES, options->strides);
+  window_add_numbers(attrs, LS_ATTR_ID_DILATIONS, options->dilations);
+  window_add_numbers(attrs, LS_ATTR_ID_INPUT_DILATIONS,
+                     options->input_dilations);
   if (options->groups != 0 && options->groups != 1)
-    add_attr(attrs, LS_OWN_I(CHANNEL_GROUPS, options->groups));
+    window_add_attr(attrs, LS_OWN_I(CHANNEL_GROUPS, options->groups));
   return add_padding(attrs, options->padding, options->low, options->high);
 }
 
@@ -106,7 +110,7 @@ ls_tensor ls_conv_bias_act(ls_tensor x, ls_tensor w, ls_tensor bias,
   attr_list attrs = {.count = 0};
   ls_status status = add_convolution(&attrs, options);
   if (activation == LS_ACTIVATION_RELU)
-    add_attr(&attrs, LS_OWN_S(ACTIVATION, "relu"));
+    window_add_attr(&attrs, LS_OWN_S(ACTIVATION, "relu"));
   else if (activation != LS_ACTIVATION_NONE && ls_status_is_ok(status))
     status = ls_invalid_argument(
         "activation %d is none of LS_ACTIVATION_NONE, RELU", (int)activation);
@@ -151,12 +155,13 @@ ls_tensor ls_reduce_window(ls_window_op op, ls_tensor x, ls_shape window,
                             "LS_WINDOW_SUM, MAX, MEAN, over 1 to %d",
                             (int)op, window.rank, LS_WINDOW_DIMS));
   attr_list attrs = {.count = 0};
-  add_attr(&attrs, LS_OWN_S(WINDOW_REDUCE, names[op]));
-  add_attr(&attrs, LS_OWN_IS(WINDOW, window.dim, (size_t)window.rank));
-  add_numbers(&attrs, LS_ATTR_ID_WINDOW_STRIDES,
-              opts.strides.rank == 0 ? window : opts.strides);
-  add_numbers(&attrs, LS_ATTR_ID_DILATIONS, opts.dilations);
-  if (opts.count_padding) add_attr(&attrs, LS_OWN_B(COUNT_PADDING, true));
+  window_add_attr(&attrs, LS_OWN_S(WINDOW_REDUCE, names[op]));
+  window_add_attr(&attrs, LS_OWN_IS(WINDOW, window.dim, (size_t)window.rank));
+  window_add_numbers(&attrs, LS_ATTR_ID_WINDOW_STRIDES,
+                     opts.strides.rank == 0 ? window : opts.strides);
+  window_add_numbers(&attrs, LS_ATTR_ID_DILATIONS, opts.dilations);
+  if (opts.count_padding)
+    window_add_attr(&attrs, LS_OWN_B(COUNT_PADDING, true));
   const ls_status status =
       add_padding(&attrs, opts.padding, opts.low, opts.high);
   if (!ls_status_is_ok(status)) return ls_make_failed("reduce_window", status);

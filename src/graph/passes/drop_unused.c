@@ -64,7 +64,7 @@ static void deinit_need(const need *n) {
   ls_release(n->graph->allocator, n->outputs);
 }
 
-static void mark(need *n, uint64_t ref) {
+static void drop_unused_mark(need *n, uint64_t ref) {
   n->nodes[ls_ref_id(ref)] = true;
   n->outputs[n->first[ls_ref_id(ref)] + ls_ref_output(ref)] = true;
 }
@@ -79,7 +79,7 @@ static void mark_operands(need *n) {
     const ls_node *node = n->graph->nodes[i - 1];
     if (stays(node, n->keeps_merges)) n->nodes[node->id] = true;
     for (uint32_t k = 0; n->nodes[node->id] && k < node->num_inputs; ++k)
-      mark(n, node->inputs[k]);
+      drop_unused_mark(n, node->inputs[k]);
   }
 }
 
@@ -92,7 +92,7 @@ static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
   ls_status status = init_need(&condition, node->regions[0], d->keeps_merges);
   if (ls_status_is_ok(status)) status = init_need(&trip, body, d->keeps_merges);
   if (ls_status_is_ok(status)) {
-    mark(&condition, condition.graph->results[0]);
+    drop_unused_mark(&condition, condition.graph->results[0]);
     mark_operands(&condition);
   }
   bool more = ls_status_is_ok(status);
@@ -101,7 +101,7 @@ static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
   while (more) {
     more = false;
     for (size_t i = 0; i < count; ++i)
-      if (kept[i]) mark(&trip, body->results[i]);
+      if (kept[i]) drop_unused_mark(&trip, body->results[i]);
     mark_operands(&trip);
     for (size_t i = 0; i < count; ++i)
       if (!kept[i] && is_marked(&trip, body->parameters[i]))
@@ -236,7 +236,7 @@ static ls_status find_arguments(const dropper *d, replicate *r) {
     need n;
     const ls_status status = init_need(&n, body, keeps_merges);
     for (size_t i = 0; ls_status_is_ok(status) && i < r->results; ++i)
-      if (r->used_results[i]) mark(&n, body->results[i]);
+      if (r->used_results[i]) drop_unused_mark(&n, body->results[i]);
     if (ls_status_is_ok(status)) mark_operands(&n);
     for (size_t i = 0; ls_status_is_ok(status) && i < r->arguments; ++i)
       r->used_arguments[i] |= is_marked(&n, body->parameters[i]);
@@ -307,8 +307,8 @@ static ls_status shrink(dropper *d, ls_node *node) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
-                      bool *out_shrunk);
+static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
+                             bool *kept_captures, bool *out_shrunk);
 
 // The regions of a node, and the operands for their captures.
 static ls_status drop_in_regions(dropper *d, ls_node *node) {
@@ -322,7 +322,8 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
   ls_status status = ls_ok();
   for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r) {
     const size_t count = node->regions[r]->num_captures;
-    status = drop(node->regions[r], keeps_merges, kept + input, &d->shrunk);
+    status =
+        passes_drop(node->regions[r], keeps_merges, kept + input, &d->shrunk);
     input += count;
   }
   if (ls_status_is_ok(status) &&
@@ -368,8 +369,8 @@ static void keep_captures(const dropper *d, bool *kept) {
 
 // `kept_captures` tells which captures are left; NULL if there are none.
 // Sets `*out_shrunk` if more may be unused now.
-static ls_status drop(ls_graph *graph, bool keeps_merges, bool *kept_captures,
-                      bool *out_shrunk) {
+static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
+                             bool *kept_captures, bool *out_shrunk) {
   dropper d = {.keeps_merges = keeps_merges};
   ls_status status = ls_rewrite_begin(&d.r, graph);
   for (size_t i = graph->num_nodes; ls_status_is_ok(status) && i > 0; --i)
@@ -385,7 +386,7 @@ ls_status ls_drop_unused(ls_graph *graph) {
   bool shrunk = true;
   while (shrunk) {
     shrunk = false;
-    LS_RETURN_IF_ERROR(drop(graph, false, NULL, &shrunk));
+    LS_RETURN_IF_ERROR(passes_drop(graph, false, NULL, &shrunk));
   }
   return ls_ok();
 }

@@ -11,7 +11,7 @@ typedef struct ls_rewrite_node {
 } ls_rewrite_node;
 
 // ---- Lists -----------------------------------------------------------------
-static void add_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
+static void rewrite_add_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
   ls_rewrite_node *of = &r->nodes[ls_ref_id(ref)];
   r->uses[use].before = of->last;
   r->uses[use].behind = 0;
@@ -38,7 +38,7 @@ static void drop_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
 }
 
 // Lists the operands of a node as uses.
-static ls_status list_inputs(ls_rewrite *r, ls_node *node) {
+static ls_status rewrite_list_inputs(ls_rewrite *r, ls_node *node) {
   const size_t first = r->num_uses;
   if (first + node->num_inputs > UINT32_MAX ||
       !ls_grow(r->graph->allocator, &r->uses, &r->uses_capacity,
@@ -48,7 +48,7 @@ static ls_status list_inputs(ls_rewrite *r, ls_node *node) {
   r->nodes[node->id].inputs = (uint32_t)first;
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
     r->uses[first + k] = (ls_node_use){.user = node, .input = k};
-    add_use(r, (uint32_t)first + k, node->inputs[k]);
+    rewrite_add_use(r, (uint32_t)first + k, node->inputs[k]);
   }
   return ls_ok();
 }
@@ -62,7 +62,7 @@ static void put_between(ls_rewrite *r, uint64_t id, uint64_t before,
   *(behind != 0 ? &r->nodes[behind].before : &r->last) = id;
 }
 
-static void take_out(ls_rewrite *r, uint64_t id) {
+static void rewrite_take_out(ls_rewrite *r, uint64_t id) {
   const uint64_t before = r->nodes[id].before, behind = r->nodes[id].behind;
   *(before != 0 ? &r->nodes[before].behind : &r->first) = behind;
   *(behind != 0 ? &r->nodes[behind].before : &r->last) = before;
@@ -82,7 +82,7 @@ ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
   LS_RETURN_IF_ERROR(reserve(r, graph->next_id));
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     put_between(r, graph->nodes[i]->id, r->last, 0);
-    LS_RETURN_IF_ERROR(list_inputs(r, graph->nodes[i]));
+    LS_RETURN_IF_ERROR(rewrite_list_inputs(r, graph->nodes[i]));
   }
   for (size_t i = 0; i < graph->num_results; ++i)
     ++r->nodes[ls_ref_id(graph->results[i])].num_leaving;
@@ -169,7 +169,7 @@ void ls_rewrite_set_input(ls_rewrite *r, ls_node *node, uint32_t input,
                           uint64_t ref) {
   const uint32_t use = r->nodes[node->id].inputs + input;
   drop_use(r, use, node->inputs[input]);
-  add_use(r, use, ref);
+  rewrite_add_use(r, use, ref);
   node->inputs[input] = ref;
   ls_capture *capture = captured_by(node, input);
   if (capture != NULL) capture->outer.ref = ref;
@@ -195,7 +195,7 @@ ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
     if (capture != NULL) capture->outer.ref = copy[k];
   }
   r->changed = true;
-  return list_inputs(r, node);
+  return rewrite_list_inputs(r, node);
 }
 
 ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
@@ -206,7 +206,7 @@ ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
     if (kept[k]) node->inputs[left++] = node->inputs[k];
   node->num_inputs = left;
   r->changed = true;
-  return list_inputs(r, node);
+  return rewrite_list_inputs(r, node);
 }
 
 ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
@@ -318,17 +318,17 @@ ls_status ls_rewrite_insert(ls_rewrite *r, ls_node *before,
   LS_RETURN_IF_ERROR(reserve(r, node->id));
   put_between(r, node->id, r->nodes[before->id].before, before->id);
   r->changed = r->moved = true;
-  return list_inputs(r, node);
+  return rewrite_list_inputs(r, node);
 }
 
 void ls_rewrite_move_behind(ls_rewrite *r, const ls_node *node,
                             const ls_node *other) {
-  take_out(r, node->id);
+  rewrite_take_out(r, node->id);
   put_between(r, node->id, other->id, r->nodes[other->id].behind);
 }
 
 void ls_rewrite_erase(ls_rewrite *r, ls_node *node) {
   LS_ASSERT(ls_rewrite_count_uses(r, node->id) == 0);
   drop_inputs(r, node);
-  take_out(r, node->id);
+  rewrite_take_out(r, node->id);
 }

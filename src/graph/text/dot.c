@@ -82,7 +82,7 @@ static void draw_results(drawing *d, const ls_graph *graph, size_t number,
   }
 }
 
-static void draw(drawing *d, const ls_graph *graph, int depth) {
+static void dot_draw(drawing *d, const ls_graph *graph, int depth) {
   const size_t number = d->graphs++;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     ls_node *node = graph->nodes[i];
@@ -97,7 +97,7 @@ static void draw(drawing *d, const ls_graph *graph, int depth) {
                             (unsigned long long)node->id);
       put_label(d->out, region->name);
       ls_text_append(d->out, "\";\n");
-      draw(d, region, depth + 1);
+      dot_draw(d, region, depth + 1);
       indent(d->out, depth);
       ls_text_append(d->out, "}\n");
     }
@@ -119,7 +119,7 @@ ls_status ls_graph_print_dot(const ls_graph *graph, char **out_text) {
   ls_text_append(&text, "digraph \"");
   put_label(&text, graph->name);
   ls_text_append(&text, "\" {\n  node [shape=box];\n");
-  draw(&(drawing){.out = &text}, graph, 1);
+  dot_draw(&(drawing){.out = &text}, graph, 1);
   ls_text_append(&text, "}\n");
   return ls_print_end(&text, out_text);
 }

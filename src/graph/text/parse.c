@@ -343,7 +343,7 @@ static void count_random(ls_graph *graph, const ls_node *node) {
 }
 
 // Appends the node; from then on the graph owns the regions.
-static ls_status append(ls_graph *graph, op_text *op) {
+static ls_status parse_append(ls_graph *graph, op_text *op) {
   const ls_op_spec spec = {.type = op->type,
                            .num_inputs = op->inputs.count,
                            .control = op->control.items,
@@ -382,7 +382,8 @@ static ls_status parse_op(ls_parser *parser, ls_graph *graph) {
   op_text op = {0};
   const ls_arena_mark_point mark = ls_arena_mark(&parser->scratch);
   ls_status status = parse_op_text(parser, graph, &op);
-  if (ls_status_is_ok(status)) status = at_line(op.line, append(graph, &op));
+  if (ls_status_is_ok(status))
+    status = at_line(op.line, parse_append(graph, &op));
   ls_parse_release_attrs(&op.attrs);
   for (size_t i = 0; i < op.regions.count; ++i)
     ls_graph_free(((ls_graph **)op.regions.items)[i]);
@@ -453,7 +454,7 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
 }
 
 // A rule that the text breaks is the caller's fault, not the library's.
-static ls_status check(const ls_graph *graph) {
+static ls_status parse_check(const ls_graph *graph) {
   ls_status fault = ls_graph_verify(graph);
   if (ls_status_code(fault) != LS_INTERNAL) return fault;
   const ls_status status = ls_invalid_argument(
@@ -471,7 +472,7 @@ static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
     return ls_lexer_wanted(&parser->lexer, "the end of the text");
   LS_RETURN_IF_ERROR(give_variables(parser, *out_graph));
   LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(*out_graph));
-  return check(*out_graph);
+  return parse_check(*out_graph);
 }
 
 ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,

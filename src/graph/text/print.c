@@ -45,7 +45,7 @@ static const ls_variable *as_variable(const ls_object *object) {
 }
 
 // Numbers a variable among those of its name, 1 first.
-static bool add_variable(printer *p, const ls_object *object) {
+static bool print_add_variable(printer *p, const ls_object *object) {
   const ls_variable *variable = as_variable(object);
   if (variable == NULL || ls_map_has(&p->variables, &object, sizeof(object)))
     return true;
@@ -75,7 +75,7 @@ static bool find_collected(printer *p) {
     for (size_t i = 0; i < count; ++i) {
       const ls_variable *variable = collected(leaves[i]);
       if (variable != NULL &&
-          !add_variable(p, (const ls_object *)(const void *)variable))
+          !print_add_variable(p, (const ls_object *)(const void *)variable))
         return false;
     }
   }
@@ -86,13 +86,13 @@ static bool find_variables(printer *p, const ls_graph *graph) {
   for (size_t i = 0; i < graph->num_variables; ++i) {
     const ls_variable *variable = as_variable(graph->variables[i]);
     if (variable != NULL && variable->num_components > 0) continue;
-    if (!add_variable(p, graph->variables[i])) return false;
+    if (!print_add_variable(p, graph->variables[i])) return false;
   }
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
     for (uint32_t k = 0; k < walk.node->num_attrs; ++k)
       if (walk.node->attrs[k].kind == LS_ATTR_OBJECT &&
-          !add_variable(p, walk.node->attrs[k].as.object))
+          !print_add_variable(p, walk.node->attrs[k].as.object))
         return false;
   return true;
 }

@@ -155,7 +155,7 @@ static bool has_odd_bools(const ls_array *array) {
   return false;
 }
 
-static void print_array(ls_text *out, const ls_array *array) {
+static void print_value_print_array(ls_text *out, const ls_array *array) {
   const ls_dtype dtype = ls_array_dtype(array);
   ls_print_type(out, (ls_type){dtype, ls_array_shape(array)});
   ls_text_append_char(out, ' ');
@@ -258,7 +258,7 @@ void ls_print_value(ls_text *out, const ls_attr *attr) {
     print_strings(out, attr->as.strings.items, attr->as.strings.count);
     break;
   case LS_ATTR_ARRAY:
-    print_array(out, attr->as.array);
+    print_value_print_array(out, attr->as.array);
     break;
   case LS_ATTR_KERNEL:
     ls_text_append(out, "kernel ");

@@ -6,12 +6,12 @@
 #include "base/values/array_internal.h"
 #include "graph/eager_vtable.h"
 
-static ls_node *node_of(ls_graph *graph, uint64_t id) {
+static ls_node *tensor_print_node_of(ls_graph *graph, uint64_t id) {
   return ls_graph_node(ls_graph_resolve(graph), id);
 }
 
 static ls_array *known_value(ls_tensor tensor) {
-  ls_node *node = node_of(tensor.graph, ls_ref_id(tensor.ref));
+  ls_node *node = tensor_print_node_of(tensor.graph, ls_ref_id(tensor.ref));
   if (node == NULL || ls_ref_output(tensor.ref) >= node->num_outputs)
     return NULL;
   if (node->type == LS_OP_CONSTANT && node->values == NULL) {
@@ -25,7 +25,7 @@ static ls_array *known_value(ls_tensor tensor) {
 }
 
 static void print_tensor(ls_tensor tensor, char *buffer, size_t size) {
-  ls_node *node = node_of(tensor.graph, ls_ref_id(tensor.ref));
+  ls_node *node = tensor_print_node_of(tensor.graph, ls_ref_id(tensor.ref));
   const unsigned output = ls_ref_output(tensor.ref);
   if (node == NULL || output >= node->num_outputs) {
     snprintf(buffer, size, "stale tensor %llu:%u",
@@ -52,7 +52,7 @@ static void print_tensor(ls_tensor tensor, char *buffer, size_t size) {
 }
 
 static void print_op(ls_op op, char *buffer, size_t size) {
-  ls_node *node = node_of(op.graph, op.id);
+  ls_node *node = tensor_print_node_of(op.graph, op.id);
   if (node == NULL)
     snprintf(buffer, size, "stale op %llu", (unsigned long long)op.id);
   else

@@ -15,7 +15,7 @@ void ls_bfloat16_scope_begin(ls_scope *scope, const char *name) {
     ls_context_current()->scoped.stores_f32 = true;
 }
 
-static ls_dtype dtype_of(const ls_variable_options *options) {
+static ls_dtype get_variable_dtype_of(const ls_variable_options *options) {
   if (options->dtype != LS_DTYPE_NONE) return options->dtype;
   if (options->initial_array != NULL)
     return ls_array_dtype(options->initial_array);
@@ -55,7 +55,7 @@ static ls_nest widened(ls_nest args, void *user) {
              : made;
 }
 
-static ls_shape shape_of(const ls_variable_options *options) {
+static ls_shape get_variable_shape_of(const ls_variable_options *options) {
   if (options->initial_of != NULL)
     return ls_variable_shape(options->initial_of);
   if (options->initial_array != NULL)
@@ -70,7 +70,7 @@ static void widen(const ls_variable_options *options,
                   ls_variable_options *out_wide) {
   *out_wide = *options;
   out_wide->dtype = LS_DTYPE_F32;
-  out_wide->shape = shape_of(options);
+  out_wide->shape = get_variable_shape_of(options);
   const bool has_initial =
       options->initial_of != NULL || options->initial_array != NULL ||
       options->initial_value.ref != 0 || options->initializer != NULL;
@@ -90,7 +90,7 @@ ls_status ls_get_variable(const ls_variable_options *options,
   if (options == NULL) options = &defaults;
   ls_variable_options wide;
   const bool is_cast = ls_context_current()->scoped.stores_f32 &&
-                       dtype_of(options) == LS_DTYPE_BF16;
+                       get_variable_dtype_of(options) == LS_DTYPE_BF16;
   if (is_cast) widen(options, &wide);
   LS_RETURN_IF_ERROR(
       ls_variable_create(is_cast ? &wide : options, out_variable));

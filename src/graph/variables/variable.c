@@ -216,7 +216,7 @@ typedef enum start {
   START_NONE,   // In eager: without a value.
 } start;
 
-static bool is_given(const ls_variable_options *options) {
+static bool variable_is_given(const ls_variable_options *options) {
   return options->initial_array != NULL || options->initial_value.ref != 0 ||
          options->initializer != NULL;
 }
@@ -230,7 +230,7 @@ static ls_status check_no_value(const ls_variable_options *options,
         "variable '%s' of graph '%s' with no_value: in a build graph it has "
         "none until its initializer runs",
         name, graph->name);
-  if (is_given(options))
+  if (variable_is_given(options))
     return ls_invalid_argument("variable '%s' with both no_value and an "
                                "initial value",
                                name);
@@ -250,13 +250,14 @@ static start start_of(const ls_variable_options *options,
   if (options->no_value) return START_NONE;
   const bool has_zero =
       ls_dtype_is_float(options->dtype) || ls_dtype_is_integer(options->dtype);
-  return !is_given(options) && has_zero && ls_shape_is_known(options->shape)
+  return !variable_is_given(options) && has_zero &&
+                 ls_shape_is_known(options->shape)
              ? START_ZERO
              : START_VALUE;
 }
 
-static ls_status create(const ls_variable_options *options, const char *name,
-                        ls_variable **out_variable) {
+static ls_status variable_create(const ls_variable_options *options,
+                                 const char *name, ls_variable **out_variable) {
   ls_graph *graph = ls_graph_current();
   ls_tensor value = ls_failed_tensor();
   ls_type type = {options->dtype, options->shape};
@@ -352,7 +353,7 @@ static ls_status create_plain(const ls_variable_options *options,
                                    at + strlen(base), sizeof(name) - 1);
     } else if (graph->kind == LS_GRAPH_EAGER) {
       snprintf(name + at, sizeof(name) - at, "%s", base);
-      status = create(options, name, out_variable);
+      status = variable_create(options, name, out_variable);
       // The store has the initial value now; what it was made of may go.
       ls_library_layers.eager->drop_since(graph, num_nodes, memory);
     } else {
@@ -368,7 +369,7 @@ static ls_status create_plain(const ls_variable_options *options,
         snprintf(inner, sizeof(inner), "%s/", name);
         {
           LS_NAME_SCOPE(inner);
-          status = create(options, name, out_variable);
+          status = variable_create(options, name, out_variable);
         }
       }
     }

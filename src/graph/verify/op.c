@@ -12,7 +12,7 @@ static ls_graph *region(const ls_verifier *v, uint32_t index) {
   return ls_graph_resolve(v->node->regions[index]);
 }
 
-static ls_status check_count(const ls_verifier *v, uint32_t regions) {
+static ls_status op_check_count(const ls_verifier *v, uint32_t regions) {
   if (v->node->num_regions == regions) return ls_ok();
   return ls_verify_broken(v, "it holds %u regions and has %u", regions,
                           v->node->num_regions);
@@ -36,7 +36,7 @@ static ls_status check_passing(const ls_verifier *v, uint32_t index,
 }
 
 // The op has `own` operands, and behind them what its regions capture.
-static ls_status check_inputs(const ls_verifier *v, size_t own) {
+static ls_status op_check_inputs(const ls_verifier *v, size_t own) {
   const size_t wanted =
       own + ls_count_captures(v->node->regions, v->node->num_regions);
   if (v->node->num_inputs == wanted) return ls_ok();
@@ -45,14 +45,14 @@ static ls_status check_inputs(const ls_verifier *v, size_t own) {
       v->node->num_inputs);
 }
 
-static ls_status check_captures(const ls_verifier *v, uint32_t index) {
+static ls_status op_check_captures(const ls_verifier *v, uint32_t index) {
   const ls_graph *graph = region(v, index);
   return check_passing(v, index, ls_node_captures(v->node, index),
                        graph->num_declared, graph->num_parameters);
 }
 
 static ls_status check_while(const ls_verifier *v) {
-  LS_RETURN_IF_ERROR(check_count(v, 2));
+  LS_RETURN_IF_ERROR(op_check_count(v, 2));
   const ls_graph *cond = region(v, 0), *body = region(v, 1);
   const int64_t carried = ls_node_int(v->node, LS_ATTR_ID_NUM_CARRIED);
   if (v->graph->kind == LS_GRAPH_LOWERED &&
@@ -64,26 +64,26 @@ static ls_status check_while(const ls_verifier *v) {
     return ls_verify_broken(
         v, "%lld values go round, its regions declare %zu and %zu parameters",
         (long long)carried, cond->num_declared, body->num_declared);
-  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)carried));
+  LS_RETURN_IF_ERROR(op_check_inputs(v, (size_t)carried));
   LS_RETURN_IF_ERROR(check_passing(v, 0, 0, 0, cond->num_parameters));
   LS_RETURN_IF_ERROR(check_passing(v, 1, 0, 0, (size_t)carried));
-  return check_captures(v, 1);
+  return op_check_captures(v, 1);
 }
 
 static ls_status check_cond(const ls_verifier *v) {
-  LS_RETURN_IF_ERROR(check_count(v, 2));
+  LS_RETURN_IF_ERROR(op_check_count(v, 2));
   const ls_graph *yes = region(v, 0), *no = region(v, 1);
   if (yes->num_declared + no->num_declared != 0)
     return ls_verify_broken(v, "a branch declares parameters");
-  LS_RETURN_IF_ERROR(check_inputs(v, 1));
-  LS_RETURN_IF_ERROR(check_captures(v, 0));
-  return check_captures(v, 1);
+  LS_RETURN_IF_ERROR(op_check_inputs(v, 1));
+  LS_RETURN_IF_ERROR(op_check_captures(v, 0));
+  return op_check_captures(v, 1);
 }
 
 static ls_status check_call(const ls_verifier *v) {
-  LS_RETURN_IF_ERROR(check_count(v, 1));
+  LS_RETURN_IF_ERROR(op_check_count(v, 1));
   const ls_graph *body = region(v, 0);
-  LS_RETURN_IF_ERROR(check_inputs(v, body->num_declared));
+  LS_RETURN_IF_ERROR(op_check_inputs(v, body->num_declared));
   return check_passing(v, 0, 0, 0, body->num_parameters);
 }
 
@@ -94,9 +94,9 @@ typedef struct replicate {
 } replicate;
 
 // The split arguments of replica r are the parameters of its body.
-static ls_status check_split(const ls_verifier *v, const replicate *op) {
+static ls_status op_check_split(const ls_verifier *v, const replicate *op) {
   const ls_attr *classes = ls_node_attr(v->node, LS_ATTR_ID_CLASSES);
-  if (classes == NULL && v->node->num_regions != 1) return check_count(v, 1);
+  if (classes == NULL && v->node->num_regions != 1) return op_check_count(v, 1);
   if (classes != NULL && classes->as.ints.count != (size_t)op->replicas)
     return ls_verify_broken(v, "%lld replicas, and classes of %zu",
                             (long long)op->replicas, classes->as.ints.count);
@@ -175,7 +175,7 @@ static ls_status check_bodies(const ls_verifier *v, const replicate *op) {
 }
 
 static ls_status check_replicate(const ls_verifier *v) {
-  if (v->node->num_regions == 0) return check_count(v, 1);
+  if (v->node->num_regions == 0) return op_check_count(v, 1);
   const replicate op = {
       ls_node_int(v->node, LS_ATTR_ID_REPLICAS),
       ls_node_int(v->node, LS_ATTR_ID_NUM_SPLIT),
@@ -190,17 +190,17 @@ static ls_status check_replicate(const ls_verifier *v) {
     return ls_verify_broken(v, "it has %u outputs, its body makes %zu",
                             v->node->num_outputs, outputs);
   LS_RETURN_IF_ERROR(
-      check_inputs(v, (size_t)(op.split * op.replicas + op.wide_split)));
-  LS_RETURN_IF_ERROR(check_split(v, &op));
+      op_check_inputs(v, (size_t)(op.split * op.replicas + op.wide_split)));
+  LS_RETURN_IF_ERROR(op_check_split(v, &op));
   LS_RETURN_IF_ERROR(check_wide(v, &op));
   for (uint32_t k = 0; k < v->node->num_regions; ++k)
-    LS_RETURN_IF_ERROR(check_captures(v, k));
+    LS_RETURN_IF_ERROR(op_check_captures(v, k));
   return ls_ok();
 }
 
 // ---- Others ----------------------------------------------------------------
 static ls_status check_merge(const ls_verifier *v) {
-  LS_RETURN_IF_ERROR(check_count(v, 1));
+  LS_RETURN_IF_ERROR(op_check_count(v, 1));
   const ls_graph *body = region(v, 0);
   const int64_t replicas = ls_node_int(v->node, LS_ATTR_ID_REPLICAS);
   const int64_t args = ls_node_int(v->node, LS_ATTR_ID_NUM_ARGS);
@@ -211,15 +211,15 @@ static ls_status check_merge(const ls_verifier *v) {
                             "parameters",
                             (long long)args, (long long)replicas,
                             body->num_declared);
-  LS_RETURN_IF_ERROR(check_inputs(v, (size_t)args));
-  return check_captures(v, 0);
+  LS_RETURN_IF_ERROR(op_check_inputs(v, (size_t)args));
+  return op_check_captures(v, 0);
 }
 
 static ls_status check_host(const ls_verifier *v) {
   if (v->graph->kind != LS_GRAPH_LOWERED &&
       ls_node_attr(v->node, LS_ATTR_ID_REPLICAS) != NULL)
     return ls_verify_broken(v, "only lowering makes calls of all replicas");
-  return check_count(v, 0);
+  return op_check_count(v, 0);
 }
 
 ls_status ls_verify_regions(const ls_verifier *v) {
@@ -237,6 +237,6 @@ ls_status ls_verify_regions(const ls_verifier *v) {
   case LS_OP_HOST:
     return check_host(v);
   default:
-    return check_count(v, 0);
+    return op_check_count(v, 0);
   }
 }

@@ -41,7 +41,8 @@ static bool is_lowered(const ls_verifier *v) {
 }
 
 // Whether `ref` is an output of an op before `limit`.
-static bool is_value(const ls_graph *graph, uint64_t ref, uint64_t limit) {
+static bool verify_is_value(const ls_graph *graph, uint64_t ref,
+                            uint64_t limit) {
   const ls_node *node = ls_graph_node_of(graph, ref);
   return node != NULL && node->id < limit &&
          ls_ref_output(ref) < node->num_outputs;
@@ -61,7 +62,7 @@ static ls_status broken_by(const ls_verifier *v, ls_status status) {
 static ls_status check_edges(const ls_verifier *v) {
   const ls_node *node = v->node;
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    if (!is_value(v->graph, node->inputs[i], node->id))
+    if (!verify_is_value(v->graph, node->inputs[i], node->id))
       return ls_verify_broken(
           v, "input %u is %%%llu:%u, which is no output of an earlier op", i,
           (unsigned long long)ls_ref_id(node->inputs[i]),
@@ -101,8 +102,8 @@ static ls_status check_stage(const ls_verifier *v) {
   return ls_ok();
 }
 
-static ls_status check_type(const ls_verifier *v, unsigned output,
-                            ls_type inferred) {
+static ls_status verify_check_type(const ls_verifier *v, unsigned output,
+                                   ls_type inferred) {
   const ls_type type = v->node->outputs[output];
   if (is_lowered(v) && !ls_shape_is_known(type.shape))
     return ls_verify_broken(v, "output %u is %s; lowered shapes are known",
@@ -116,7 +117,7 @@ static ls_status check_type(const ls_verifier *v, unsigned output,
 }
 
 // Asks the shape rule again.
-static ls_status check_types(ls_verifier *v) {
+static ls_status verify_check_types(ls_verifier *v) {
   const ls_node *node = v->node;
   ls_type *in = ls_arena_new_array(&v->scratch, ls_type, node->num_inputs);
   ls_type few[2] = {0};
@@ -141,13 +142,13 @@ static ls_status check_types(ls_verifier *v) {
     return ls_verify_broken(v, "it has %u outputs, the shape rule says %zu",
                             node->num_outputs, infer.num_out);
   for (unsigned i = 0; i < node->num_outputs; ++i)
-    LS_RETURN_IF_ERROR(check_type(v, i, infer.out[i]));
+    LS_RETURN_IF_ERROR(verify_check_type(v, i, infer.out[i]));
   return ls_ok();
 }
 
 static ls_status verify(const ls_graph *graph, ls_graph *holder);
 
-static ls_status check_op(ls_verifier *v) {
+static ls_status verify_check_op(ls_verifier *v) {
   const ls_node *node = v->node;
   if (node->type == LS_OP_NONE || node->type >= LS_OP_TABLE_COUNT)
     return ls_verify_broken(v, "there is no such type of op");
@@ -158,13 +159,13 @@ static ls_status check_op(ls_verifier *v) {
     LS_RETURN_IF_ERROR(verify(ls_graph_resolve(node->regions[i]), v->graph));
   LS_RETURN_IF_ERROR(ls_verify_regions(v));
   const ls_arena_mark_point mark = ls_arena_mark(&v->scratch);
-  const ls_status status = check_types(v);
+  const ls_status status = verify_check_types(v);
   ls_arena_rollback(&v->scratch, mark);
   return status;
 }
 
 // ---- The graph -------------------------------------------------------------
-static ls_status check_names(ls_verifier *v) {
+static ls_status verify_check_names(ls_verifier *v) {
   ls_status status = ls_ok();
   LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, v->graph->allocator);
@@ -208,7 +209,7 @@ static ls_status check_parameters(const ls_verifier *v) {
   return ls_ok();
 }
 
-static ls_status check_captures(const ls_verifier *v, ls_graph *holder) {
+static ls_status verify_check_captures(const ls_verifier *v, ls_graph *holder) {
   const ls_graph *graph = v->graph;
   for (size_t i = 0; i < graph->num_captures; ++i) {
     const ls_capture *capture = &graph->captures[i];
@@ -219,7 +220,7 @@ static ls_status check_captures(const ls_verifier *v, ls_graph *holder) {
     if (outer == NULL || outer != holder) continue;  // Not to be seen here.
     const ls_type from = ls_graph_type(outer, capture->outer.ref);
     const ls_type to = ls_graph_type(graph, capture->inner);
-    if (!is_value(outer, capture->outer.ref, UINT64_MAX) ||
+    if (!verify_is_value(outer, capture->outer.ref, UINT64_MAX) ||
         from.dtype != to.dtype || !ls_shape_compatible(from.shape, to.shape))
       return ls_verify_broken(
           v, "capture %zu is %s and stands for %%%llu of graph '%.80s', %s", i,
@@ -233,16 +234,16 @@ static ls_status check_captures(const ls_verifier *v, ls_graph *holder) {
 static ls_status check_whole(ls_verifier *v, ls_graph *holder) {
   const ls_graph *graph = v->graph;
   LS_RETURN_IF_ERROR(check_parameters(v));
-  LS_RETURN_IF_ERROR(check_captures(v, holder));
+  LS_RETURN_IF_ERROR(verify_check_captures(v, holder));
   for (size_t i = 0; i < graph->num_results; ++i)
-    if (!is_value(graph, graph->results[i], UINT64_MAX))
+    if (!verify_is_value(graph, graph->results[i], UINT64_MAX))
       return ls_verify_broken(v, "result %zu is no value of the graph", i);
   if (graph->kind == LS_GRAPH_BUILD && graph->num_results > 0)
     return ls_verify_broken(v, "a build graph has no results");
   if (holder != NULL &&
       (graph->kind == LS_GRAPH_LOWERED) != (holder->kind == LS_GRAPH_LOWERED))
     return ls_verify_broken(v, "only a lowered graph holds lowered regions");
-  return graph->kind == LS_GRAPH_LOWERED ? ls_ok() : check_names(v);
+  return graph->kind == LS_GRAPH_LOWERED ? ls_ok() : verify_check_names(v);
 }
 
 static ls_status check_ops(ls_verifier *v) {
@@ -254,7 +255,7 @@ static ls_status check_ops(ls_verifier *v) {
                               (unsigned long long)last,
                               (unsigned long long)v->graph->next_id);
     last = v->node->id;
-    LS_RETURN_IF_ERROR(check_op(v));
+    LS_RETURN_IF_ERROR(verify_check_op(v));
   }
   v->node = NULL;
   return ls_ok();

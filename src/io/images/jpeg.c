@@ -22,7 +22,7 @@ typedef struct jpeg_kind {
 
 static int big_endian_16(const unsigned char *at) { return at[0] << 8 | at[1]; }
 
-static ls_status report_cut_off(const ls_image_file *file) {
+static ls_status jpeg_report_cut_off(const ls_image_file *file) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: a JPEG of %zu bytes that has no pixels",
                    file->name, file->size);
@@ -74,10 +74,11 @@ static ls_status read_jpeg_kind(const ls_image_file *file, jpeg_kind *kind) {
     const int marker = next_marker(file, &at);
     if (stands_alone(marker)) continue;
     if (marker == 0 || marker == END_OF_IMAGE || file->size - at < 2)
-      return report_cut_off(file);
+      return jpeg_report_cut_off(file);
     const unsigned char *segment = file->bytes + at;
     const int size = big_endian_16(segment);
-    if (size < 2 || (size_t)size > file->size - at) return report_cut_off(file);
+    if (size < 2 || (size_t)size > file->size - at)
+      return jpeg_report_cut_off(file);
     if (is_frame(marker))
       LS_RETURN_IF_ERROR(read_frame(file, marker, segment, size, kind));
     if (marker == ADOBE && size >= 14 && memcmp(segment + 2, "Adobe", 5) == 0)

@@ -32,7 +32,7 @@ static bool is_chunk(const unsigned char *at, const char *type) {
   return memcmp(at + 4, type, 4) == 0;
 }
 
-static ls_status report_cut_off(const ls_image_file *file) {
+static ls_status png_report_cut_off(const ls_image_file *file) {
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is cut off: a PNG of %zu bytes that has no pixels",
                    file->name, file->size);
@@ -41,7 +41,7 @@ static ls_status report_cut_off(const ls_image_file *file) {
 // Reads the header's chunk: its size and type, width, height, and five bytes.
 static ls_status read_first(const ls_image_file *file, png_kind *kind) {
   const unsigned char *at = file->bytes + sizeof(signature);
-  if (file->size < sizeof(signature) + 8 + 13) return report_cut_off(file);
+  if (file->size < sizeof(signature) + 8 + 13) return png_report_cut_off(file);
   if (big_endian_32(at) != 13 || !is_chunk(at, "IHDR")) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is a damaged PNG: it does not begin with a header",
@@ -80,7 +80,7 @@ static ls_status read_png_kind(const ls_image_file *file, png_kind *kind) {
     if (size > file->size - at - 12) break;
     at += 12 + size;
   }
-  return report_cut_off(file);
+  return png_report_cut_off(file);
 }
 
 static int samples_a_pixel(const png_kind *kind) {

@@ -173,7 +173,7 @@ void ls_events_add_tensor(ls_text *out, ls_event_time at, const char *tag,
 }
 
 // ---- Summaries of others ---------------------------------------------------
-static ls_proto_input message_in(const ls_proto_field *field) {
+static ls_proto_input events_message_in(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }
 
@@ -221,7 +221,7 @@ static size_t count_summary_values(ls_bytes summary) {
     ls_proto_field field = {0};
     if (ls_proto_read_field(&in, &field) != NULL ||
         field.number != SUMMARY_VALUE || field.type != LS_PROTO_BYTES ||
-        !has_content(message_in(&field)))
+        !has_content(events_message_in(&field)))
       return 0;
     ++count;
   }
@@ -254,7 +254,7 @@ size_t ls_events_add_summary(ls_text *out, ls_event_time at, const char *tag,
     ls_text_append_format(&name, "%s/%lld", tag,
                           (long long)first + (long long)i);
     const value made = begin_value(out, at, ls_text_data(&name));
-    add_rest(out, message_in(&field));
+    add_rest(out, events_message_in(&field));
     end_value(out, made);
     out->failed |= name.failed;
   }

@@ -11,7 +11,7 @@ typedef struct visit {
   const ls_events_visitor *visitor;  // NULL in the first pass.
 } visit;
 
-static ls_proto_input message_in(const ls_proto_field *field) {
+static ls_proto_input events_read_message_in(const ls_proto_field *field) {
   return (ls_proto_input){field->at, field->at + field->value};
 }
 
@@ -58,7 +58,7 @@ static const char *read_summary(const visit *self, ls_proto_input in) {
     ls_proto_field field = {0};
     const char *wrong = ls_proto_read_field(&in, &field);
     if (wrong == NULL && field_is(&field, SUMMARY_VALUE, LS_PROTO_BYTES))
-      wrong = read_summary_value(self, message_in(&field));
+      wrong = read_summary_value(self, events_read_message_in(&field));
     if (wrong != NULL) return wrong;
   }
   return NULL;
@@ -88,9 +88,9 @@ static const char *read_event(visit *self, ls_proto_input in) {
     if (field_is(&field, EVENT_STEP, LS_PROTO_VARINT))
       self->at.step = (int64_t)field.value;
     if (field_is(&field, EVENT_SUMMARY, LS_PROTO_BYTES))
-      wrong = read_summary(self, message_in(&field));
+      wrong = read_summary(self, events_read_message_in(&field));
     if (field_is(&field, EVENT_SESSION, LS_PROTO_BYTES))
-      wrong = read_session(self, message_in(&field));
+      wrong = read_session(self, events_read_message_in(&field));
     if (wrong != NULL) return wrong;
   }
   return NULL;

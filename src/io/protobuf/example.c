@@ -38,7 +38,8 @@ static inline ls_status next_field(message *in, ls_proto_field *out) {
 }
 
 // Returns the message, or bytes, in a field.
-static message message_in(const message *outer, const ls_proto_field *found) {
+static message example_message_in(const message *outer,
+                                  const ls_proto_field *found) {
   return (message){.left = {found->at, found->at + found->value},
                    .place = outer->place,
                    .data = outer->data};
@@ -76,7 +77,7 @@ static ls_status read_map_entry(message in, ls_bytes *out_name,
     if (found.number != 2) continue;
     if (out_feature->left.at != NULL)
       return report_damage(&in, start, "an entry has two features");
-    *out_feature = message_in(&in, &found);
+    *out_feature = example_message_in(&in, &found);
   }
   return ls_ok();
 }
@@ -93,14 +94,14 @@ static ls_status visit_entries(const ls_record_place *place, const void *data,
     ls_proto_field found = {0};
     LS_RETURN_IF_ERROR(next_field(&example, &found));
     if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
-    message features = message_in(&example, &found);
+    message features = example_message_in(&example, &found);
     while (features.left.at < features.left.end) {
       LS_RETURN_IF_ERROR(next_field(&features, &found));
       if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
       ls_bytes name;
       message feature;
-      LS_RETURN_IF_ERROR(
-          read_map_entry(message_in(&features, &found), &name, &feature));
+      LS_RETURN_IF_ERROR(read_map_entry(example_message_in(&features, &found),
+                                        &name, &feature));
       LS_RETURN_IF_ERROR(found_entry(user, name, feature));
     }
   }
@@ -241,7 +242,7 @@ ls_status ls_feature_ints(const ls_feature_place *place,
     }
     if (found.type != LS_PROTO_BYTES)
       return report_damage(&in, start, "an integer is written otherwise");
-    for (message packed = message_in(&in, &found);
+    for (message packed = example_message_in(&in, &found);
          packed.left.at < packed.left.end;) {
       uint64_t value = 0;
       start = packed.left.at;

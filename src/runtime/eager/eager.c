@@ -201,9 +201,10 @@ static uint64_t next_step(ls_runtime_state *state, uint16_t type) {
   return __atomic_fetch_add(&state->eager_random, 1, __ATOMIC_RELAXED);
 }
 
-static ls_status run_op(ls_graph *graph, const ls_op_spec *spec,
-                        ls_array *const *in, const ls_type *in_types,
-                        const ls_type *out, size_t num_out, ls_array **values) {
+static ls_status eager_run_op(ls_graph *graph, const ls_op_spec *spec,
+                              ls_array *const *in, const ls_type *in_types,
+                              const ls_type *out, size_t num_out,
+                              ls_array **values) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
   LS_OWN(ls_compiled, compiled) = NULL;
   LS_RETURN_IF_ERROR(find_op(state, spec, in_types, out, num_out, &compiled));
@@ -305,7 +306,8 @@ static ls_status change_variable(ls_array *before, void *user,
     operands[1 + i] = c->in[i];
     types[1 + i] = c->in_types[i];
   }
-  return run_op(c->graph, &change, operands, types, &c->type, 1, out_after);
+  return eager_run_op(c->graph, &change, operands, types, &c->type, 1,
+                      out_after);
 }
 
 // Reads and writes of variables go to the store: no program has them.
@@ -376,7 +378,7 @@ static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
       status = run_variable_op(graph, spec, in, types, values);
       break;
     default:
-      status = run_op(graph, spec, in, types, out, num_out, values);
+      status = eager_run_op(graph, spec, in, types, out, num_out, values);
     }
   }
   ls_arena_deinit(&memory);

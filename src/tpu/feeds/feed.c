@@ -138,8 +138,8 @@ bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {
 // ---- Which queues ----------------------------------------------------------
 // The pod of its system; of one that was made before there was any, of the
 // system that is meant now. NULL: there is none. The caller releases it.
-static ls_status find_pod(const ls_feed_state *feed, ls_runtime *runtime,
-                          ls_pod **out_pod) {
+static ls_status feed_find_pod(const ls_feed_state *feed, ls_runtime *runtime,
+                               ls_pod **out_pod) {
   const char *job = feed->device.job;
   *out_pod = ls_pod_of_id(runtime, feed->system);
   if (feed->system != NULL) return ls_ok();
@@ -194,9 +194,9 @@ static ls_status no_core(const ls_feed_state *feed, const ls_pod *pod,
 }
 
 // Where a replica's core is.
-static ls_status place_of(const ls_feed_state *feed, const ls_pod *pod,
-                          int64_t index, int64_t *out_host,
-                          int64_t *out_ordinal) {
+static ls_status feed_place_of(const ls_feed_state *feed, const ls_pod *pod,
+                               int64_t index, int64_t *out_host,
+                               int64_t *out_ordinal) {
   const int64_t replica = index / feed->num_cores;
   const int32_t core = feed->logical_core + (int32_t)(index % feed->num_cores);
   *out_host = replica / pod->cores_per_host;
@@ -225,7 +225,7 @@ static ls_status find_queue(const ls_feed_state *feed, ls_pod *pod,
   int64_t host = feed->device.task == LS_LEFT_OUT ? 0 : feed->device.task;
   int64_t ordinal = index;
   if (!ls_feed_is_on_host(feed->kind))
-    LS_RETURN_IF_ERROR(place_of(feed, pod, index, &host, &ordinal));
+    LS_RETURN_IF_ERROR(feed_place_of(feed, pod, index, &host, &ordinal));
   ls_core *core = ls_pod_core(pod, host, ordinal);
   if (core == NULL) return no_core(feed, pod, host, ordinal);
   return ls_core_queue_of(core, ls_feed_is_outfeed(feed->kind), out_queue);
@@ -254,8 +254,8 @@ static bool is_current(const ls_feed_targets *targets, size_t least) {
 }
 
 // With the lock held. `pod` is what was found where there are no targets.
-static ls_status find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
-                          size_t count) {
+static ls_status feed_find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
+                               size_t count) {
   if (!is_current(feed->targets, first + count)) {
     LS_RETURN_IF_ERROR(check_pod(feed, pod));
     if (first + count > (size_t)ls_pod_num_cores(pod))
@@ -288,10 +288,10 @@ ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
     is_known = is_current(feed->targets, (size_t)first + count);
     ls_mutex_unlock(&feed->lock);
     ls_pod *pod = NULL;
-    if (!is_known) LS_RETURN_IF_ERROR(find_pod(feed, runtime, &pod));
+    if (!is_known) LS_RETURN_IF_ERROR(feed_find_pod(feed, runtime, &pod));
     ls_mutex_lock(&feed->lock);
     is_lost = is_known && !is_current(feed->targets, (size_t)first + count);
-    if (!is_lost) status = find_all(feed, pod, (size_t)first, count);
+    if (!is_lost) status = feed_find_all(feed, pod, (size_t)first, count);
     *out_targets = feed->targets;
     ls_mutex_unlock(&feed->lock);
     ls_object_release(pod);

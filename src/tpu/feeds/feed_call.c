@@ -44,7 +44,7 @@ static ls_feed_call *make_call(ls_feed_state *feed) {
   return NULL;
 }
 
-static void leave(ls_feed_call *self) {
+static void feed_call_leave(ls_feed_call *self) {
   ls_feed_state *feed = self->feed;
   ls_mutex_lock(&feed->lock);
   self->next = feed->idle;
@@ -52,8 +52,8 @@ static void leave(ls_feed_call *self) {
   ls_mutex_unlock(&feed->lock);
 }
 
-static ls_status enter(ls_host_call *call, size_t num_tuples,
-                       ls_feed_call **out_call) {
+static ls_status feed_call_enter(ls_host_call *call, size_t num_tuples,
+                                 ls_feed_call **out_call) {
   ls_feed_state *feed = ls_feed_of(call);
   ls_mutex_lock(&feed->lock);
   ls_feed_call *self = feed->idle;
@@ -71,7 +71,7 @@ static ls_status enter(ls_host_call *call, size_t num_tuples,
   self->status = NULL;
   if (!ls_grow(feed->allocator, &self->tuples, &self->most_tuples, num_tuples,
                sizeof(*self->tuples))) {
-    leave(self);
+    feed_call_leave(self);
     return ls_out_of_memory();
   }
   for (size_t i = 0; i < num_tuples; ++i)
@@ -118,12 +118,12 @@ static bool fail_cancelled(ls_feed_call *self) {
                                                                    : "Infeed"));
 }
 
-static bool step(ls_feed_call *self);
+static bool feed_call_step(ls_feed_call *self);
 
 // Tries, until it is over or waits. Nothing of the call may be touched once it
 // waits, or once it has been told to be over.
-static void go_on(ls_feed_call *self) {
-  if (step(self)) ls_host_done(self->call, ls_ok());
+static void feed_call_go_on(ls_feed_call *self) {
+  if (feed_call_step(self)) ls_host_done(self->call, ls_ok());
 }
 
 // Who has begun to wait is done with the call before another one goes on.
@@ -131,7 +131,7 @@ static void told(void *user) {
   ls_feed_call *self = user;
   ls_mutex_lock(&self->lock);
   ls_mutex_unlock(&self->lock);
-  go_on(self);
+  feed_call_go_on(self);
 }
 
 // The time has passed for which it was parked.
@@ -141,7 +141,7 @@ static void unpark(ls_timer *timer) {
   ls_mutex_lock(&self->lock);
   self->is_parked = false;
   ls_mutex_unlock(&self->lock);
-  go_on(self);
+  feed_call_go_on(self);
 }
 
 // Leaves it alone for a time: as one that waits. False: it is cancelled.
@@ -213,7 +213,7 @@ static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
 
 // Whether there is a tuple for each; ENDS: there will not be, as a queue has
 // ended, or as the call is cancelled.
-static outcome look(ls_feed_call *self, ls_core_queue **out_drained) {
+static outcome feed_call_look(ls_feed_call *self, ls_core_queue **out_drained) {
   while (self->at < self->count) {
     ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
     if (self->tuples[self->at].kind != LS_KIND_NONE ||
@@ -272,7 +272,7 @@ static ls_status check_tuple(const ls_feed_call *self, size_t i) {
 static bool step_take(ls_feed_call *self) {
   for (;;) {
     ls_core_queue *drained = NULL;
-    const outcome next = look(self, &drained);
+    const outcome next = feed_call_look(self, &drained);
     if (next == WAITS) return false;
     if (next == ENDS)
       return drained == NULL ? fail_cancelled(self)
@@ -299,7 +299,7 @@ static bool step_take(ls_feed_call *self) {
 // cores alone.
 static bool step_ready(ls_feed_call *self) {
   ls_core_queue *drained = NULL;
-  const outcome next = look(self, &drained);
+  const outcome next = feed_call_look(self, &drained);
   if (next == WAITS) return false;
   if (next == ENDS && drained == NULL) return fail_cancelled(self);
   self->has_tuples = next == TRIES;
@@ -307,7 +307,8 @@ static bool step_ready(ls_feed_call *self) {
 }
 
 // ---- Putting ---------------------------------------------------------------
-static void fill(const ls_host_call *call, size_t replica, ls_nest tuple) {
+static void feed_call_fill(const ls_host_call *call, size_t replica,
+                           ls_nest tuple) {
   for (size_t i = 0; i < call->num_inputs; ++i) {
     ls_array *array = ls_nest_as_array(ls_nest_item(tuple, i));
     memcpy(ls_array_mutable_data(array),
@@ -355,7 +356,7 @@ static bool step_put(ls_feed_call *self) {
       status = ls_core_queue_make_tuple(queue, call->input_types,
                                         call->num_inputs, tuple);
       if (!ls_status_is_ok(status)) return fail(self, status);
-      fill(call, self->at, *tuple);
+      feed_call_fill(call, self->at, *tuple);
       status = pass_put(self, queue);
       if (!ls_status_is_ok(status)) return fail(self, status);
       if (self->passing.nanos > 0)
@@ -392,7 +393,7 @@ static bool is_over(const ls_feed_call *self) {
   return ls_pod_generation(targets->pod) != targets->generation;
 }
 
-static bool step(ls_feed_call *self) {
+static bool feed_call_step(ls_feed_call *self) {
   if (is_over(self))
     return fail(self, ls_failed_precondition(
                           "the TPU system '%s' was %s while a run waited for "
@@ -415,7 +416,7 @@ static bool step(ls_feed_call *self) {
 
 void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos) {
   if (nanos == 0)
-    go_on(self);
+    feed_call_go_on(self);
   else if (!park(self, nanos) && fail_cancelled(self))
     ls_host_done(self->call, ls_ok());
 }
@@ -423,12 +424,12 @@ void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos) {
 // ---- Beginning and ending --------------------------------------------------
 ls_status ls_feed_call_begin(ls_host_call *call, size_t num_tuples,
                              ls_feed_call **out_call) {
-  LS_RETURN_IF_ERROR(enter(call, num_tuples, out_call));
+  LS_RETURN_IF_ERROR(feed_call_enter(call, num_tuples, out_call));
   const ls_status status = find_targets(*out_call);
   if (ls_status_is_ok(status))
     call->room[0] = *out_call;
   else
-    leave(*out_call);
+    feed_call_leave(*out_call);
   return status;
 }
 
@@ -440,7 +441,7 @@ ls_status ls_feed_call_end(ls_feed_call *self, size_t num_tuples) {
     if (self->tuples[i].kind != LS_KIND_NONE)
       ls_core_queue_give_back(ls_feed_queue_at(self, takes ? i : self->at),
                               self->tuples[i]);
-  leave(self);
+  feed_call_leave(self);
   return status;
 }
 

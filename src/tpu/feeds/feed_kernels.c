@@ -48,7 +48,7 @@ static ls_status start_ready(ls_host_call *call) {
 }
 
 // What an enqueue was told to expect.
-static ls_status check_inputs(const ls_host_call *call) {
+static ls_status feed_kernels_check_inputs(const ls_host_call *call) {
   const ls_feed_state *feed = ls_feed_of(call);
   if (!feed->is_declared) return ls_ok();
   if (call->num_inputs != feed->count)
@@ -73,7 +73,7 @@ static ls_status check_inputs(const ls_host_call *call) {
 
 static ls_status start_put(ls_host_call *call) {
   ls_feed_call *self = NULL;
-  LS_RETURN_IF_ERROR(check_inputs(call));
+  LS_RETURN_IF_ERROR(feed_kernels_check_inputs(call));
   LS_RETURN_IF_ERROR(ls_feed_call_begin(call, 1, &self));
   ls_feed_call_go_on(self, 0);
   return ls_ok();
@@ -156,7 +156,8 @@ static ls_status infer_ready(const ls_object *state, const ls_type *in,
 }
 
 // The first queue for which somebody may wait.
-static void tell(const ls_object *state, char *buffer, size_t size) {
+static void feed_kernels_tell(const ls_object *state, char *buffer,
+                              size_t size) {
   ls_feed_state *feed = (ls_feed_state *)(uintptr_t)state;
   const bool takes = ls_feed_takes(feed->kind) || feed->kind == LS_INFEED_READY;
   buffer[0] = '\0';
@@ -176,7 +177,7 @@ static void tell(const ls_object *state, char *buffer, size_t size) {
 }
 
 // Calls on one side of one queue keep their order.
-static uint64_t order(const ls_object *state) {
+static uint64_t feed_kernels_order(const ls_object *state) {
   const ls_feed_state *feed = (const ls_feed_state *)state;
   const ls_device_parts *device = &feed->device;
   const char *job = feed->system != NULL                    ? feed->system->job
@@ -208,46 +209,46 @@ static const ls_host_kernel kernels[] = {
                            .flags = ON_CORES | LS_HOST_ENDS,
                            .take = take_tuples,
                            .cancel = cancel_call,
-                           .tell = tell,
-                           .order = order},
+                           .tell = feed_kernels_tell,
+                           .order = feed_kernels_order},
     [LS_OUTFEED_ENQUEUE] = {.name = "outfeed_enqueue",
                             .start = start_put,
                             .flags = ON_CORES,
                             .take = leave_put,
                             .cancel = cancel_call,
-                            .tell = tell,
-                            .order = order},
+                            .tell = feed_kernels_tell,
+                            .order = feed_kernels_order},
     [LS_INFEED_READY] = {.name = "infeed_ready",
                          .infer = infer_ready,
                          .start = start_ready,
                          .flags = ON_CORES,
                          .take = take_ready,
                          .cancel = cancel_call,
-                         .tell = tell,
-                         .order = order},
+                         .tell = feed_kernels_tell,
+                         .order = feed_kernels_order},
     [LS_INFEED_ENQUEUE] = {.name = "infeed_enqueue",
                            .start = start_put,
                            .flags = WAITS_HERE,
                            .take = leave_put,
                            .cancel = cancel_call,
-                           .tell = tell,
-                           .order = order},
+                           .tell = feed_kernels_tell,
+                           .order = feed_kernels_order},
     [LS_OUTFEED_DEQUEUE] = {.name = "outfeed_dequeue",
                             .infer = infer_types,
                             .start = start_take,
                             .flags = WAITS_HERE,
                             .take = take_tuples,
                             .cancel = cancel_call,
-                            .tell = tell,
-                            .order = order},
+                            .tell = feed_kernels_tell,
+                            .order = feed_kernels_order},
     [LS_INFEED_CLOSE] = {.name = "infeed_close",
                          .start = start_close,
                          .flags = LS_HOST_INLINE,
-                         .order = order},
+                         .order = feed_kernels_order},
     [LS_OUTFEED_CLOSE] = {.name = "outfeed_close",
                           .start = start_close,
                           .flags = LS_HOST_INLINE,
-                          .order = order},
+                          .order = feed_kernels_order},
 };
 
 const ls_host_kernel *ls_feed_kernel(ls_feed_kind kind) {

@@ -33,14 +33,14 @@ ls_system_id *ls_feed_op_system(ls_op op) {
                        : NULL;
 }
 
-static ls_op failed(const char *name, ls_status status) {
+static ls_op feeds_failed(const char *name, ls_status status) {
   ls_make_failed(name, status);
   return (ls_op){0};
 }
 
 // The one that was given, or that the assignment's is, or that is meant here.
-static ls_status find_system(const ls_feed_options *options,
-                             ls_system_id **out_id) {
+static ls_status feeds_find_system(const ls_feed_options *options,
+                                   ls_system_id **out_id) {
   const ls_device_assignment *assignment = options->assignment;
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   ls_device_parts device;
@@ -57,8 +57,8 @@ static ls_status find_system(const ls_feed_options *options,
                         device.job, out_id);
 }
 
-static ls_op add(ls_feed_options options, const char *name,
-                 const ls_tensor *inputs, size_t num_inputs) {
+static ls_op feeds_add(ls_feed_options options, const char *name,
+                       const ls_tensor *inputs, size_t num_inputs) {
   ls_feed_state *feed = NULL;
   ls_system_id *system = NULL;
   options.device = ls_context_current()->scoped.device;
@@ -66,11 +66,11 @@ static ls_op add(ls_feed_options options, const char *name,
   if (options.assignment == NULL && computation != NULL &&
       !ls_feed_is_on_host(options.kind))
     options.assignment = computation->assignment;
-  ls_status status = find_system(&options, &system);
+  ls_status status = feeds_find_system(&options, &system);
   options.system = system;
   if (ls_status_is_ok(status)) status = ls_feed_create(&options, &feed);
   ls_object_release(system);
-  if (!ls_status_is_ok(status)) return failed(name, status);
+  if (!ls_status_is_ok(status)) return feeds_failed(name, status);
   const ls_op op = ls_feed_op_add(name, feed, inputs, num_inputs);
   ls_object_release(feed);
   return op;
@@ -82,31 +82,31 @@ ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
   ls_feed_options all = *options;
   all.kind = kind;
   all.ordinal = -1;
-  return add(all, name, inputs, num_inputs);
+  return feeds_add(all, name, inputs, num_inputs);
 }
 
 ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
                       const ls_tensor *values, const ls_type *types,
                       size_t count, int64_t ordinal) {
-  return add((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
-                               .system = system,
-                               .ordinal = ordinal,
-                               .types = types,
-                               .count = count},
-             name, values, count);
+  return feeds_add((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
+                                     .system = system,
+                                     .ordinal = ordinal,
+                                     .types = types,
+                                     .count = count},
+                   name, values, count);
 }
 
 // ---- What is refused -------------------------------------------------------
-static ls_status check_count(const char *name, size_t count) {
+static ls_status feeds_check_count(const char *name, size_t count) {
   return count > 0 ? ls_ok()
                    : ls_invalid_argument("the tuple of %s has no elements; "
                                          "there must be at least one",
                                          name);
 }
 
-static ls_status check_types(const char *name, const ls_type *types,
-                             size_t count) {
-  LS_RETURN_IF_ERROR(check_count(name, count));
+static ls_status feeds_check_types(const char *name, const ls_type *types,
+                                   size_t count) {
+  LS_RETURN_IF_ERROR(feeds_check_count(name, count));
   if (types == NULL) return ls_invalid_argument("%s: types is NULL", name);
   for (size_t i = 0; i < count; ++i) {
     LS_RETURN_IF_ERROR(ls_core_queue_check_dtype(name, i, types[i].dtype));
@@ -115,9 +115,9 @@ static ls_status check_types(const char *name, const ls_type *types,
   return ls_ok();
 }
 
-static ls_status check_values(const char *name, const ls_tensor *values,
-                              size_t count) {
-  LS_RETURN_IF_ERROR(check_count(name, count));
+static ls_status feeds_check_values(const char *name, const ls_tensor *values,
+                                    size_t count) {
+  LS_RETURN_IF_ERROR(feeds_check_count(name, count));
   if (values == NULL) return ls_invalid_argument("%s: values is NULL", name);
   for (size_t i = 0; i < count; ++i)
     if (!ls_tensor_is_failed(values[i]))
@@ -126,43 +126,44 @@ static ls_status check_values(const char *name, const ls_tensor *values,
   return ls_ok();
 }
 
-static ls_op take(ls_feed_kind kind, const char *name, const ls_type *types,
-                  size_t count, int64_t ordinal, const ls_tensor *at) {
-  ls_status status = check_types(name, types, count);
-  if (!ls_status_is_ok(status)) return failed(name, status);
-  return add(
+static ls_op feeds_take(ls_feed_kind kind, const char *name,
+                        const ls_type *types, size_t count, int64_t ordinal,
+                        const ls_tensor *at) {
+  ls_status status = feeds_check_types(name, types, count);
+  if (!ls_status_is_ok(status)) return feeds_failed(name, status);
+  return feeds_add(
       (ls_feed_options){
           .kind = kind, .ordinal = ordinal, .types = types, .count = count},
       name, at, at == NULL ? 0 : 1);
 }
 
-static ls_op put(ls_feed_options options, const char *name,
-                 const ls_tensor *values, size_t count) {
-  const ls_status status = check_values(name, values, count);
-  if (!ls_status_is_ok(status)) return failed(name, status);
-  return add(options, name, values, count);
+static ls_op feeds_put(ls_feed_options options, const char *name,
+                       const ls_tensor *values, size_t count) {
+  const ls_status status = feeds_check_values(name, values, count);
+  if (!ls_status_is_ok(status)) return feeds_failed(name, status);
+  return feeds_add(options, name, values, count);
 }
 
 // ---- On cores --------------------------------------------------------------
 ls_op ls_infeed_dequeue_tuple(const ls_type *types, size_t count) {
-  return take(LS_INFEED_DEQUEUE, "infeed_dequeue_tuple", types, count, -1,
-              NULL);
+  return feeds_take(LS_INFEED_DEQUEUE, "infeed_dequeue_tuple", types, count, -1,
+                    NULL);
 }
 
 ls_tensor ls_infeed_dequeue(ls_dtype dtype, ls_shape shape) {
   const ls_type type = {dtype, shape};
   return ls_op_output(
-      take(LS_INFEED_DEQUEUE, "infeed_dequeue", &type, 1, -1, NULL), 0);
+      feeds_take(LS_INFEED_DEQUEUE, "infeed_dequeue", &type, 1, -1, NULL), 0);
 }
 
 ls_op ls_outfeed_enqueue_tuple(const ls_tensor *values, size_t count) {
-  return put((ls_feed_options){.kind = LS_OUTFEED_ENQUEUE, .ordinal = -1},
-             "outfeed_enqueue_tuple", values, count);
+  return feeds_put((ls_feed_options){.kind = LS_OUTFEED_ENQUEUE, .ordinal = -1},
+                   "outfeed_enqueue_tuple", values, count);
 }
 
 ls_op ls_outfeed_enqueue(ls_tensor value) {
-  return put((ls_feed_options){.kind = LS_OUTFEED_ENQUEUE, .ordinal = -1},
-             "outfeed_enqueue", &value, 1);
+  return feeds_put((ls_feed_options){.kind = LS_OUTFEED_ENQUEUE, .ordinal = -1},
+                   "outfeed_enqueue", &value, 1);
 }
 
 // ---- On hosts --------------------------------------------------------------
@@ -174,32 +175,33 @@ ls_op ls_infeed_enqueue_tuple(const ls_tensor *values, size_t count,
                    ls_invalid_argument("%zu types at NULL", num_types));
     return (ls_op){0};
   }
-  return put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
-                               .ordinal = ordinal,
-                               .types = types,
-                               .count = num_types},
-             "infeed_enqueue_tuple", values, count);
+  return feeds_put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
+                                     .ordinal = ordinal,
+                                     .types = types,
+                                     .count = num_types},
+                   "infeed_enqueue_tuple", values, count);
 }
 
 ls_op ls_infeed_enqueue(ls_tensor value, ls_shape shape, int64_t ordinal) {
   const ls_type type = {LS_DTYPE_NONE, shape};
-  return put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
-                               .ordinal = ordinal,
-                               .types = &type,
-                               .count = 1},
-             "infeed_enqueue", &value, 1);
+  return feeds_put((ls_feed_options){.kind = LS_INFEED_ENQUEUE,
+                                     .ordinal = ordinal,
+                                     .types = &type,
+                                     .count = 1},
+                   "infeed_enqueue", &value, 1);
 }
 
 ls_op ls_outfeed_dequeue_tuple(const ls_type *types, size_t count,
                                int64_t ordinal) {
-  return take(LS_OUTFEED_DEQUEUE, "outfeed_dequeue_tuple", types, count,
-              ordinal, NULL);
+  return feeds_take(LS_OUTFEED_DEQUEUE, "outfeed_dequeue_tuple", types, count,
+                    ordinal, NULL);
 }
 
 ls_tensor ls_outfeed_dequeue(ls_dtype dtype, ls_shape shape, int64_t ordinal) {
   const ls_type type = {dtype, shape};
-  return ls_op_output(
-      take(LS_OUTFEED_DEQUEUE, "outfeed_dequeue", &type, 1, ordinal, NULL), 0);
+  return ls_op_output(feeds_take(LS_OUTFEED_DEQUEUE, "outfeed_dequeue", &type,
+                                 1, ordinal, NULL),
+                      0);
 }
 
 ls_op ls_outfeed_dequeue_tuple_at(ls_tensor ordinal, const ls_type *types,
@@ -209,19 +211,22 @@ ls_op ls_outfeed_dequeue_tuple_at(ls_tensor ordinal, const ls_type *types,
   const ls_dtype dtype = ls_tensor_dtype(ordinal);
   if (!ls_tensor_is_failed(ordinal) &&
       (dtype != LS_DTYPE_I32 || shape.rank != 0))
-    return failed(name, ls_invalid_argument(
-                            "the device ordinal of %s must be an i32 scalar, "
+    return feeds_failed(
+        name,
+        ls_invalid_argument("the device ordinal of %s must be an i32 scalar, "
                             "is %s",
                             name, LS_SHAPE_TEXT(dtype, shape)));
-  return take(LS_OUTFEED_DEQUEUE, name, types, count, -1, &ordinal);
+  return feeds_take(LS_OUTFEED_DEQUEUE, name, types, count, -1, &ordinal);
 }
 
 ls_op ls_infeed_close(int64_t ordinal) {
-  return add((ls_feed_options){.kind = LS_INFEED_CLOSE, .ordinal = ordinal},
-             "infeed_close", NULL, 0);
+  return feeds_add(
+      (ls_feed_options){.kind = LS_INFEED_CLOSE, .ordinal = ordinal},
+      "infeed_close", NULL, 0);
 }
 
 ls_op ls_outfeed_close(int64_t ordinal) {
-  return add((ls_feed_options){.kind = LS_OUTFEED_CLOSE, .ordinal = ordinal},
-             "outfeed_close", NULL, 0);
+  return feeds_add(
+      (ls_feed_options){.kind = LS_OUTFEED_CLOSE, .ordinal = ordinal},
+      "outfeed_close", NULL, 0);
 }

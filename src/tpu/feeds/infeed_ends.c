@@ -161,8 +161,8 @@ ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
 }
 
 // How a result lies on its replica's logical cores. False: it is not cut.
-static bool parts_of(const ls_infeed_queue *queue, size_t i,
-                     ls_shape *out_parts) {
+static bool infeed_ends_parts_of(const ls_infeed_queue *queue, size_t i,
+                                 ls_shape *out_parts) {
   const ls_infeed_element *it = &queue->elements[i];
   const int64_t count = ls_sharding_policy_num_partitions(&it->policy);
   *out_parts = LS_SHAPE_UNKNOWN;
@@ -202,7 +202,8 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
   for (size_t i = 0; i < queue->count; ++i) {
     ls_tensor value = ls_op_output(op, (unsigned)i);
     ls_shape parts;
-    if (parts_of(queue, i, &parts)) value = ls_tag_sharding(value, parts);
+    if (infeed_ends_parts_of(queue, i, &parts))
+      value = ls_tag_sharding(value, parts);
     items[i] = ls_leaf(value);
   }
 }
@@ -279,20 +280,20 @@ static void end_enqueues(const enqueues *e) {
   ls_release(e->queue->allocator, e->inputs);
 }
 
-static const char *device_of(ls_tensor tensor) {
+static const char *infeed_ends_device_of(ls_tensor tensor) {
   return ls_op_device(ls_tensor_op(tensor));
 }
 
 // Where there is no place, the inputs say it.
 static ls_status check_devices(const enqueues *e, size_t s) {
   const ls_tensor *inputs = e->shards[s].inputs;
-  const char *first = device_of(inputs[0]);
+  const char *first = infeed_ends_device_of(inputs[0]);
   for (size_t i = 1; i < e->queue->count; ++i)
-    if (strcmp(device_of(inputs[i]), first) != 0)
+    if (strcmp(infeed_ends_device_of(inputs[i]), first) != 0)
       return ls_invalid_argument(
           "the inputs of shard %zu of queue '%s' are on several devices, '%s' "
           "and '%s': put them on one, or say where the enqueue is to be",
-          s, e->queue->name, first, device_of(inputs[i]));
+          s, e->queue->name, first, infeed_ends_device_of(inputs[i]));
   return ls_ok();
 }
 
@@ -466,7 +467,7 @@ static ls_status set_default_places(const enqueues *e) {
 
 // Into equal pieces: of each of them the zeros in the op's other operands have
 // the shape, and nothing else.
-static void split(const enqueues *e, size_t i, ls_tensor value) {
+static void infeed_ends_split(const enqueues *e, size_t i, ls_tensor value) {
   const size_t count = e->count;
   char name[24];
   ls_type type = {LS_DTYPE_F32, LS_SHAPE_UNKNOWN};
@@ -481,7 +482,7 @@ static void split(const enqueues *e, size_t i, ls_tensor value) {
     ls_release(e->queue->allocator, likes);
     return;
   }
-  LS_DEVICE_SCOPE(device_of(value));
+  LS_DEVICE_SCOPE(infeed_ends_device_of(value));
   LS_SCOPE_(ls_infeed_scope_begin, e->queue, "split/");
   likes[0] = value;
   likes[1] = ls_fill(type.dtype, type.shape, 0);
@@ -514,13 +515,13 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
     status = ls_infeed_queue_tensors(queue, inputs, whole);
   if (ls_status_is_ok(status)) status = set_default_places(&e);
   for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i)
-    split(&e, i, whole[i]);
+    infeed_ends_split(&e, i, whole[i]);
   if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
   end_enqueues(&e);
   return status;
 }
 
-static ls_status check_split(const ls_infeed_queue *queue) {
+static ls_status infeed_ends_check_split(const ls_infeed_queue *queue) {
   if (queue->assignment != NULL)
     return ls_unimplemented("queue '%s' is partitioned: it enqueues what each "
                             "replica gets, and splits nothing over replicas",
@@ -537,7 +538,7 @@ ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
   LS_REQUIRE(out_ops);
   if (queue == NULL)
     return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
-  ls_status status = check_split(queue);
+  ls_status status = infeed_ends_check_split(queue);
   if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
   if (ls_status_is_ok(status))
     status = end_enqueue(

@@ -151,8 +151,8 @@ ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue, size_t i,
 }
 
 // ---- Changing --------------------------------------------------------------
-static ls_status begin(const ls_infeed_queue *queue,
-                       ls_infeed_element **out_copy) {
+static ls_status infeed_queue_begin(const ls_infeed_queue *queue,
+                                    ls_infeed_element **out_copy) {
   *out_copy = ls_new_array(queue->allocator, ls_infeed_element, queue->count);
   if (*out_copy == NULL) return ls_out_of_memory();
   memcpy(*out_copy, queue->elements, queue->count * sizeof(**out_copy));
@@ -173,8 +173,8 @@ static ls_status check_shards(const ls_infeed_queue *queue,
 }
 
 // The copy takes the place, unless `status` or the shards are against it.
-static ls_status end(ls_infeed_queue *queue, ls_infeed_element *copy,
-                     ls_status status) {
+static ls_status infeed_queue_end(ls_infeed_queue *queue,
+                                  ls_infeed_element *copy, ls_status status) {
   if (ls_status_is_ok(status)) status = check_shards(queue, copy);
   ls_infeed_element *gone = copy;
   if (ls_status_is_ok(status)) {
@@ -185,15 +185,16 @@ static ls_status end(ls_infeed_queue *queue, ls_infeed_element *copy,
   return status;
 }
 
-static ls_status check_count(const ls_infeed_queue *queue, const char *what,
-                             size_t count) {
+static ls_status infeed_queue_check_count(const ls_infeed_queue *queue,
+                                          const char *what, size_t count) {
   if (count == queue->count) return ls_ok();
   return ls_invalid_argument("queue '%s' is given %zu %s; it has %zu elements",
                              queue->name, count, what, queue->count);
 }
 
-static ls_status set_type(const ls_infeed_queue *queue, ls_infeed_element *it,
-                          size_t i, ls_dtype dtype) {
+static ls_status infeed_queue_set_type(const ls_infeed_queue *queue,
+                                       ls_infeed_element *it, size_t i,
+                                       ls_dtype dtype) {
   if (ls_dtype_size(dtype) == 0)
     return ls_invalid_argument("element %zu of queue '%s' is given type %d, "
                                "which is none",
@@ -224,12 +225,12 @@ ls_status ls_infeed_queue_set_types(ls_infeed_queue *queue,
   ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(dtypes, count);
-  LS_RETURN_IF_ERROR(check_count(queue, "types", count));
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  LS_RETURN_IF_ERROR(infeed_queue_check_count(queue, "types", count));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = set_type(queue, &copy[i], i, dtypes[i]);
-  return end(queue, copy, status);
+    status = infeed_queue_set_type(queue, &copy[i], i, dtypes[i]);
+  return infeed_queue_end(queue, copy, status);
 }
 
 ls_status ls_infeed_queue_set_shapes(ls_infeed_queue *queue,
@@ -237,12 +238,12 @@ ls_status ls_infeed_queue_set_shapes(ls_infeed_queue *queue,
   ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(shapes, count);
-  LS_RETURN_IF_ERROR(check_count(queue, "shapes", count));
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  LS_RETURN_IF_ERROR(infeed_queue_check_count(queue, "shapes", count));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = set_shape(queue, &copy[i], i, shapes[i]);
-  return end(queue, copy, status);
+  return infeed_queue_end(queue, copy, status);
 }
 
 ls_status ls_infeed_queue_set_dimensions(ls_infeed_queue *queue,
@@ -251,12 +252,13 @@ ls_status ls_infeed_queue_set_dimensions(ls_infeed_queue *queue,
   ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(dimensions, count);
-  LS_RETURN_IF_ERROR(check_count(queue, "shard dimensions", count));
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  LS_RETURN_IF_ERROR(
+      infeed_queue_check_count(queue, "shard dimensions", count));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   ls_status status = ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
     status = ls_sharding_policy_set_dimension(&copy[i].policy, dimensions[i]);
-  return end(queue, copy, status);
+  return infeed_queue_end(queue, copy, status);
 }
 
 static ls_status set_num_shards(const ls_infeed_queue *queue,
@@ -271,8 +273,8 @@ ls_status ls_infeed_queue_set_num_shards(ls_infeed_queue *queue,
                                          int64_t count) {
   ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
-  return end(queue, copy, set_num_shards(queue, copy, count));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
+  return infeed_queue_end(queue, copy, set_num_shards(queue, copy, count));
 }
 
 // ---- Taking it from tensors ------------------------------------------------
@@ -281,7 +283,7 @@ ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
   const size_t count = ls_nest_is_node(inputs) ? ls_nest_count(inputs) : 1;
   if (inputs.kind == LS_KIND_NONE)
     return ls_invalid_argument("queue '%s' is given no tensors", queue->name);
-  LS_RETURN_IF_ERROR(check_count(queue, "tensors", count));
+  LS_RETURN_IF_ERROR(infeed_queue_check_count(queue, "tensors", count));
   for (size_t i = 0; i < count; ++i) {
     const ls_nest item =
         ls_nest_is_node(inputs) ? ls_nest_item(inputs, i) : inputs;
@@ -307,7 +309,7 @@ static ls_status configure(const ls_infeed_queue *queue,
     LS_RETURN_IF_ERROR(
         set_shape(queue, &copy[i], i, ls_tensor_shape(tensors[i])));
     LS_RETURN_IF_ERROR(
-        set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
+        infeed_queue_set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
   }
   return ls_ok();
 }
@@ -316,8 +318,8 @@ ls_status ls_infeed_queue_configure_from(ls_infeed_queue *queue,
                                          ls_nest inputs) {
   ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
-  return end(queue, copy, configure(queue, copy, inputs));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
+  return infeed_queue_end(queue, copy, configure(queue, copy, inputs));
 }
 
 static ls_status check_dtypes(const ls_infeed_queue *queue,
@@ -350,7 +352,7 @@ static ls_status set_whole(const ls_infeed_queue *queue,
     LS_RETURN_IF_ERROR(set_shape(queue, &copy[i], i, whole));
     LS_RETURN_IF_ERROR(check_dtypes(queue, tensors, num_shards, i));
     LS_RETURN_IF_ERROR(
-        set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
+        infeed_queue_set_type(queue, &copy[i], i, ls_tensor_dtype(tensors[i])));
   }
   return ls_ok();
 }
@@ -380,8 +382,8 @@ ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
                                "shard, is given %s",
                                queue->name,
                                ls_nest_print(shards, text, sizeof(text)));
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
-  return end(queue, copy, configure_shards(queue, copy, shards));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
+  return infeed_queue_end(queue, copy, configure_shards(queue, copy, shards));
 }
 
 // ---- Freezing --------------------------------------------------------------
@@ -402,10 +404,10 @@ ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
           "element %zu is not known",
           queue->name, it->has_shape ? "the rank of" : "that of", i);
   }
-  LS_RETURN_IF_ERROR(begin(queue, &copy));
+  LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   for (size_t i = 0; i < queue->count; ++i)
     ls_sharding_policy_freeze(&copy[i].policy);
-  const ls_status status = end(queue, copy, ls_ok());
+  const ls_status status = infeed_queue_end(queue, copy, ls_ok());
   queue->frozen |= ls_status_is_ok(status);
   return status;
 }

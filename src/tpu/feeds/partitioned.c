@@ -75,7 +75,8 @@ typedef struct enqueues {
   size_t num_ops;
 } enqueues;
 
-static ls_status begin(enqueues *e, ls_infeed_queue *queue, size_t count) {
+static ls_status partitioned_begin(enqueues *e, ls_infeed_queue *queue,
+                                   size_t count) {
   ls_allocator *allocator = queue->allocator;
   size_t found = 0;
   *e = (enqueues){.queue = queue,
@@ -99,7 +100,7 @@ static ls_status begin(enqueues *e, ls_infeed_queue *queue, size_t count) {
   return ls_ok();
 }
 
-static void end(const enqueues *e) {
+static void partitioned_end(const enqueues *e) {
   ls_allocator *allocator = e->queue->allocator;
   ls_release(allocator, e->replicas);
   ls_release(allocator, e->inputs);
@@ -108,7 +109,8 @@ static void end(const enqueues *e) {
   ls_release(allocator, e->ops);
 }
 
-static ls_tensor cut(ls_tensor value, ls_shape parts, const ls_piece *piece) {
+static ls_tensor partitioned_cut(ls_tensor value, ls_shape parts,
+                                 const ls_piece *piece) {
   if (ls_components_are_whole(parts) || ls_components_count(parts) == 1)
     return value;
   ls_shape limits = piece->start;
@@ -135,7 +137,7 @@ static ls_status enqueue(enqueues *e, int32_t r, int32_t core) {
     LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(queue, i, &type));
     if (!ls_piece_of(type.shape, parts, core, &piece)) continue;
     e->types[count] = (ls_type){type.dtype, piece.shape};
-    e->pieces[count++] = cut(e->inputs[i], parts, &piece);
+    e->pieces[count++] = partitioned_cut(e->inputs[i], parts, &piece);
   }
   if (count == 0) return ls_ok();
   char scope[LS_MAX_FULL_NAME];
@@ -162,12 +164,12 @@ static ls_status enqueue_all(enqueues *e, ls_nest shards) {
 ls_status ls_partitioned_enqueue(ls_infeed_queue *queue, ls_nest shards,
                                  ls_nest *out_ops) {
   enqueues e;
-  ls_status status = begin(&e, queue, ls_nest_count(shards));
+  ls_status status = partitioned_begin(&e, queue, ls_nest_count(shards));
   if (ls_status_is_ok(status)) status = ls_partitioned_check(queue);
   if (ls_status_is_ok(status)) status = enqueue_all(&e, shards);
   if (ls_status_is_ok(status))
     status =
         ls_take_nest(ls_nest_sequence(LS_KIND_LIST, e.ops, e.num_ops), out_ops);
-  end(&e);
+  partitioned_end(&e);
   return status;
 }

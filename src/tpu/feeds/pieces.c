@@ -40,7 +40,7 @@ ls_status ls_components_check(ls_shape shape, ls_shape parts, int64_t cores) {
   return ls_ok();
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t pieces_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 bool ls_piece_of(ls_shape shape, ls_shape parts, int64_t core,
                  ls_piece *out_piece) {
@@ -51,8 +51,9 @@ bool ls_piece_of(ls_shape shape, ls_shape parts, int64_t core,
     const int64_t size = shape.dim[k], at = core % parts.dim[k];
     const int64_t most = (size + parts.dim[k] - 1) / parts.dim[k];
     core /= parts.dim[k];
-    out_piece->start.dim[k] = least(at * most, size);
-    out_piece->shape.dim[k] = least(most, size - out_piece->start.dim[k]);
+    out_piece->start.dim[k] = pieces_least(at * most, size);
+    out_piece->shape.dim[k] =
+        pieces_least(most, size - out_piece->start.dim[k]);
   }
   return true;
 }

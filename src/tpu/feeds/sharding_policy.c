@@ -34,8 +34,9 @@ void ls_sharding_policy_freeze(ls_sharding_policy *policy) {
 }
 
 // ---- Setting ---------------------------------------------------------------
-static ls_status set(const ls_sharding_policy *policy, ls_opt *field,
-                     const char *what, int64_t least, int64_t value) {
+static ls_status sharding_policy_set(const ls_sharding_policy *policy,
+                                     ls_opt *field, const char *what,
+                                     int64_t least, int64_t value) {
   if (policy->frozen && field->value != value)
     return ls_invalid_argument("the %s of a frozen sharding policy is %lld, it "
                                "cannot become %" PRId64,
@@ -51,13 +52,15 @@ static ls_status set(const ls_sharding_policy *policy, ls_opt *field,
 ls_status ls_sharding_policy_set_num_shards(ls_sharding_policy *policy,
                                             int64_t count) {
   LS_REQUIRE(policy);
-  return set(policy, &policy->num_shards, "number of shards", 1, count);
+  return sharding_policy_set(policy, &policy->num_shards, "number of shards", 1,
+                             count);
 }
 
 ls_status ls_sharding_policy_set_dimension(ls_sharding_policy *policy,
                                            int64_t dimension) {
   LS_REQUIRE(policy);
-  return set(policy, &policy->dimension, "shard dimension", 0, dimension);
+  return sharding_policy_set(policy, &policy->dimension, "shard dimension", 0,
+                             dimension);
 }
 
 int64_t ls_sharding_policy_num_partitions(const ls_sharding_policy *policy) {
@@ -68,8 +71,8 @@ ls_status ls_sharding_policy_set_num_partitions(ls_sharding_policy *policy,
                                                 int64_t count) {
   LS_REQUIRE(policy);
   ls_opt partitions = LS_SOME(ls_sharding_policy_num_partitions(policy));
-  LS_RETURN_IF_ERROR(
-      set(policy, &partitions, "number of partitions", 1, count));
+  LS_RETURN_IF_ERROR(sharding_policy_set(policy, &partitions,
+                                         "number of partitions", 1, count));
   policy->num_partitions = partitions;
   return ls_ok();
 }

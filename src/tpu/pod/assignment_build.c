@@ -180,7 +180,7 @@ static ls_status deal_devices(build *b) {
   return ls_ok();
 }
 
-static ls_status deal(build *b) {
+static ls_status assignment_build_deal(build *b) {
   if (ls_topology_num_missing(b->topology) > 0) return deal_devices(b);
   choose_grid(b);
   const bool can = can_be_ring(b);
@@ -220,7 +220,7 @@ ls_device_assignment_build(ls_topology *topology,
   b.places = ls_new_array(topology->allocator, ls_coordinate,
                           (size_t)(b.num_replicas * b.block));
   if (b.places == NULL) return ls_out_of_memory();
-  const ls_status status = deal(&b);
+  const ls_status status = assignment_build_deal(&b);
   if (ls_status_is_ok(status))
     return ls_device_assignment_make(topology, (int32_t)b.num_replicas, b.block,
                                      b.places, out_assignment);

@@ -8,7 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "lockstep/device_name.h"
 
-static ls_core_queue **place_of(ls_core *core, bool is_outfeed) {
+static ls_core_queue **core_queues_place_of(ls_core *core, bool is_outfeed) {
   return is_outfeed ? &core->outfeed : &core->infeed;
 }
 
@@ -32,7 +32,7 @@ static void reset_queues(ls_core *core) {
   ls_pod *pod = core->pod;
   for (int i = 0; i < 2; ++i) {
     ls_mutex_lock(&pod->lock);
-    const ls_core_queue *queue = *place_of(core, i == 1);
+    const ls_core_queue *queue = *core_queues_place_of(core, i == 1);
     ls_mutex_unlock(&pod->lock);
     if (queue == NULL) continue;
     ls_queue_reset(queue->tuples);
@@ -43,8 +43,8 @@ static void reset_queues(ls_core *core) {
 static const ls_core_queues queues_of_pods = {.destroy = destroy_queues,
                                               .reset = reset_queues};
 
-static ls_status make_queue(ls_core *core, bool is_outfeed,
-                            ls_core_queue **out_queue) {
+static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
+                                        ls_core_queue **out_queue) {
   ls_pod *pod = core->pod;
   ls_device_name device;
   char name[LS_MAX_DEVICE_NAME + 16];
@@ -79,8 +79,8 @@ ls_status ls_core_queue_of(ls_core *core, bool is_outfeed,
   ls_pod *pod = core->pod;
   ls_status status = ls_ok();
   ls_mutex_lock(&pod->lock);
-  ls_core_queue **place = place_of(core, is_outfeed);
-  if (*place == NULL) status = make_queue(core, is_outfeed, place);
+  ls_core_queue **place = core_queues_place_of(core, is_outfeed);
+  if (*place == NULL) status = core_queues_make_queue(core, is_outfeed, place);
   pod->queues = &queues_of_pods;
   *out_queue = *place;
   ls_mutex_unlock(&pod->lock);
@@ -97,7 +97,8 @@ void ls_core_queue_close(ls_core_queue *queue) {
   __atomic_fetch_add(&pod->closings, 1, __ATOMIC_SEQ_CST);
   for (int32_t i = 0; i < ls_pod_num_cores(pod); ++i) {
     ls_mutex_lock(&pod->lock);
-    const ls_core_queue *other = *place_of(&pod->cores[i], queue->is_outfeed);
+    const ls_core_queue *other =
+        *core_queues_place_of(&pod->cores[i], queue->is_outfeed);
     ls_mutex_unlock(&pod->lock);
     if (other != NULL && other != queue) ls_queue_tell(other->tuples);
   }
@@ -105,7 +106,7 @@ void ls_core_queue_close(ls_core_queue *queue) {
 }
 
 // ---- Tuples ----------------------------------------------------------------
-static ls_nest take_spare(ls_core_queue *queue) {
+static ls_nest core_queues_take_spare(ls_core_queue *queue) {
   ls_mutex_lock(&queue->lock);
   const ls_nest spare =
       queue->num_spares == 0 ? ls_none() : queue->spares[--queue->num_spares];
@@ -113,7 +114,8 @@ static ls_nest take_spare(ls_core_queue *queue) {
   return spare;
 }
 
-static bool is_of(ls_nest tuple, const ls_type *types, size_t count) {
+static bool core_queues_is_of(ls_nest tuple, const ls_type *types,
+                              size_t count) {
   if (ls_nest_count(tuple) != count) return false;
   for (size_t i = 0; i < count; ++i) {
     const ls_array *array = ls_nest_as_array(ls_nest_item(tuple, i));
@@ -153,8 +155,9 @@ static ls_status make_new(const ls_core_queue *queue, const ls_type *types,
 
 ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
                                    size_t count, ls_nest *out_tuple) {
-  *out_tuple = take_spare(queue);
-  if (out_tuple->kind == LS_KIND_TUPLE && is_of(*out_tuple, types, count))
+  *out_tuple = core_queues_take_spare(queue);
+  if (out_tuple->kind == LS_KIND_TUPLE &&
+      core_queues_is_of(*out_tuple, types, count))
     return ls_ok();
   ls_nest_release(*out_tuple);  // Of others, which are behind.
   *out_tuple = ls_none();

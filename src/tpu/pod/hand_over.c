@@ -16,7 +16,8 @@ typedef struct place {
   uint64_t generation;
 } place;
 
-static ls_status find(const char *device, bool is_outfeed, place *out) {
+static ls_status hand_over_find(const char *device, bool is_outfeed,
+                                place *out) {
   ls_core *core = NULL;
   LS_RETURN_IF_ERROR(ls_pod_lookup_core(ls_runtime_current(), device, &core));
   out->generation = ls_pod_generation(core->pod);
@@ -61,7 +62,7 @@ static void end_sleep(sleeper *self) {
   ls_mutex_deinit(&self->lock);
 }
 
-static void tell(void *user) {
+static void hand_over_tell(void *user) {
   sleeper *self = user;
   ls_mutex_lock(&self->lock);
   self->is_told = true;
@@ -70,11 +71,11 @@ static void tell(void *user) {
 }
 
 // Until a try is worth while. False: cancelled.
-static bool wait_for(sleeper *self, const ls_core_queue *queue,
-                     ls_queue_side side) {
+static bool hand_over_wait_for(sleeper *self, const ls_core_queue *queue,
+                               ls_queue_side side) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   const ls_cancel *cancel = ls_cancel_current();
-  ls_queue_waiter waiter = {.ready = tell, .user = self};
+  ls_queue_waiter waiter = {.ready = hand_over_tell, .user = self};
   self->is_told = false;
   if (!ls_queue_on_ready(queue->tuples, side, &waiter)) return true;
   bool is_cancelled = false;
@@ -127,7 +128,7 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
 }
 
-static ls_status put(const place *at, sleeper *self, ls_nest list) {
+static ls_status hand_over_put(const place *at, sleeper *self, ls_nest list) {
   ls_core_queue *queue = at->queue;
   for (;;) {
     bool pushed = false;
@@ -139,7 +140,8 @@ static ls_status put(const place *at, sleeper *self, ls_nest list) {
                                     ls_core_queue_name(queue));
     }
     if (pushed) return ls_ok();
-    if (!wait_for(self, queue, LS_QUEUE_PUSH)) return cancelled(queue);
+    if (!hand_over_wait_for(self, queue, LS_QUEUE_PUSH))
+      return cancelled(queue);
   }
 }
 
@@ -163,7 +165,7 @@ static ls_status pass_and_put(const place *at, ls_nest tuple) {
   const bool is_lost = passing.loses || !ls_status_is_ok(status);
   if (!is_lost) status = begin_sleep(&self);
   if (!is_lost && ls_status_is_ok(status)) {
-    status = put(at, &self, list);
+    status = hand_over_put(at, &self, list);
     end_sleep(&self);
   }
   if (is_lost || !ls_status_is_ok(status)) ls_nest_release(list);
@@ -185,14 +187,15 @@ ls_status ls_core_put(ls_core *core, ls_nest tuple) {
 ls_status ls_infeed_put(const char *device, ls_nest tuple) {
   LS_REQUIRE(device);
   place at;
-  LS_RETURN_IF_ERROR(find(device, false, &at));
+  LS_RETURN_IF_ERROR(hand_over_find(device, false, &at));
   const ls_status status = pass_and_put(&at, tuple);
   ls_core_release(at.queue->core);
   return status;
 }
 
 // ---- Taking ----------------------------------------------------------------
-static ls_status take(const place *at, sleeper *self, ls_nest *out_tuple) {
+static ls_status hand_over_take(const place *at, sleeper *self,
+                                ls_nest *out_tuple) {
   ls_core_queue *queue = at->queue;
   for (;;) {
     bool popped = false;
@@ -206,7 +209,7 @@ static ls_status take(const place *at, sleeper *self, ls_nest *out_tuple) {
                              ls_core_queue_name(queue));
     }
     if (popped) return ls_ok();
-    if (!wait_for(self, queue, LS_QUEUE_POP)) return cancelled(queue);
+    if (!hand_over_wait_for(self, queue, LS_QUEUE_POP)) return cancelled(queue);
   }
 }
 
@@ -215,10 +218,10 @@ ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
   LS_REQUIRE(device);
   place at;
   sleeper self;
-  LS_RETURN_IF_ERROR(find(device, true, &at));
+  LS_RETURN_IF_ERROR(hand_over_find(device, true, &at));
   ls_status status = begin_sleep(&self);
   if (ls_status_is_ok(status)) {
-    status = take(&at, &self, out_tuple);
+    status = hand_over_take(&at, &self, out_tuple);
     end_sleep(&self);
   }
   ls_core_release(at.queue->core);

@@ -57,7 +57,7 @@ static ls_status refuse_core(const ls_pod *pod, size_t i) {
 }
 
 // An assignment may be of no system of this machine: it has no doors here.
-static ls_status fill(launch *self, const ls_attr *numbers) {
+static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   const size_t wanted = self->count;
   self->count = 0;
   for (size_t i = 0; i < wanted; ++i) {
@@ -70,7 +70,7 @@ static ls_status fill(launch *self, const ls_attr *numbers) {
 }
 
 // The system may be another one under the name that it was built for.
-static ls_status check_sizes(const ls_pod *pod, const ls_node *node) {
+static ls_status launch_check_sizes(const ls_pod *pod, const ls_node *node) {
   const ls_attr *built = ls_node_attr_named(node, LS_MARK_MESH);
   return built != NULL && built->kind == LS_ATTR_INTS &&
                  built->as.ints.count == LS_POD_SIZES
@@ -103,8 +103,8 @@ static int64_t metadata_int(const ls_node *node, ls_attr_id id,
 }
 
 // Marks of text may say anything.
-static ls_status check_cores(int64_t replicas, int64_t cores,
-                             const ls_attr *numbers) {
+static ls_status launch_check_cores(int64_t replicas, int64_t cores,
+                                    const ls_attr *numbers) {
   const size_t given = numbers != NULL ? numbers->as.ints.count : 0;
   if (cores < 1 || cores > LS_MAX_POD_CORES)
     return ls_invalid_argument("a computation of %lld cores per replica: 1 to "
@@ -127,7 +127,7 @@ static ls_status make_for(ls_runtime *runtime, const ls_node *node,
   const ls_attr *numbers = metadata_attr(node, LS_ATTR_ID_DEVICE_ASSIGNMENT);
   const int64_t cores = metadata_int(node, LS_ATTR_ID_NUM_CORES_PER_REPLICA, 1);
   ls_pod_of_now now;
-  LS_RETURN_IF_ERROR(check_cores(replicas, cores, numbers));
+  LS_RETURN_IF_ERROR(launch_check_cores(replicas, cores, numbers));
   LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   const size_t count = now.pod == NULL ? 0 : (size_t)(replicas * cores);
@@ -146,9 +146,10 @@ static ls_status make_for(ls_runtime *runtime, const ls_node *node,
   self->cores_per_replica = (int32_t)cores;
   self->count = count;
   ls_status status = ls_ok();
-  if (self->pod != NULL && id != NULL) status = check_sizes(self->pod, node);
+  if (self->pod != NULL && id != NULL)
+    status = launch_check_sizes(self->pod, node);
   if (self->pod != NULL && ls_status_is_ok(status))
-    status = fill(self, numbers != NULL ? numbers : &none);
+    status = launch_fill(self, numbers != NULL ? numbers : &none);
   if (ls_status_is_ok(status))
     *out_launch = &self->object;
   else
@@ -156,8 +157,8 @@ static ls_status make_for(ls_runtime *runtime, const ls_node *node,
   return status;
 }
 
-static ls_status make(ls_runtime *runtime, const ls_node *node,
-                      ls_object **out_launch) {
+static ls_status launch_make(ls_runtime *runtime, const ls_node *node,
+                             ls_object **out_launch) {
   ls_system_id *id = NULL;
   *out_launch = NULL;
   // One for the hosts' CPUs has no cores.
@@ -201,8 +202,8 @@ static ls_status pass_compile(const launch *self, int64_t *limits) {
   return ls_ok();
 }
 
-static ls_status check(ls_object *object, const ls_program *program,
-                       const ls_plan_facts *facts) {
+static ls_status launch_check(ls_object *object, const ls_program *program,
+                              const ls_plan_facts *facts) {
   const launch *self = (const launch *)object;
   ls_allocator *allocator = self->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, int64_t, limits, self->count + 1);
@@ -235,8 +236,8 @@ static ls_status pass(ls_object *object) {
   return ls_ok();
 }
 
-const ls_launch_type ls_tpu_launches = {.make = make,
+const ls_launch_type ls_tpu_launches = {.make = launch_make,
                                         .identify = identify,
                                         .is_current = is_current,
-                                        .check = check,
+                                        .check = launch_check,
                                         .pass = pass};

@@ -100,7 +100,7 @@ static ls_pod *find_of(const ls_tpu_state *state, const ls_system_id *id) {
   return found;
 }
 
-static ls_status refuse_system(const ls_system_id *id) {
+static ls_status pod_refuse_system(const ls_system_id *id) {
   const char *name = id != NULL ? id->name : "local";
   const char *job = id != NULL ? id->job : "";
   return ls_failed_precondition("the TPU system '%s' is not initialized%s%s: "
@@ -129,7 +129,7 @@ ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
   }
   ls_runtime_unlock(runtime);
   if (state == NULL) return ls_out_of_memory();
-  return is_ready ? ls_ok() : refuse_system(id);
+  return is_ready ? ls_ok() : pod_refuse_system(id);
 }
 
 void ls_pod_reset_queues(ls_pod *pod) {

@@ -137,8 +137,8 @@ static ls_status gone(const ls_core *core, ls_pod_fault_kind kind) {
                    name.text, core->pod->name);
 }
 
-static void apply(const struct ls_planned_fault *planned, const ls_core *core,
-                  effect *out) {
+static void pod_fault_apply(const struct ls_planned_fault *planned,
+                            const ls_core *core, effect *out) {
   const ls_pod_fault *fault = &planned->fault;
   switch (fault->kind) {
   case LS_POD_HOST_PREEMPTED:
@@ -198,7 +198,7 @@ ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
   ls_mutex_lock(&pod->lock);
   for (size_t i = 0; i < pod->num_faults; ++i)
     if (happens(&pod->faults[i], core, door))
-      apply(&pod->faults[i], core, &all);
+      pod_fault_apply(&pod->faults[i], core, &all);
   ls_mutex_unlock(&pod->lock);
   *out_passing = all.passing;
   if (all.passing.nanos > 0) {

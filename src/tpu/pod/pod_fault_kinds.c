@@ -35,8 +35,8 @@ const ls_pod_fault_row ls_pod_fault_rows[LS_POD_FAULT_KINDS] = {
 
 // ---- In names --------------------------------------------------------------
 // Reads a word and a number of up to 31 bits behind it: "host12".
-static bool read_number(const char **at, const char *end, const char *word,
-                        int64_t *out) {
+static bool pod_fault_kinds_read_number(const char **at, const char *end,
+                                        const char *word, int64_t *out) {
   const size_t length = strlen(word);
   const char *next = *at + length;
   if ((size_t)(end - *at) <= length || strncmp(*at, word, length) != 0 ||
@@ -61,7 +61,7 @@ static bool read_amount(const char **at, const char *end, const unit *units,
                         int64_t *out) {
   const char *next = *at;
   int64_t value = 0;
-  if (!read_number(&next, end, "", &value)) return false;
+  if (!pod_fault_kinds_read_number(&next, end, "", &value)) return false;
   for (; units->name != NULL; ++units) {
     const size_t length = strlen(units->name);
     if ((size_t)(end - next) < length ||
@@ -103,17 +103,19 @@ const char *ls_pod_fault_parse(const char *text, size_t size,
     return "is no fault: its kinds are preempt, lost, drop, late, change, "
            "close, slow, fail, compile, memory, lame, silent and noheartbeat, "
            "followed by @";
-  if (!read_number(&at, end, "host", &host))
+  if (!pod_fault_kinds_read_number(&at, end, "host", &host))
     return "has no host: hostH or hostH.coreC stands behind the @";
-  (void)(at < end && *at == '.' && read_number(&at, end, ".core", &core));
+  (void)(at < end && *at == '.' &&
+         pod_fault_kinds_read_number(&at, end, ".core", &core));
   out_fault->host = (int32_t)host;
   out_fault->core = (int32_t)core;
   while (at < end) {
     const bool reads =
-        *at++ == ':' && (read_number(&at, end, "step", &out_fault->at_step) ||
-                         read_number(&at, end, "every", &out_fault->every) ||
-                         read_amount(&at, end, times, &out_fault->nanos) ||
-                         read_amount(&at, end, sizes, &out_fault->bytes));
+        *at++ == ':' &&
+        (pod_fault_kinds_read_number(&at, end, "step", &out_fault->at_step) ||
+         pod_fault_kinds_read_number(&at, end, "every", &out_fault->every) ||
+         read_amount(&at, end, times, &out_fault->nanos) ||
+         read_amount(&at, end, sizes, &out_fault->bytes));
     if (!reads)
       return "is no fault: behind the host may stand :stepK, :everyN, a "
              "duration such as :5ms and a size such as :64MiB";

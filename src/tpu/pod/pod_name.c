@@ -10,8 +10,8 @@ typedef struct reader {
   const char *at;
 } reader;
 
-static ls_status refuse(const reader *in, const char *part, size_t length,
-                        const char *wanted) {
+static ls_status pod_name_refuse(const reader *in, const char *part,
+                                 size_t length, const char *wanted) {
   return ls_invalid_argument(
       "TPU name '%s': '%.*s' %s; accepted is AxB[xC][,cores=N][,hosts=H], with "
       "A, B and C chips along x, y and z, N cores a chip, and H hosts that "
@@ -32,10 +32,11 @@ static ls_status read_size(reader *in, const char *ends, int32_t *out) {
     if (value <= LS_MAX_POD_CORES) value = 10 * value + (in->at[i] - '0');
   }
   if (!is_number)
-    return refuse(in, in->at, length, "is no number of at least 1");
+    return pod_name_refuse(in, in->at, length, "is no number of at least 1");
   if (value < 1 || value > LS_MAX_POD_CORES)
-    return refuse(in, in->at, length,
-                  value < 1 ? "is below 1" : "is more cores than a pod has");
+    return pod_name_refuse(in, in->at, length,
+                           value < 1 ? "is below 1"
+                                     : "is more cores than a pod has");
   *out = (int32_t)value;
   in->at += length;
   return ls_ok();
@@ -46,7 +47,8 @@ static ls_status read_mesh(reader *in, ls_pod_shape *out) {
   const size_t length = part_length(mesh);
   for (int k = 0; k < 3; ++k) {
     if (k > 0 && *in->at != 'x') {
-      if (k == 1) return refuse(in, mesh, length, "has one size, not 2 or 3");
+      if (k == 1)
+        return pod_name_refuse(in, mesh, length, "has one size, not 2 or 3");
       break;
     }
     if (k > 0) ++in->at;
@@ -54,7 +56,7 @@ static ls_status read_mesh(reader *in, ls_pod_shape *out) {
   }
   return in->at == mesh + length
              ? ls_ok()
-             : refuse(in, mesh, length, "has more than 3 sizes");
+             : pod_name_refuse(in, mesh, length, "has more than 3 sizes");
 }
 
 // ",cores=4"
@@ -66,12 +68,12 @@ static ls_status read_word(reader *in, ls_pod_shape *out, unsigned *seen) {
     const size_t length = strlen(words[i]);
     if (strncmp(part, words[i], length) != 0) continue;
     if (*seen & 1u << i)
-      return refuse(in, part, part_length(part), "is there twice");
+      return pod_name_refuse(in, part, part_length(part), "is there twice");
     *seen |= 1u << i;
     in->at += length;
     return read_size(in, ",", values[i]);
   }
-  return refuse(in, part, part_length(part), "is an unknown word");
+  return pod_name_refuse(in, part, part_length(part), "is an unknown word");
 }
 
 // Faults, up to the end: of hosts and cores that there are.
@@ -84,13 +86,14 @@ static ls_status check_faults(const reader *in, const ls_pod_shape *shape) {
     const size_t length = part_length(part);
     ls_pod_fault fault;
     if (strncmp(at, word, strlen(word)) != 0)
-      return refuse(in, part, length, "stands behind faults");
+      return pod_name_refuse(in, part, length, "stands behind faults");
     at += strlen(word);
     const char *wrong =
         ls_pod_fault_parse(at, length - (strlen(word) - 1), &fault);
-    if (wrong != NULL) return refuse(in, part, length, wrong);
+    if (wrong != NULL) return pod_name_refuse(in, part, length, wrong);
     if (fault.host >= shape->hosts || fault.core >= cores)
-      return refuse(in, part, length, "is of a host or core that is not there");
+      return pod_name_refuse(in, part, length,
+                             "is of a host or core that is not there");
     at = part + length;
   }
   return ls_ok();
@@ -112,7 +115,7 @@ ls_status ls_pod_shape_parse(const char *name, const char *text,
                                name, text, LS_MAX_POD_CORES);
   const char *hosts = strstr(text, "hosts=");
   if (mesh[0] % out_shape->hosts != 0)
-    return refuse(&in, hosts, part_length(hosts), "does not divide A");
+    return pod_name_refuse(&in, hosts, part_length(hosts), "does not divide A");
   out_shape->faults = in.at;
   return check_faults(&in, out_shape);
 }

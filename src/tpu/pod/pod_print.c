@@ -43,8 +43,8 @@ static void print_layer(ls_text *out, const ls_pod *pod, int32_t z) {
   }
 }
 
-static void count(ls_text *out, const char *before, int64_t number,
-                  const char *noun) {
+static void pod_print_count(ls_text *out, const char *before, int64_t number,
+                            const char *noun) {
   ls_text_append_format(out, "%s%lld %s%s", before, (long long)number, noun,
                         number == 1 ? "" : "s");
 }
@@ -57,18 +57,18 @@ static void print_facts(ls_text *out, const ls_pod *pod) {
                         ls_pod_is_initialized(pod) ? "initialized"
                                                    : "not initialized");
   ls_text_append_format(out, "mesh    %d x %d x %d", mesh[0], mesh[1], mesh[2]);
-  count(out, ": ", chips, "chip");
-  count(out, " of ", mesh[3], "core");
-  count(out, ", ", ls_pod_num_cores(pod), "core");
-  count(out, "\nhosts   ", pod->num_hosts, "host");
-  count(out, " of ", pod->cores_per_host, "core");
+  pod_print_count(out, ": ", chips, "chip");
+  pod_print_count(out, " of ", mesh[3], "core");
+  pod_print_count(out, ", ", ls_pod_num_cores(pod), "core");
+  pod_print_count(out, "\nhosts   ", pod->num_hosts, "host");
+  pod_print_count(out, " of ", pod->cores_per_host, "core");
   ls_text_append_format(out, ": /job:%s/task:0", job);
   if (pod->num_hosts > 1)
     ls_text_append_format(out, " to /task:%d", pod->num_hosts - 1);
-  count(out, "\nqueues  ", pod->queue_depth, "tuple");
+  pod_print_count(out, "\nqueues  ", pod->queue_depth, "tuple");
   ls_text_append(out, " each\n");
   if (pod->core_bytes > 0) {
-    count(out, "memory  ", pod->core_bytes, "byte");
+    pod_print_count(out, "memory  ", pod->core_bytes, "byte");
     ls_text_append(out, " of each core\n");
   }
   if (pod->planned[0] != '\0')

@@ -9,7 +9,7 @@ typedef struct writer {
   int axis[3];  // Of what is put as a, b and c.
 } writer;
 
-static void put(writer *out, int32_t a, int32_t b, int32_t c) {
+static void ring_put(writer *out, int32_t a, int32_t b, int32_t c) {
   ls_coordinate *chip = out->next++;
   *chip = (ls_coordinate){{0}};
   chip->at[out->axis[0]] = a;
@@ -29,15 +29,15 @@ static void put(writer *out, int32_t a, int32_t b, int32_t c) {
 static void put_layer(writer *out, int32_t wide, int32_t high, int32_t layer) {
   for (int32_t i = 0; i < high / 2; ++i) {
     for (int32_t j = 1; j < wide; ++j)
-      put(out, j, 2 * i, layer);
+      ring_put(out, j, 2 * i, layer);
     for (int32_t j = wide - 1; j > 0; --j)
-      put(out, j, 2 * i + 1, layer);
+      ring_put(out, j, 2 * i + 1, layer);
   }
   for (int32_t i = high - 1; i > 0; --i)
-    put(out, 0, i, layer);
+    ring_put(out, 0, i, layer);
 }
 
-static void reverse(ls_coordinate *first, ls_coordinate *end) {
+static void ring_reverse(ls_coordinate *first, ls_coordinate *end) {
   while (first < end--) {
     const ls_coordinate kept = *first;
     *first++ = *end;
@@ -48,21 +48,21 @@ static void reverse(ls_coordinate *first, ls_coordinate *end) {
 // Layers in turn, every other one backwards, which column (0, 0) closes from
 // the top down.
 static void put_layers(writer *out, const int32_t sizes[3]) {
-  put(out, 0, 0, 0);
+  ring_put(out, 0, 0, 0);
   for (int32_t z = 0; z < sizes[2]; ++z) {
     ls_coordinate *began = out->next;
     put_layer(out, sizes[0], sizes[1], z);
-    if (z % 2 == 1) reverse(began, out->next);
+    if (z % 2 == 1) ring_reverse(began, out->next);
   }
   for (int32_t z = sizes[2] - 1; z > 0; --z)
-    put(out, 0, 0, z);
+    ring_put(out, 0, 0, z);
 }
 
 static void put_plain(writer *out, const int32_t sizes[3]) {
   for (int32_t z = 0; z < sizes[2]; ++z)
     for (int32_t y = 0; y < sizes[1]; ++y)
       for (int32_t x = 0; x < sizes[0]; ++x)
-        put(out, x, y, z);
+        ring_put(out, x, y, z);
 }
 
 ls_status ls_ring_3d(ls_runtime *runtime, const int32_t sizes[3],
@@ -93,7 +93,7 @@ ls_status ls_ring_3d(ls_runtime *runtime, const int32_t sizes[3],
   } else {
     const int a = flat == 0 ? 1 : 0, b = flat == 2 ? 1 : 2;
     out = (writer){*out_chips, {a, b, flat}};
-    put(&out, 0, 0, 0);
+    ring_put(&out, 0, 0, 0);
     put_layer(&out, sizes[a], sizes[b], 0);
   }
   return ls_ok();

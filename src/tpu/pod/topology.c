@@ -9,8 +9,9 @@
 #include "tpu/own.h"
 
 // ---- Texts -----------------------------------------------------------------
-static const char *list(const int32_t *numbers, size_t count, const char *ends,
-                        char text[LS_COORDINATE_TEXT]) {
+static const char *topology_list(const int32_t *numbers, size_t count,
+                                 const char *ends,
+                                 char text[LS_COORDINATE_TEXT]) {
   size_t at = (size_t)snprintf(text, 2, "%c", ends[0]);
   // The longest number, its comma and the end fit.
   for (size_t i = 0; i < count && at < LS_COORDINATE_TEXT - 16; ++i)
@@ -22,14 +23,15 @@ static const char *list(const int32_t *numbers, size_t count, const char *ends,
 
 const char *ls_coordinate_text(ls_coordinate place,
                                char text[LS_COORDINATE_TEXT]) {
-  return list(place.at, LS_MESH_RANK, "()", text);
+  return topology_list(place.at, LS_MESH_RANK, "()", text);
 }
 
 // So many sizes are none that anybody has written down: the number is wrong,
 // and the list is shorter.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]) {
-  if (count <= 2 * (size_t)LS_MESH_RANK) return list(sizes, count, "[]", text);
+  if (count <= 2 * (size_t)LS_MESH_RANK)
+    return topology_list(sizes, count, "[]", text);
   snprintf(text, LS_COORDINATE_TEXT, "of %zu sizes", count);
   return text;
 }
@@ -309,8 +311,9 @@ ls_status ls_topology_owner(const ls_topology *topology, ls_coordinate place,
   return ls_ok();
 }
 
-static ls_status look_up(const ls_topology *topology, ls_coordinate place,
-                         int32_t *out_task, int32_t *out_ordinal) {
+static ls_status topology_look_up(const ls_topology *topology,
+                                  ls_coordinate place, int32_t *out_task,
+                                  int32_t *out_ordinal) {
   char text[LS_COORDINATE_TEXT];
   int32_t owner = 0;
   LS_RETURN_IF_ERROR(ls_topology_owner(topology, place, &owner));
@@ -327,7 +330,7 @@ ls_status ls_topology_task_at(const ls_topology *topology, ls_coordinate place,
   LS_REQUIRE_OUT(out_task);
   LS_REQUIRE(topology);
   int32_t ordinal = 0;
-  return look_up(topology, place, out_task, &ordinal);
+  return topology_look_up(topology, place, out_task, &ordinal);
 }
 
 ls_status ls_topology_ordinal_at(const ls_topology *topology,
@@ -335,7 +338,7 @@ ls_status ls_topology_ordinal_at(const ls_topology *topology,
   LS_REQUIRE_OUT(out_ordinal);
   LS_REQUIRE(topology);
   int32_t task = 0;
-  return look_up(topology, place, &task, out_ordinal);
+  return topology_look_up(topology, place, &task, out_ordinal);
 }
 
 static ls_status name_at(const ls_topology *topology, ls_coordinate place,
@@ -343,7 +346,7 @@ static ls_status name_at(const ls_topology *topology, ls_coordinate place,
                          ls_device_name *out_name) {
   int32_t task = 0, ordinal = 0;
   out_name->text[0] = '\0';
-  LS_RETURN_IF_ERROR(look_up(topology, place, &task, &ordinal));
+  LS_RETURN_IF_ERROR(topology_look_up(topology, place, &task, &ordinal));
   const bool has_job = job != NULL && job[0] != '\0';
   const int length = snprintf(out_name->text, sizeof(out_name->text),
                               "%s%s/task:%d/device:%s:%d",

@@ -36,8 +36,9 @@ static ls_status wrong(const ls_proto_field *field, const char *name,
 }
 
 // One by one or packed.
-static ls_status read_numbers(proto *in, const ls_proto_field *field,
-                              const char *name, numbers *list) {
+static ls_status topology_parse_read_numbers(proto *in,
+                                             const ls_proto_field *field,
+                                             const char *name, numbers *list) {
   if (field->type == LS_PROTO_VARINT)
     return add_number(in, list, field->value) ? ls_ok() : ls_out_of_memory();
   if (field->type != LS_PROTO_BYTES)
@@ -52,8 +53,8 @@ static ls_status read_numbers(proto *in, const ls_proto_field *field,
   return ls_ok();
 }
 
-static ls_status read_number(const ls_proto_field *field, const char *name,
-                             int32_t *out) {
+static ls_status topology_parse_read_number(const ls_proto_field *field,
+                                            const char *name, int32_t *out) {
   if (field->type != LS_PROTO_VARINT) return wrong(field, name, "integer");
   *out = (int32_t)(uint32_t)field->value;
   return ls_ok();
@@ -62,13 +63,15 @@ static ls_status read_number(const ls_proto_field *field, const char *name,
 static ls_status read_field(proto *in, const ls_proto_field *field) {
   switch (field->number) {
   case 1:
-    return read_numbers(in, field, "mesh_shape", &in->mesh);
+    return topology_parse_read_numbers(in, field, "mesh_shape", &in->mesh);
   case 2:
-    return read_number(field, "num_tasks", &in->num_tasks);
+    return topology_parse_read_number(field, "num_tasks", &in->num_tasks);
   case 3:
-    return read_number(field, "num_tpu_devices_per_task", &in->per_task);
+    return topology_parse_read_number(field, "num_tpu_devices_per_task",
+                                      &in->per_task);
   case 4:
-    return read_numbers(in, field, "device_coordinates", &in->coordinates);
+    return topology_parse_read_numbers(in, field, "device_coordinates",
+                                       &in->coordinates);
   case 5:
     if (field->type != LS_PROTO_BYTES)
       return wrong(field, "tpu_hardware_feature", "message");
@@ -79,7 +82,7 @@ static ls_status read_field(proto *in, const ls_proto_field *field) {
   }
 }
 
-static ls_status check(const proto *in) {
+static ls_status topology_parse_check(const proto *in) {
   char text[LS_COORDINATE_TEXT];
   bool fits = in->mesh.count == LS_MESH_RANK;
   for (size_t i = 0; fits && i < LS_MESH_RANK; ++i)
@@ -112,8 +115,8 @@ static ls_status check(const proto *in) {
   return ls_ok();
 }
 
-static ls_status make(const proto *in, const void *bytes, size_t size,
-                      ls_topology **out_topology) {
+static ls_status topology_parse_make(const proto *in, const void *bytes,
+                                     size_t size, ls_topology **out_topology) {
   ls_topology_parts parts = {.num_tasks = in->num_tasks,
                              .per_task = in->per_task,
                              .serialized = bytes,
@@ -149,8 +152,9 @@ ls_status ls_topology_parse(const void *bytes, size_t size,
                                        "serialized TopologyProto",
                                        fault, start);
   }
-  if (ls_status_is_ok(status)) status = check(&in);
-  if (ls_status_is_ok(status)) status = make(&in, bytes, size, out_topology);
+  if (ls_status_is_ok(status)) status = topology_parse_check(&in);
+  if (ls_status_is_ok(status))
+    status = topology_parse_make(&in, bytes, size, out_topology);
   ls_text_deinit(&in.hardware);
   ls_release(in.allocator, in.mesh.items);
   ls_release(in.allocator, in.coordinates.items);

@@ -11,7 +11,7 @@
 #include "lockstep/host.h"
 #include "tpu/pod/log.h"
 
-static bool is_same(ls_op a, ls_op b) {
+static bool context_is_same(ls_op a, ls_op b) {
   return a.id == b.id && ls_graph_resolve(a.graph) == ls_graph_resolve(b.graph);
 }
 
@@ -44,12 +44,13 @@ static ls_op bring_in(ls_op op) {
 }
 
 // Once, and not what the pivot waits for.
-static ls_status wait_for(ls_tpu_context *self, ls_op op) {
+static ls_status context_wait_for(ls_tpu_context *self, ls_op op) {
   for (size_t i = 0; i < self->num_waits; ++i)
-    if (is_same(self->waits[i], op)) return ls_ok();
+    if (context_is_same(self->waits[i], op)) return ls_ok();
   for (size_t i = 0; i < ls_op_num_control_inputs(self->pivot); ++i)
-    if (is_same(ls_op_control_input(self->pivot, i), op)) return ls_ok();
-  if (is_same(self->pivot, op)) return ls_ok();
+    if (context_is_same(ls_op_control_input(self->pivot, i), op))
+      return ls_ok();
+  if (context_is_same(self->pivot, op)) return ls_ok();
   return push_op(self, &self->waits, &self->num_waits, &self->waits_capacity,
                  op);
 }
@@ -67,7 +68,7 @@ static ls_status replace_control(ls_tpu_context *self, ls_op_spec *spec,
     const ls_op op = spec->control[i];
     if (is_internal(self, op)) continue;
     if (ls_op_num_outputs(op) == 0) {
-      LS_RETURN_IF_ERROR(wait_for(self, op));
+      LS_RETURN_IF_ERROR(context_wait_for(self, op));
       continue;
     }
     ops[count] = bring_in(op);
@@ -78,7 +79,8 @@ static ls_status replace_control(ls_tpu_context *self, ls_op_spec *spec,
   return ls_ok();
 }
 
-static ls_status admit(ls_flow *flow, ls_op_spec *spec, ls_arena *memory) {
+static ls_status context_admit(ls_flow *flow, ls_op_spec *spec,
+                               ls_arena *memory) {
   ls_op *ops = ls_arena_new_array(memory, ls_op, spec->num_control + 1);
   if (ops == NULL) return ls_out_of_memory();
   ls_variable *variable = ls_tpu_handled_variable(spec->attrs, spec->num_attrs);
@@ -143,7 +145,7 @@ static ls_status note_op(ls_tpu_context *self, ls_op op) {
              : ls_ok();
 }
 
-static ls_status mark(ls_flow *flow, ls_op op) {
+static ls_status context_mark(ls_flow *flow, ls_op op) {
   ls_tpu_context *self = (ls_tpu_context *)flow;
   const char *there = mark_of(op, LS_MARK_REPLICATE);
   if (there != NULL && strcmp(there, self->name) != 0)
@@ -282,14 +284,14 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *self, ls_op op,
                        "popping op '%s'",
                        ls_op_name(op));
   const ls_op last = self->gradients[--self->num_gradients];
-  if (!is_same(last, op))
+  if (!context_is_same(last, op))
     return ls_internal("Badly nested gradient colocation: expected '%s', got "
                        "'%s'",
                        ls_op_name(last), ls_op_name(op));
-  if (!is_same(self->colocated, op)) return ls_ok();
+  if (!context_is_same(self->colocated, op)) return ls_ok();
   // The same op may be on the stack more than once: the first opened.
   for (size_t i = 0; i < self->num_gradients; ++i)
-    if (is_same(self->gradients[i], op)) return ls_ok();
+    if (context_is_same(self->gradients[i], op)) return ls_ok();
   self->colocated = (ls_op){0};
   return ls_tpu_context_exit_outside(self);
 }
@@ -306,8 +308,8 @@ static ls_status leave_gradient(ls_flow *flow, ls_op op, const char *uid) {
 static const ls_flow_type type = {.name = "a replicated computation",
                                   .is_replicated = true,
                                   .has_system = true,
-                                  .admit = admit,
-                                  .mark = mark,
+                                  .admit = context_admit,
+                                  .mark = context_mark,
                                   .enter_gradient = enter_gradient,
                                   .leave_gradient = leave_gradient};
 

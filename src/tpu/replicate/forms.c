@@ -32,7 +32,7 @@ static int axis_of(const int *axes, size_t index) {
 }
 
 // ---- Inputs ----------------------------------------------------------------
-static ls_status check_inputs(const sharding *s, ls_nest inputs) {
+static ls_status forms_check_inputs(const sharding *s, ls_nest inputs) {
   char text[160];
   const ls_shard_options *o = s->options;
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
@@ -72,7 +72,7 @@ static ls_status check_input(const sharding *s, ls_tensor x, size_t index) {
 }
 
 // The part of shard `shard` of each input, as a list.
-static ls_nest parts_of(const sharding *s, ls_nest inputs, size_t shard) {
+static ls_nest forms_parts_of(const sharding *s, ls_nest inputs, size_t shard) {
   const size_t count = ls_nest_count(inputs);
   LS_OWN(ls_nest_builder, parts) = {0};
   for (size_t i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ static ls_status cut_inputs(const sharding *s, ls_nest inputs,
     LS_RETURN_IF_ERROR(check_input(s, ls_nest_tensor(inputs, i), i));
   LS_OWN(ls_nest_builder, each) = {0};
   for (size_t shard = 0; shard < s->shards; ++shard)
-    ls_nest_builder_append(&each, parts_of(s, inputs, shard));
+    ls_nest_builder_append(&each, forms_parts_of(s, inputs, shard));
   *out_inputs = ls_nest_builder_finish(&each, LS_KIND_LIST);
   return ls_nest_status(*out_inputs);
 }
@@ -118,8 +118,8 @@ static bool is_joined(const ls_shard_options *o, size_t index) {
   return o->outputs_from_all[o->num_outputs_from_all == 1 ? 0 : index];
 }
 
-static ls_tensor join(const sharding *s, ls_nest outputs, size_t index,
-                      ls_tensor *room) {
+static ls_tensor forms_join(const sharding *s, ls_nest outputs, size_t index,
+                            ls_tensor *room) {
   const ls_nest first = ls_nest_item(outputs, 0);
   if (!is_joined(s->options, index)) return ls_nest_tensor(first, index);
   const bool scalars = ls_tensor_shape(ls_nest_tensor(first, index)).rank == 0;
@@ -147,7 +147,7 @@ static ls_status join_outputs(const sharding *s, ls_nest outputs,
   LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_tensor, room, s->shards);
   LS_OWN(ls_nest_builder, joined) = {0};
   for (size_t i = 0; i < count; ++i)
-    ls_nest_builder_append(&joined, ls_leaf(join(s, outputs, i, room)));
+    ls_nest_builder_append(&joined, ls_leaf(forms_join(s, outputs, i, room)));
   *out_joined = ls_nest_builder_finish(&joined, LS_KIND_LIST);
   return ls_nest_status(*out_joined);
 }
@@ -159,7 +159,7 @@ static ls_status shard_here(sharding *s, ls_callback fn, void *user,
   LS_OWN(ls_nest, cut) = ls_none();
   LS_OWN(ls_nest, each) = ls_none();
   LS_RETURN_IF_ERROR(check_shards(s));
-  LS_RETURN_IF_ERROR(check_inputs(s, inputs));
+  LS_RETURN_IF_ERROR(forms_check_inputs(s, inputs));
   LS_RETURN_IF_ERROR(cut_inputs(s, inputs, &cut));
   const ls_replicate_options *o = s->options->replicate;
   LS_RETURN_IF_ERROR(compile_status == NULL

@@ -65,7 +65,8 @@ static ls_status note_made(const ls_creator *next,
 }
 
 // ---- Refusals --------------------------------------------------------------
-static ls_status admit(ls_flow *flow, ls_op_spec *spec, ls_arena *memory) {
+static ls_status inference_admit(ls_flow *flow, ls_op_spec *spec,
+                                 ls_arena *memory) {
   (void)flow, (void)memory;
   for (size_t i = 0; i < spec->num_attrs; ++i) {
     const ls_attr *attr = &spec->attrs[i];
@@ -81,10 +82,10 @@ static ls_status admit(ls_flow *flow, ls_op_spec *spec, ls_arena *memory) {
 }
 
 static const ls_flow_type serving = {.name = "a computation for inference",
-                                     .admit = admit,
+                                     .admit = inference_admit,
                                      .read = read_outside};
 
-static ls_nest call(ls_nest args, void *user) {
+static ls_nest inference_call(ls_nest args, void *user) {
   inference *self = user;
   LS_SCOPE_BLOCK_(scope);
   ls_flow_begin(&scope, &self->flow);
@@ -101,7 +102,8 @@ ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
   inference self = {.flow = {&serving}, .fn = fn, .user = user};
   LS_OWN_FIELD(allocator, self.reads);
   ls_map_init(&self.made, allocator);
-  const ls_status status = ls_rewrite(call, &self, inputs, options, outputs);
+  const ls_status status =
+      ls_rewrite(inference_call, &self, inputs, options, outputs);
   ls_map_deinit(&self.made);
   return status;
 }

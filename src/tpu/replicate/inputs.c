@@ -77,7 +77,7 @@ static ls_status take_replica(ls_replication *r, ls_nest own, size_t replica) {
   return ls_ok();
 }
 
-static ls_status check_types(ls_replication *r) {
+static ls_status inputs_check_types(ls_replication *r) {
   for (size_t i = 0; i < r->num_inputs; ++i) {
     const ls_tensor *const of_all = &r->values[i * r->replicas];
     if (of_all[0].ref == 0) continue;
@@ -106,7 +106,7 @@ static ls_status check_arity(const ls_replication *r) {
 }
 
 // As many replicas as the assignment has; else as the system has cores, or one.
-static ls_status check_cores(const ls_replication *r) {
+static ls_status inputs_check_cores(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   if (assignment != NULL) {
     const int32_t replicas = ls_device_assignment_num_replicas(assignment);
@@ -133,7 +133,7 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   r->replicas = 1;
   if (inputs.kind == LS_KIND_NONE) {
     LS_RETURN_IF_ERROR(check_arity(r));
-    LS_RETURN_IF_ERROR(check_cores(r));
+    LS_RETURN_IF_ERROR(inputs_check_cores(r));
     return ls_replication_pad(r);
   }
   LS_RETURN_IF_ERROR(check_form(inputs));
@@ -145,13 +145,13 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
                                r->replicas, LS_MAX_REPLICAS);
   r->first = ls_nest_item(inputs, 0);
   LS_RETURN_IF_ERROR(check_arity(r));
-  LS_RETURN_IF_ERROR(check_cores(r));
+  LS_RETURN_IF_ERROR(inputs_check_cores(r));
   r->num_inputs = r->num_leaves = ls_nest_num_leaves(r->first);
   r->values = ls_arena_new_array(&r->memory, ls_tensor,
                                  r->num_inputs * r->replicas + 1);
   if (r->values == NULL) return ls_out_of_memory();
   for (size_t replica = 0; replica < r->replicas; ++replica)
     LS_RETURN_IF_ERROR(take_replica(r, ls_nest_item(inputs, replica), replica));
-  LS_RETURN_IF_ERROR(check_types(r));
+  LS_RETURN_IF_ERROR(inputs_check_types(r));
   return ls_replication_pad(r);
 }

@@ -76,9 +76,10 @@ static ls_nest arguments(const building *b, ls_nest values, ls_nest elements) {
 }
 
 // Calls the user. The result is the caller's.
-static ls_status call(const building *b, ls_callback fn,
-                      const ls_parameters *parameters, const char *what,
-                      ls_nest values, ls_nest elements, ls_nest *out_made) {
+static ls_status loop_call(const building *b, ls_callback fn,
+                           const ls_parameters *parameters, const char *what,
+                           ls_nest values, ls_nest elements,
+                           ls_nest *out_made) {
   LS_OWN(ls_nest, given) = arguments(b, values, elements);
   LS_OWN(ls_nest, bound) = ls_none();
   LS_RETURN_IF_ERROR(ls_nest_status(given));
@@ -89,16 +90,16 @@ static ls_status call(const building *b, ls_callback fn,
 }
 
 // ---- The condition ---------------------------------------------------------
-static ls_status holds(const building *b, ls_nest values, ls_tensor *out) {
+static ls_status loop_holds(const building *b, ls_nest values, ls_tensor *out) {
   if (b->is_counted) {
     *out = ls_less(ls_nest_tensor(values, 0),
                    ls_scalar(LS_DTYPE_I64, (double)b->times));
     return ls_ok();
   }
   LS_OWN(ls_nest, made) = ls_none();
-  LS_RETURN_IF_ERROR(call(b, b->loop->condition, b->loop->condition_parameters,
-                          "the condition of a training loop", values, ls_none(),
-                          &made));
+  LS_RETURN_IF_ERROR(
+      loop_call(b, b->loop->condition, b->loop->condition_parameters,
+                "the condition of a training loop", values, ls_none(), &made));
   const ls_nest leaf = ls_nest_is_node(made) ? ls_nest_item(made, 0) : made;
   ls_status status = ls_region_tensor(leaf, out);
   return ls_status_annotate(status, "the condition of a training loop");
@@ -106,8 +107,8 @@ static ls_status holds(const building *b, ls_nest values, ls_tensor *out) {
 
 // Each replica asks for all; that they have the same answer is known once it
 // has been put together.
-static ls_status is_ready(const building *b, ls_tensor condition,
-                          ls_tensor *out) {
+static ls_status loop_is_ready(const building *b, ls_tensor condition,
+                               ls_tensor *out) {
   const ls_infeed_queue *queue = b->queue;
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_type, types, queue->count);
   LS_RETURN_IF_ERROR(ls_infeed_queue_dequeue_types(queue, types));
@@ -127,9 +128,9 @@ static ls_status is_ready(const building *b, ls_tensor condition,
 static ls_nest condition_of(ls_nest values, void *user) {
   const building *b = user;
   ls_tensor condition;
-  ls_status status = holds(b, values, &condition);
+  ls_status status = loop_holds(b, values, &condition);
   if (ls_status_is_ok(status) && b->queue != NULL)
-    status = is_ready(b, condition, &condition);
+    status = loop_is_ready(b, condition, &condition);
   return ls_status_is_ok(status) ? ls_leaf(condition) : ls_fail(status);
 }
 
@@ -178,7 +179,7 @@ static void append_types(ls_text *text, const ls_tensor *tensors,
   ls_text_append(text, ")");
 }
 
-static ls_status check_types(const building *b, const returned *r) {
+static ls_status loop_check_types(const building *b, const returned *r) {
   bool same = r->num_tensors == b->num_inputs;
   for (size_t i = 0; same && i < b->num_inputs; ++i)
     same = ls_tensor_is_failed(r->tensors[i]) ||
@@ -223,10 +224,10 @@ static ls_nest body_of(ls_nest values, void *user) {
   LS_OWN_FIELD(b->allocator, r.tensors);
   ls_status status = dequeue(b, &elements);
   if (ls_status_is_ok(status))
-    status = call(b, b->loop->body, b->loop->body_parameters,
-                  "the body of a training loop", values, elements, &made);
+    status = loop_call(b, b->loop->body, b->loop->body_parameters,
+                       "the body of a training loop", values, elements, &made);
   if (ls_status_is_ok(status)) status = take_returned(b, made, &r);
-  if (ls_status_is_ok(status)) status = check_types(b, &r);
+  if (ls_status_is_ok(status)) status = loop_check_types(b, &r);
   if (ls_status_is_ok(status) && ls_nest_count(elements) > 0)
     r.ops[r.num_ops++] = b->queue->dequeue;
   if (ls_status_is_ok(status)) next = next_values(b, values, &r);
@@ -277,7 +278,7 @@ static ls_status build_here(building *b, ls_nest inputs, ls_nest *outputs) {
   return give_outputs(b, made, outputs);
 }
 
-static ls_status build(building *b, ls_nest inputs, ls_nest *outputs) {
+static ls_status loop_build(building *b, ls_nest inputs, ls_nest *outputs) {
   ls_infeed_attempt attempt;
   *outputs = ls_none();
   LS_RETURN_IF_ERROR(ls_nest_status(inputs));
@@ -298,7 +299,7 @@ ls_status ls_training_while(const ls_training_loop *loop, ls_nest inputs,
   LS_REQUIRE(loop->condition);
   LS_REQUIRE(loop->body);
   building b = {.loop = loop};
-  return build(&b, inputs, outputs);
+  return loop_build(&b, inputs, outputs);
 }
 
 ls_status ls_training_repeat(int64_t times, const ls_training_loop *loop,
@@ -307,5 +308,5 @@ ls_status ls_training_repeat(int64_t times, const ls_training_loop *loop,
   LS_REQUIRE(loop);
   LS_REQUIRE(loop->body);
   building b = {.loop = loop, .is_counted = true, .times = times};
-  return build(&b, inputs, outputs);
+  return loop_build(&b, inputs, outputs);
 }

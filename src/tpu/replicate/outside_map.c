@@ -43,13 +43,13 @@ static tiling tiling_of(ls_tensor x) {
                   .count = cores->as.ints.count};
 }
 
-static bool is_same(tiling a, tiling b) {
+static bool outside_map_is_same(tiling a, tiling b) {
   return a.rank == b.rank && a.count == b.count &&
          memcmp(a.parts, b.parts, a.rank * sizeof(*a.parts)) == 0 &&
          memcmp(a.cores, b.cores, a.count * sizeof(*a.cores)) == 0;
 }
 
-static ls_status check_sizes(ls_tensor x, tiling cut) {
+static ls_status outside_map_check_sizes(ls_tensor x, tiling cut) {
   const ls_shape shape = ls_tensor_shape(x);
   for (size_t d = 0; d < cut.rank; ++d)
     if (cut.parts[d] > 1 && shape.dim[d] == LS_UNKNOWN_DIM)
@@ -65,9 +65,9 @@ static ls_status find_cut(mapping *m, ls_nest args) {
   if (args.kind != LS_KIND_TENSOR) return ls_ok();
   const tiling own = tiling_of(args.as.tensor);
   if (own.count < 2) return ls_ok();
-  LS_RETURN_IF_ERROR(check_sizes(args.as.tensor, own));
+  LS_RETURN_IF_ERROR(outside_map_check_sizes(args.as.tensor, own));
   if (m->cut.count == 0) m->cut = own;
-  return is_same(m->cut, own)
+  return outside_map_is_same(m->cut, own)
              ? ls_ok()
              : ls_invalid_argument("map_outside_compilation of values that are "
                                    "cut in different ways, as '%s' is: all are "
@@ -77,13 +77,14 @@ static ls_status find_cut(mapping *m, ls_nest args) {
 
 // ---- Parts ----------------------------------------------------------------
 // Where part number `part` is along a dimension.
-static int64_t place_of(const tiling *cut, size_t part, size_t dimension) {
+static int64_t outside_map_place_of(const tiling *cut, size_t part,
+                                    size_t dimension) {
   for (size_t d = cut->rank; --d > dimension;)
     part /= (size_t)cut->parts[d];
   return (int64_t)(part % (size_t)cut->parts[dimension]);
 }
 
-static ls_nest part_of(ls_nest leaf, void *user) {
+static ls_nest outside_map_part_of(ls_nest leaf, void *user) {
   const mapping *m = user;
   if (leaf.kind != LS_KIND_TENSOR || tiling_of(leaf.as.tensor).count < 2)
     return ls_nest_retain(leaf);
@@ -91,7 +92,7 @@ static ls_nest part_of(ls_nest leaf, void *user) {
   for (size_t d = 0; d < m->cut.rank; ++d) {
     if (m->cut.parts[d] == 1) continue;
     const int64_t size = ls_tensor_shape(x).dim[d] / m->cut.parts[d];
-    const int64_t first = place_of(&m->cut, m->part, d) * size;
+    const int64_t first = outside_map_place_of(&m->cut, m->part, d) * size;
     x = ls_slice_axis(x, (int)d, first, first + size);
   }
   return ls_leaf(x);
@@ -102,7 +103,7 @@ static ls_nest call_part(mapping *m, ls_nest args) {
   snprintf(device, sizeof(device), "/device:TPU_REPLICATED_CORE:%lld",
            (long long)m->cut.cores[m->part]);
   LS_DEVICE_SCOPE(device);
-  LS_OWN(ls_nest, own) = ls_nest_map(args, part_of, m);
+  LS_OWN(ls_nest, own) = ls_nest_map(args, outside_map_part_of, m);
   return ls_nest_is_failed(own)
              ? ls_nest_retain(own)
              : ls_outside_compilation_marked(m->fn, m->user, own, true);
@@ -117,8 +118,9 @@ static size_t join_along(ls_tensor *parts, size_t num, size_t count,
   return num / count;
 }
 
-static ls_status join(const mapping *m, const ls_nest *leaves, size_t at,
-                      size_t stride, ls_tensor *room, ls_nest *out) {
+static ls_status outside_map_join(const mapping *m, const ls_nest *leaves,
+                                  size_t at, size_t stride, ls_tensor *room,
+                                  ls_nest *out) {
   const tiling *cut = &m->cut;
   size_t num = cut->count;
   for (size_t k = 0; k < num; ++k) {
@@ -149,7 +151,8 @@ static ls_status join_all(const mapping *m, const ls_nest *made, ls_nest *out) {
     ls_nest_flatten(made[k], leaves + k * num_leaves, num_leaves);
   }
   for (size_t i = 0; i < num_leaves; ++i)
-    LS_RETURN_IF_ERROR(join(m, leaves, i, num_leaves, room, &joined[i]));
+    LS_RETURN_IF_ERROR(
+        outside_map_join(m, leaves, i, num_leaves, room, &joined[i]));
   *out = ls_nest_pack(made[0], joined, num_leaves);
   return ls_nest_status(*out);
 }

@@ -64,8 +64,8 @@ ls_status ls_maximum_shapes_of(ls_nest inputs, ls_nest *out_maxima) {
                       out_maxima);
 }
 
-static ls_status check_static(ls_nest leaf, ls_nest first, size_t i,
-                              size_t replica) {
+static ls_status padding_check_static(ls_nest leaf, ls_nest first, size_t i,
+                                      size_t replica) {
   ls_shape own, wanted;
   char text[160];
   if (!has_shape(leaf, &own) || !has_shape(first, &wanted)) return ls_ok();
@@ -94,7 +94,7 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
     if (ls_nest_num_leaves(own) != count) continue;  // Refused later on.
     ls_nest_flatten(own, leaves + count, count);
     for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-      status = check_static(leaves[count + i], leaves[i], i, r);
+      status = padding_check_static(leaves[count + i], leaves[i], i, r);
   }
   return status;
 }

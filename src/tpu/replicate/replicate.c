@@ -364,7 +364,7 @@ ls_status ls_check_xla_options(const ls_xla_options *options) {
   return ls_ok();
 }
 
-static ls_status check_options(const ls_replicate_options *options) {
+static ls_status replicate_check_options(const ls_replicate_options *options) {
   if ((unsigned)options->soft_placement > LS_FLAG_OFF)
     return ls_invalid_argument("soft_placement %d is no flag",
                                (int)options->soft_placement);
@@ -406,7 +406,7 @@ static ls_status begin_launches(ls_runtime *runtime) {
   return has_state ? ls_ok() : ls_out_of_memory();
 }
 
-static ls_status find_system(ls_replication *r) {
+static ls_status replicate_find_system(ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   ls_runtime *runtime = r->graph->runtime;
   ls_device_parts device;
@@ -462,8 +462,8 @@ static ls_status replicate(ls_system_id *system, const char *const *devices,
                       .system = system,
                       .graph = graph,
                       .context.allocator = graph->allocator};
-  LS_RETURN_IF_ERROR(check_options(r.options));
-  LS_RETURN_IF_ERROR(find_system(&r));
+  LS_RETURN_IF_ERROR(replicate_check_options(r.options));
+  LS_RETURN_IF_ERROR(replicate_find_system(&r));
   ls_arena_init(&r.memory, graph->allocator);
   ls_trial trial;
   ls_trial_begin(&trial);

@@ -41,9 +41,10 @@ static const ls_topology *topology_of(const ls_strategy_cores *cores) {
 
 // The cores of a replica, by the computation's assignment. Without one a
 // single replica is on the system's first core, and several are one on each.
-static ls_status core_of(const ls_tpu_context *self,
-                         const ls_strategy_cores *cores, int32_t replica,
-                         int32_t core, ls_device_name *out_name) {
+static ls_status variable_handles_core_of(const ls_tpu_context *self,
+                                          const ls_strategy_cores *cores,
+                                          int32_t replica, int32_t core,
+                                          ls_device_name *out_name) {
   ls_device_name name;
   if (self->around.assignment != NULL) {
     LS_RETURN_IF_ERROR(ls_device_assignment_device(
@@ -67,7 +68,8 @@ static ls_status find_copy(const ls_tpu_context *self,
           : 1;
   for (int32_t k = 0; k < cores_per_replica; ++k) {
     ls_device_name name;
-    LS_RETURN_IF_ERROR(core_of(self, cores, replica, k, &name));
+    LS_RETURN_IF_ERROR(
+        variable_handles_core_of(self, cores, replica, k, &name));
     for (size_t i = 0; i < container->num_components; ++i) {
       *out_index = i;
       if (is_on(container, i, name.text)) return ls_ok();
@@ -116,8 +118,10 @@ static ls_status find_copies(const ls_tpu_context *self,
 }
 
 // ---- The op ----------------------------------------------------------------
-static ls_status add_op(const ls_tpu_context *self, ls_variable *variable,
-                        const int64_t *copies, size_t count, ls_op *out_op) {
+static ls_status variable_handles_add_op(const ls_tpu_context *self,
+                                         ls_variable *variable,
+                                         const int64_t *copies, size_t count,
+                                         ls_op *out_op) {
   const bool is_packed = variable->packed != NULL;
   const ls_attr attrs[] = {
       LS_OWN_O(VARIABLE, &variable->object),
@@ -148,7 +152,7 @@ static ls_status add_op(const ls_tpu_context *self, ls_variable *variable,
 }
 
 // It may have gone with a refused call that used it first.
-static bool is_there(const ls_tpu_handle *handle) {
+static bool variable_handles_is_there(const ls_tpu_handle *handle) {
   const ls_node *node = ls_graph_node(handle->op.graph, handle->op.id);
   return node != NULL && node->type == LS_OP_TPU_REPLICATED_INPUT &&
          ls_tpu_handled_variable(node->attrs, node->num_attrs) ==
@@ -161,7 +165,7 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
   while (at < self->num_handles && self->handles[at].variable != variable)
     ++at;
   *out_handle = NULL;
-  if (at < self->num_handles && is_there(&self->handles[at])) {
+  if (at < self->num_handles && variable_handles_is_there(&self->handles[at])) {
     *out_handle = &self->handles[at];
     return ls_ok();
   }
@@ -175,7 +179,7 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
   bool differ = false;
   ls_status status = find_copies(self, variable, copies, &count, &differ);
   if (ls_status_is_ok(status))
-    status = add_op(self, variable, copies, count, &op);
+    status = variable_handles_add_op(self, variable, copies, count, &op);
   if (!ls_status_is_ok(status) || !differ) {
     ls_release(self->allocator, copies);
     copies = NULL;

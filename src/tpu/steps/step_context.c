@@ -12,7 +12,7 @@
 #include "tpu/strategy/strategy.h"
 
 // ---- The object ------------------------------------------------------------
-static void destroy(ls_object *object) {
+static void step_context_destroy(ls_object *object) {
   ls_step_context *self = (ls_step_context *)object;
   ls_nest_release(self->outputs);
   ls_nest_release(self->reductions);
@@ -21,7 +21,7 @@ static void destroy(ls_object *object) {
 }
 
 static const ls_object_type context_type = {.name = "context of steps",
-                                            .destroy = destroy};
+                                            .destroy = step_context_destroy};
 
 static ls_status empty_dict(ls_nest *out_dict) {
   return ls_take_nest(ls_nest_dict("", NULL, NULL, 0), out_dict);
@@ -70,8 +70,8 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
 
 // ---- Setting ---------------------------------------------------------------
 // The dict with `item`, which is taken over, at `name`.
-static ls_status put(const ls_step_context *self, ls_nest *dict,
-                     const char *name, ls_nest item) {
+static ls_status step_context_put(const ls_step_context *self, ls_nest *dict,
+                                  const char *name, ls_nest item) {
   const size_t count = ls_nest_count(*dict);
   LS_OWN_ARRAY(self->allocator, ls_nest, items, count + 1);
   const char **keys = ls_new_array(self->allocator, const char *, count + 1);
@@ -100,9 +100,10 @@ static ls_status put(const ls_step_context *self, ls_nest *dict,
 
 static ls_status put_output(ls_step_context *self, const char *name,
                             ls_nest output, ls_opt reduce) {
-  LS_RETURN_IF_ERROR(put(self, &self->reductions, name,
-                         reduce.set ? ls_nest_i64(reduce.value) : ls_none()));
-  return put(self, &self->outputs, name, ls_nest_retain(output));
+  LS_RETURN_IF_ERROR(
+      step_context_put(self, &self->reductions, name,
+                       reduce.set ? ls_nest_i64(reduce.value) : ls_none()));
+  return step_context_put(self, &self->outputs, name, ls_nest_retain(output));
 }
 
 typedef struct setting {
@@ -144,7 +145,7 @@ static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   ls_nest values = ls_none();
   ls_status status = values_of_all(strategy, ls_nest_item(args, 0), &values);
   if (ls_status_is_ok(status))
-    status = put(s->context, &s->context->others, s->name, values);
+    status = step_context_put(s->context, &s->context->others, s->name, values);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
@@ -161,7 +162,7 @@ static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
   return status;
 }
 
-static ls_status check_reduce(const char *name, ls_opt reduce) {
+static ls_status step_context_check_reduce(const char *name, ls_opt reduce) {
   if (!reduce.set || reduce.value == LS_REDUCE_SUM ||
       reduce.value == LS_REDUCE_MEAN)
     return ls_ok();
@@ -175,7 +176,7 @@ ls_status ls_step_context_set_output(ls_step_context *context, const char *name,
   LS_REQUIRE(context);
   LS_REQUIRE(name);
   LS_RETURN_IF_ERROR(ls_nest_status(output));
-  LS_RETURN_IF_ERROR(check_reduce(name, reduce));
+  LS_RETURN_IF_ERROR(step_context_check_reduce(name, reduce));
   setting s = {context, name, reduce};
   if (ls_in_cross_replica_context())
     return set_between(ls_strategy_current(), &s, output);
@@ -195,7 +196,8 @@ ls_status ls_step_context_set_non_tensor_output(ls_step_context *context,
   LS_RETURN_IF_ERROR(ls_nest_status(output));
   setting s = {context, name, {0}};
   if (ls_in_cross_replica_context())
-    return put(context, &context->others, name, ls_nest_retain(output));
+    return step_context_put(context, &context->others, name,
+                            ls_nest_retain(output));
   return merge(merge_other, &s, output);
 }
 

@@ -72,7 +72,8 @@ ls_status ls_step_parts_take(ls_step_parts *parts,
 }
 
 // ---- Together --------------------------------------------------------------
-static ls_nest give_leaf(size_t size, const ls_nest *values, ls_nest *room) {
+static ls_nest step_parts_give_leaf(size_t size, const ls_nest *values,
+                                    ls_nest *room) {
   if (size == 0) return ls_nest_retain(values[0]);
   for (size_t i = 0; i < size; ++i)
     room[i] = ls_nest_retain(values[i]);
@@ -90,7 +91,7 @@ static ls_nest give_output(const ls_step_parts *parts, const ls_nest *values,
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i) {
     const size_t size = parts->sizes[at->leaf++];
-    leaves[i] = give_leaf(size, values + at->value, room);
+    leaves[i] = step_parts_give_leaf(size, values + at->value, room);
     at->value += size == 0 ? 1 : size;
   }
   return ls_nest_pack(output, leaves, count);

@@ -34,7 +34,7 @@ struct ls_tpu_steps {
   ls_graph *graph;
 };
 
-static void enter(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
+static void steps_enter(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
   entry->thread = pthread_self();
   entry->graph = ls_graph_resolve(ls_graph_current());
   ls_mutex_lock(&strategy->base.lock);
@@ -43,7 +43,7 @@ static void enter(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
   ls_mutex_unlock(&strategy->base.lock);
 }
 
-static void leave(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
+static void steps_leave(ls_tpu_strategy *strategy, struct ls_tpu_steps *entry) {
   ls_mutex_lock(&strategy->base.lock);
   struct ls_tpu_steps **at = &strategy->steps;
   while (*at != entry)
@@ -70,7 +70,7 @@ ls_steps_place ls_strategy_steps_place(const ls_strategy *strategy) {
 
 // ---- The step --------------------------------------------------------------
 // What the outputs wait for.
-static ls_status op_of(ls_nest made, ls_op *out_op) {
+static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
   char text[160];
   const bool is_op = made.kind == LS_KIND_OP;
   if (!is_op && made.kind != LS_KIND_TENSOR)
@@ -82,7 +82,7 @@ static ls_status op_of(ls_nest made, ls_op *out_op) {
   return ls_ok();
 }
 
-static ls_status as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
+static ls_status steps_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   return leaf.kind == LS_KIND_TENSOR
              ? (*out_tensor = leaf.as.tensor, ls_ok())
              : ls_distributed_as_tensor(leaf, out_tensor);
@@ -100,7 +100,7 @@ static ls_nest list_outputs(const steps *s, ls_op op) {
     LS_CONTROL_SCOPE(&op, 1);
     for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
       ls_tensor tensor;
-      status = ls_status_annotate(as_tensor(leaves[i], &tensor),
+      status = ls_status_annotate(steps_as_tensor(leaves[i], &tensor),
                                   "leaf %zu of a step's outputs", i);
       if (ls_status_is_ok(status)) leaves[i] = ls_leaf(ls_identity(tensor));
     }
@@ -122,7 +122,7 @@ static ls_nest call_step(ls_nest args, void *user) {
     return made;
   ls_status status =
       has_outputs
-          ? op_of(made, &op)
+          ? steps_op_of(made, &op)
           : ls_invalid_argument("a step without outputs returns an op or none, "
                                 "it has returned %s: outputs are set "
                                 "(ls_step_context_set_output)",
@@ -133,8 +133,8 @@ static ls_nest call_step(ls_nest args, void *user) {
 
 // ---- On all replicas -------------------------------------------------------
 // A list with the one argument of each replica.
-static ls_status list_inputs(const steps *s, ls_nest element,
-                             ls_nest *out_inputs) {
+static ls_status steps_list_inputs(const steps *s, ls_nest element,
+                                   ls_nest *out_inputs) {
   LS_OWN(ls_nest_builder, each) = {0};
   for (size_t r = 0; r < s->replicas; ++r) {
     ls_nest part = ls_none();
@@ -162,7 +162,7 @@ static ls_device_assignment *assignment_of(const ls_tpu_strategy *self) {
 }
 
 // The body of the loop, and all there is without one.
-static ls_nest build_step(ls_nest values, void *user) {
+static ls_nest steps_build_step(ls_nest values, void *user) {
   const steps *s = user;
   (void)values;  // The outputs of the step before: nobody sees them.
   LS_OWN(ls_nest, element) =
@@ -170,7 +170,7 @@ static ls_nest build_step(ls_nest values, void *user) {
   LS_OWN(ls_nest, inputs) = ls_none();
   LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = ls_nest_status(element);
-  if (ls_status_is_ok(status)) status = list_inputs(s, element, &inputs);
+  if (ls_status_is_ok(status)) status = steps_list_inputs(s, element, &inputs);
   if (ls_status_is_ok(status))
     status = ls_replicate(
         call_step, (void *)(uintptr_t)s, inputs,
@@ -200,7 +200,7 @@ static ls_status repeat_initial(const steps *s, ls_nest *out_values) {
 
 static ls_status build_loop(const steps *s, ls_nest *out_made) {
   const ls_opt iterations = s->options->iterations;
-  const ls_training_loop loop = {.body = build_step,
+  const ls_training_loop loop = {.body = steps_build_step,
                                  .user = (void *)(uintptr_t)s};
   LS_OWN(ls_nest, initial) = ls_none();
   LS_RETURN_IF_ERROR(repeat_initial(s, &initial));
@@ -224,24 +224,25 @@ static ls_status group(const steps *s, ls_nest made) {
   return ls_step_context_give(s->context, leaves, tensors, s->replicas);
 }
 
-static ls_status build(const steps *s) {
+static ls_status steps_build(const steps *s) {
   ls_device_name host;
   struct ls_tpu_steps entry;
   LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&s->strategy->base, &host));
   LS_DEVICE_SCOPE(host.text);
   LS_RETURN_IF_ERROR(ls_scope_status());
-  enter(s->strategy, &entry);
+  steps_enter(s->strategy, &entry);
   ls_status status =
       s->is_loop
           ? build_loop(s, &made)
-          : ls_take_nest(build_step(ls_none(), (void *)(uintptr_t)s), &made);
-  leave(s->strategy, &entry);
+          : ls_take_nest(steps_build_step(ls_none(), (void *)(uintptr_t)s),
+                         &made);
+  steps_leave(s->strategy, &entry);
   if (ls_status_is_ok(status)) status = group(s, made);
   return status;
 }
 
-static ls_status check(ls_strategy *strategy, steps *s) {
+static ls_status steps_check(ls_strategy *strategy, steps *s) {
   s->strategy = ls_tpu_strategy_of(strategy);
   if (s->strategy == NULL && ls_strategy_devices(strategy) == NULL)
     return ls_unimplemented("steps on an iterator of %s: TPU strategies and "
@@ -267,13 +268,13 @@ ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
              .replicas = (size_t)strategy->num_replicas};
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_steps"));
-  ls_status status = check(strategy, &s);
+  ls_status status = steps_check(strategy, &s);
   if (ls_status_is_ok(status)) status = ls_step_context_make(&s.context);
   if (ls_status_is_ok(status) && s.strategy == NULL) {
     status = ls_steps_build_across(strategy, options, s.context);
   } else if (ls_status_is_ok(status)) {
     s.is_loop = s.strategy->steps_per_run > 1;
-    status = build(&s);
+    status = steps_build(&s);
   }
   status = ls_cross_replica_end(&crossing, status, NULL);
   if (ls_status_is_ok(status))

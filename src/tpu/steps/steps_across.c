@@ -24,7 +24,8 @@ static size_t count_ops(ls_nest made) {
 }
 
 // The ops that a step has returned: one, or those of each replica.
-static ls_status list_ops(const across *a, ls_nest made, ls_op *ops) {
+static ls_status steps_across_list_ops(const across *a, ls_nest made,
+                                       ls_op *ops) {
   char text[160];
   const size_t count = ls_distributed_count(made);
   for (size_t i = 0; i < count_ops(made); ++i) {
@@ -40,8 +41,8 @@ static ls_status list_ops(const across *a, ls_nest made, ls_op *ops) {
 }
 
 // The values of the outputs behind the ops, then an op behind all.
-static ls_status list_values(across *a, const ls_op *ops, size_t num_ops,
-                             ls_nest *out_list) {
+static ls_status steps_across_list_values(across *a, const ls_op *ops,
+                                          size_t num_ops, ls_nest *out_list) {
   LS_OWN_MEMORY(a->allocator, ls_nest, items) = NULL;
   LS_RETURN_IF_ERROR(ls_step_parts_take(&a->parts, a->context));
   items = ls_new_array(a->allocator, ls_nest, a->parts.num_values + 1);
@@ -56,7 +57,7 @@ static ls_status list_values(across *a, const ls_op *ops, size_t num_ops,
       ls_nest_sequence(LS_KIND_LIST, items, a->parts.num_values + 1), out_list);
 }
 
-static ls_nest build_step(ls_nest values, void *user) {
+static ls_nest steps_across_build_step(ls_nest values, void *user) {
   across *a = user;
   (void)values;  // The outputs of the step before: nobody sees them.
   LS_OWN(ls_nest, element) =
@@ -69,9 +70,9 @@ static ls_nest build_step(ls_nest values, void *user) {
                           &made);
   LS_OWN_ARRAY(a->allocator, ls_op, ops, count_ops(made) + 1);
   if (ls_status_is_ok(status) && ops == NULL) status = ls_out_of_memory();
-  if (ls_status_is_ok(status)) status = list_ops(a, made, ops);
+  if (ls_status_is_ok(status)) status = steps_across_list_ops(a, made, ops);
   if (ls_status_is_ok(status))
-    status = list_values(a, ops, count_ops(made), &list);
+    status = steps_across_list_values(a, ops, count_ops(made), &list);
   return ls_status_is_ok(status) ? list : ls_fail(status);
 }
 
@@ -106,18 +107,18 @@ static ls_status list_initial(const across *a, ls_nest *out_list) {
   return status;
 }
 
-static ls_status build(across *a, ls_nest *out_made) {
+static ls_status steps_across_build(across *a, ls_nest *out_made) {
   const ls_opt iterations = a->options->iterations;
   if (!iterations.set || iterations.value == 1)
-    return ls_take_nest(build_step(ls_none(), a), out_made);
-  const ls_training_loop loop = {.body = build_step, .user = a};
+    return ls_take_nest(steps_across_build_step(ls_none(), a), out_made);
+  const ls_training_loop loop = {.body = steps_across_build_step, .user = a};
   LS_OWN(ls_nest, initial) = ls_none();
   LS_RETURN_IF_ERROR(list_initial(a, &initial));
   return ls_training_repeat(iterations.value, &loop, initial, out_made);
 }
 
 // What a run makes, and what it gives.
-static ls_status finish(across *a, ls_nest made) {
+static ls_status steps_across_finish(across *a, ls_nest made) {
   const size_t count = ls_nest_num_leaves(made);
   LS_OWN_ARRAY_OR_RETURN(a->allocator, ls_nest, leaves, count);
   LS_OWN_ARRAY_OR_RETURN(a->allocator, ls_op, ops, count);
@@ -136,8 +137,8 @@ ls_status ls_steps_build_across(ls_strategy *strategy, const ls_steps *options,
               .context = context,
               .allocator = ls_current_allocator()};
   LS_OWN(ls_nest, made) = ls_none();
-  ls_status status = build(&a, &made);
-  if (ls_status_is_ok(status)) status = finish(&a, made);
+  ls_status status = steps_across_build(&a, &made);
+  if (ls_status_is_ok(status)) status = steps_across_finish(&a, made);
   ls_step_parts_drop(&a.parts);
   return status;
 }

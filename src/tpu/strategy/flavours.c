@@ -37,9 +37,10 @@ static ls_status publish(const ls_strategy *strategy,
                     ls_tpu_strategy_num_replicas_per_host(strategy));
 }
 
-static ls_status create(const ls_tpu_options *options,
-                        const ls_tpu_flavour *flavour, int64_t steps_per_run,
-                        ls_strategy **out_strategy) {
+static ls_status flavours_create(const ls_tpu_options *options,
+                                 const ls_tpu_flavour *flavour,
+                                 int64_t steps_per_run,
+                                 ls_strategy **out_strategy) {
   static const ls_tpu_options defaults;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
@@ -58,13 +59,13 @@ static ls_status create(const ls_tpu_options *options,
 ls_status ls_tpu_strategy_create(const ls_tpu_options *options,
                                  ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
-  return create(options, &current, 1, out_strategy);
+  return flavours_create(options, &current, 1, out_strategy);
 }
 
 ls_status ls_tpu_strategy_experimental_create(const ls_tpu_options *options,
                                               ls_strategy **out_strategy) {
   LS_REQUIRE_OUT(out_strategy);
-  return create(options, &experimental, 1, out_strategy);
+  return flavours_create(options, &experimental, 1, out_strategy);
 }
 
 ls_status ls_tpu_strategy_v1_create(const ls_tpu_v1_options *options,
@@ -77,10 +78,10 @@ ls_status ls_tpu_strategy_v1_create(const ls_tpu_v1_options *options,
     return ls_invalid_argument("a V1 TPU strategy of %lld steps per run: at "
                                "least 1 is needed",
                                (long long)steps.value);
-  return create(&(ls_tpu_options){.name = options->name,
-                                  .resolver = options->resolver,
-                                  .assignment = options->assignment},
-                &v1, steps.set ? steps.value : 1, out_strategy);
+  return flavours_create(&(ls_tpu_options){.name = options->name,
+                                           .resolver = options->resolver,
+                                           .assignment = options->assignment},
+                         &v1, steps.set ? steps.value : 1, out_strategy);
 }
 
 // ---- What they say of themselves -------------------------------------------

@@ -18,8 +18,8 @@ static void set_late(ls_variable *variable, ls_late_values *late) {
     __atomic_store_n(&variable->components[i]->late, late, __ATOMIC_RELEASE);
 }
 
-static ls_status push(ls_tpu_strategy *self, ls_store *store,
-                      ls_variable *variable) {
+static ls_status lazy_variables_push(ls_tpu_strategy *self, ls_store *store,
+                                     ls_variable *variable) {
   ls_tpu_late *late = &self->late;
   ls_array *value = NULL;
   if (!ls_store_has_value(store, variable)) return ls_ok();
@@ -50,9 +50,10 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(strategy->runtime, &state));
   if (ls_store_is_shared(state->store, container))
-    return push(self, state->store, container);
+    return lazy_variables_push(self, state->store, container);
   for (size_t i = 0; i < container->num_components; ++i)
-    LS_RETURN_IF_ERROR(push(self, state->store, container->components[i]));
+    LS_RETURN_IF_ERROR(
+        lazy_variables_push(self, state->store, container->components[i]));
   return ls_ok();
 }
 
@@ -63,7 +64,7 @@ static ls_status store_value(ls_store *store, const ls_tpu_late_value *item) {
              : ls_store_write(store, item->variable, item->value);
 }
 
-static ls_status initialize(ls_late_values *base) {
+static ls_status lazy_variables_initialize(ls_late_values *base) {
   // The first member of the strategy's queue.
   ls_tpu_late *late = (ls_tpu_late *)(void *)base;
   ls_tpu_strategy *self = late->owner;
@@ -92,8 +93,8 @@ static ls_status initialize(ls_late_values *base) {
 }
 
 void ls_tpu_late_init(ls_tpu_strategy *strategy) {
-  strategy->late =
-      (ls_tpu_late){.base = {.initialize = initialize}, .owner = strategy};
+  strategy->late = (ls_tpu_late){
+      .base = {.initialize = lazy_variables_initialize}, .owner = strategy};
 }
 
 void ls_tpu_class_leave(ls_strategy *strategy) {
@@ -103,7 +104,7 @@ void ls_tpu_class_leave(ls_strategy *strategy) {
   ls_mutex_unlock(&strategy->lock);
   if (!waits) return;
   ls_strategy_retain(strategy);
-  const ls_status status = initialize(&self->late.base);
+  const ls_status status = lazy_variables_initialize(&self->late.base);
   if (!ls_status_is_ok(status))
     ls_tpu_log(strategy->runtime, LS_LOG_ERROR,
                "variables of %s have no value: %s", strategy->label,

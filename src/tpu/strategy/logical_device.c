@@ -17,7 +17,8 @@ int32_t ls_num_logical_devices(const ls_strategy *strategy) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status check_number(const ls_strategy *strategy, int32_t k) {
+static ls_status logical_device_check_number(const ls_strategy *strategy,
+                                             int32_t k) {
   const int32_t count = strategy->num_columns;
   if (k >= 0 && k < count) return ls_ok();
   return ls_invalid_argument("logical device %d of %s, which has %d for each "
@@ -46,7 +47,7 @@ static ls_status check_offered(const ls_strategy *strategy, const char *what) {
 
 static ls_status check_assigned(const ls_strategy *strategy, int32_t k) {
   LS_RETURN_IF_ERROR(check_offered(strategy, "assign_to_logical_device"));
-  LS_RETURN_IF_ERROR(check_number(strategy, k));
+  LS_RETURN_IF_ERROR(logical_device_check_number(strategy, k));
   return !ls_tpu_strategy_of(strategy)->spmd
              ? ls_ok()
              : ls_invalid_argument("assign_to_logical_device %d of %s: its "
@@ -68,8 +69,10 @@ static ls_status check_dimension(ls_shape shape, size_t i, int64_t parts) {
                                    i, (long long)size, (long long)parts);
 }
 
-static ls_status check_split(const ls_strategy *strategy, ls_shape shape,
-                             const int64_t *parts, size_t num_parts) {
+static ls_status logical_device_check_split(const ls_strategy *strategy,
+                                            ls_shape shape,
+                                            const int64_t *parts,
+                                            size_t num_parts) {
   if (shape.rank == LS_UNKNOWN_RANK)
     return ls_invalid_argument("split_to_logical_devices of a value of unknown "
                                "rank");
@@ -144,7 +147,8 @@ ls_tensor ls_split_to_logical_devices(const ls_strategy *strategy, ls_tensor x,
                                       const int64_t *parts, size_t num_parts) {
   ls_status status = check_offered(strategy, "split_to_logical_devices");
   if (ls_status_is_ok(status) && !ls_tensor_is_failed(x))
-    status = check_split(strategy, ls_tensor_shape(x), parts, num_parts);
+    status = logical_device_check_split(strategy, ls_tensor_shape(x), parts,
+                                        num_parts);
   if (!ls_status_is_ok(status)) return ls_make_failed("sharding", status);
   const size_t count = (size_t)strategy->num_columns;
   LS_OWN_ARRAY(strategy->allocator, int64_t, cores, count);
@@ -182,9 +186,10 @@ static ls_status find_device(int32_t k, const char **out_device) {
 static const ls_scope_type column_scope = {.name =
                                                "a scope of a logical device"};
 
-static void begin(ls_scope *scope, const ls_strategy *strategy, int32_t k) {
+static void logical_device_begin(ls_scope *scope, const ls_strategy *strategy,
+                                 int32_t k) {
   const char *device = NULL;
-  ls_status status = check_number(strategy, k);
+  ls_status status = logical_device_check_number(strategy, k);
   if (ls_status_is_ok(status)) status = find_device(k, &device);
   if (!ls_status_is_ok(status)) {
     ls_context_refuse(scope, status);
@@ -198,7 +203,7 @@ void ls_logical_device_scope_begin(ls_scope *scope, const ls_strategy *strategy,
                                    int32_t k) {
   const ls_status status = check_strategy(strategy);
   if (ls_status_is_ok(status))
-    begin(scope, strategy, k);
+    logical_device_begin(scope, strategy, k);
   else
     ls_context_refuse(scope, status);
 }
@@ -211,7 +216,7 @@ void ls_replica_logical_device_scope_begin(ls_scope *scope,
                          : ls_replica_check(replica, "a logical device");
   if (ls_status_is_ok(status)) status = check_strategy(replica->strategy);
   if (ls_status_is_ok(status))
-    begin(scope, replica->strategy, k);
+    logical_device_begin(scope, replica->strategy, k);
   else
     ls_context_refuse(scope, status);
 }

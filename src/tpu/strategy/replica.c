@@ -3,8 +3,8 @@
 
 #include "tpu/replicate/context.h"
 
-static ls_status begin(ls_tpu_replica *r, ls_strategy *strategy,
-                       bool in_computation) {
+static ls_status replica_begin(ls_tpu_replica *r, ls_strategy *strategy,
+                               bool in_computation) {
   ls_context *context = ls_context_current();
   *r =
       (ls_tpu_replica){.entry.strategy = strategy, .outer_same = context->same};
@@ -24,7 +24,7 @@ void ls_tpu_replica_end(ls_tpu_replica *r) {
 }
 
 ls_status ls_tpu_replica_begin(ls_tpu_replica *out, ls_strategy *strategy) {
-  LS_RETURN_IF_ERROR(begin(out, strategy, true));
+  LS_RETURN_IF_ERROR(replica_begin(out, strategy, true));
   out->replica->device_of_all = "/device:TPU_REPLICATED_CORE:0";
   out->same = (ls_same_values){.allocator = strategy->allocator,
                                .graph = out->replica->graph};
@@ -36,7 +36,8 @@ ls_status ls_tpu_replica_begin(ls_tpu_replica *out, ls_strategy *strategy) {
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results) {
   ls_tpu_replica r;
-  LS_RETURN_IF_ERROR(begin(&r, strategy, ls_tpu_context_current() != NULL));
+  LS_RETURN_IF_ERROR(
+      replica_begin(&r, strategy, ls_tpu_context_current() != NULL));
   r.replica->is_alone = true;
   const ls_status status = ls_take_nest(callback(args, user), results);
   ls_tpu_replica_end(&r);

@@ -116,7 +116,8 @@ static ls_tensor change_all(ls_variable *handle, const change *c) {
   return change_each(handle, c, ops);
 }
 
-static ls_tensor write_all(ls_variable *handle, uint16_t op, ls_tensor value) {
+static ls_tensor replicated_variable_write_all(ls_variable *handle, uint16_t op,
+                                               ls_tensor value) {
   return change_all(handle, &(change){.op = op, .value = value});
 }
 
@@ -128,17 +129,19 @@ static ls_tensor scatter_all(ls_variable *handle, ls_scatter_op op,
                                       .value = updates});
 }
 
-static const ls_variable_rules replicated_rules = {.class_name =
-                                                       "TPUReplicatedVariable",
-                                                   .is_replicated = true,
-                                                   .read = read_first,
-                                                   .as_tensor = use_first,
-                                                   .write = write_all,
-                                                   .scatter = scatter_all,
-                                                   .here = first_here};
+static const ls_variable_rules replicated_rules = {
+    .class_name = "TPUReplicatedVariable",
+    .is_replicated = true,
+    .read = read_first,
+    .as_tensor = use_first,
+    .write = replicated_variable_write_all,
+    .scatter = scatter_all,
+    .here = first_here};
 
-static ls_status make(const char *name, ls_variable *const *cores, size_t count,
-                      ls_variable **out_variable) {
+static ls_status replicated_variable_make(const char *name,
+                                          ls_variable *const *cores,
+                                          size_t count,
+                                          ls_variable **out_variable) {
   LS_RETURN_IF_ERROR(
       ls_handle_make(name, cores, count, &replicated_rules, out_variable));
   ls_variable *made = *out_variable;
@@ -149,7 +152,8 @@ static ls_status make(const char *name, ls_variable *const *cores, size_t count,
 }
 
 // ---- Of variables that there are -------------------------------------------
-static ls_status check_cores(const ls_nest *leaves, size_t count) {
+static ls_status replicated_variable_check_cores(const ls_nest *leaves,
+                                                 size_t count) {
   if (count == 0)
     return ls_invalid_argument("a replicated variable of no variables: one on "
                                "each logical core is needed");
@@ -196,13 +200,13 @@ ls_status ls_replicated_variable_create(const char *name, const ls_nest *leaves,
                                         ls_variable **out_variable) {
   LS_REQUIRE_OUT(out_variable);
   LS_REQUIRE_ITEMS(leaves, count);
-  LS_RETURN_IF_ERROR(check_cores(leaves, count));
+  LS_RETURN_IF_ERROR(replicated_variable_check_cores(leaves, count));
   ls_allocator *allocator = ls_nest_as_variable(leaves[0])->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, cores, count);
   for (size_t i = 0; i < count; ++i)
     cores[i] = ls_nest_as_variable(leaves[i]);
   LS_OWN(ls_variable, made) = NULL;
-  LS_RETURN_IF_ERROR(make(name, cores, count, &made));
+  LS_RETURN_IF_ERROR(replicated_variable_make(name, cores, count, &made));
   LS_RETURN_IF_ERROR(join_initializers(made));
   *out_variable = ls_give(&made);
   return ls_ok();
@@ -223,8 +227,9 @@ ls_variable *ls_replicated_variable_on_core(const ls_variable *variable,
 
 // ---- Components of a strategy's --------------------------------------------
 // On which core of its replica a component is; all of them: on none.
-static int32_t core_of(const ls_strategy *strategy,
-                       const ls_variable *container, size_t index) {
+static int32_t replicated_variable_core_of(const ls_strategy *strategy,
+                                           const ls_variable *container,
+                                           size_t index) {
   const char *device = ls_variable_device(container->components[index]);
   int32_t k = 0;
   while (k < strategy->num_columns &&
@@ -248,7 +253,7 @@ static ls_status make_cores(const ls_strategy *strategy,
                             const ls_variable *container, size_t index,
                             const char *name, ls_variable **cores) {
   ls_variable *stored = container->components[index];
-  const int32_t own = core_of(strategy, container, index);
+  const int32_t own = replicated_variable_core_of(strategy, container, index);
   for (int32_t k = 0; k < strategy->num_columns; ++k) {
     char text[LS_MAX_FULL_NAME + 64];
     snprintf(text, sizeof(text), "%s/core_%d", name, (int)k);
@@ -271,7 +276,8 @@ static ls_status make_component(const ls_strategy *strategy,
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, cores, count);
   ls_variable **made = &container->replicated[index];
   ls_status status = make_cores(strategy, container, index, name, cores);
-  if (ls_status_is_ok(status)) status = make(name, cores, count, made);
+  if (ls_status_is_ok(status))
+    status = replicated_variable_make(name, cores, count, made);
   for (size_t k = 0; k < count; ++k)
     ls_variable_release(cores[k]);
   LS_RETURN_IF_ERROR(status);
@@ -289,7 +295,8 @@ ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
     return ls_ok();
   // Those that somebody's own recipe put elsewhere are what they are.
   for (size_t i = 0; i < count; ++i)
-    if (core_of(base, container, i) == base->num_columns) return ls_ok();
+    if (replicated_variable_core_of(base, container, i) == base->num_columns)
+      return ls_ok();
   container->replicated =
       ls_new_array(container->allocator, ls_variable *, count);
   if (container->replicated == NULL) return ls_out_of_memory();

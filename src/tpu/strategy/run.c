@@ -45,8 +45,8 @@ static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
                                         : self->cores.all_cores;
 }
 
-static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
-                       ls_nest args, ls_nest *out_result) {
+static ls_status run_build(const ls_tpu_way *way, ls_callback fn, void *user,
+                           ls_nest args, ls_nest *out_result) {
   ls_strategy *strategy = way->strategy;
   run r = {
       .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
@@ -75,14 +75,14 @@ static ls_status build(const ls_tpu_way *way, ls_callback fn, void *user,
 }
 
 // ---- Tracing ---------------------------------------------------------------
-static ls_status trace(const ls_tracer *tracer, ls_graph *graph,
-                       const ls_function_options *function, ls_nest args,
-                       ls_nest *out_result) {
+static ls_status run_trace(const ls_tracer *tracer, ls_graph *graph,
+                           const ls_function_options *function, ls_nest args,
+                           ls_nest *out_result) {
   ls_scope scope = {0};
   const bool is_called = ls_graph_resolve(ls_graph_current()) != graph;
   if (is_called) ls_context_enter_graph(&scope, graph);
   ls_status status =
-      build(tracer->self, function->call, function->user, args, out_result);
+      run_build(tracer->self, function->call, function->user, args, out_result);
   ls_scope_end(&scope);
   if (ls_status_is_ok(status) && is_called && ls_nest_has_slices(*out_result))
     status = ls_unimplemented("slices as a result of a run in eager: return "
@@ -111,9 +111,9 @@ static ls_status begin_run(const ls_strategy *strategy) {
 }
 
 // Under a tape replicas run op by op.
-static ls_status call(const ls_tracer *tracer,
-                      const ls_function_options *function, ls_nest args,
-                      ls_nest *out_result) {
+static ls_status run_call(const ls_tracer *tracer,
+                          const ls_function_options *function, ls_nest args,
+                          ls_nest *out_result) {
   const ls_tpu_way *way = tracer->self;
   LS_RETURN_IF_ERROR(begin_run(way->strategy));
   return ls_replicas_call(way->strategy, function->call, args, function->user,
@@ -138,7 +138,7 @@ static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
 }
 
 // What traces of it differ by, as a number.
-static uint64_t key_of(const ls_tpu_way *way) {
+static uint64_t run_key_of(const ls_tpu_way *way) {
   const bool bits[] = {
       way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
       way->dynamic_batch,          way->bucketize,
@@ -156,12 +156,13 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   (void)crossing;  // Replicas run inside of it.
   LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
   if (callable.traced == NULL)
-    return build(&way, callable.plain, callable.user, request->args, results);
+    return run_build(&way, callable.plain, callable.user, request->args,
+                     results);
   const ls_tracer tracer = {.key = strategy->id,
                             .replicas = strategy->num_replicas,
-                            .options = key_of(&way),
-                            .trace = trace,
-                            .call = call,
+                            .options = run_key_of(&way),
+                            .trace = run_trace,
+                            .call = run_call,
                             .self = &way};
   return ls_function_call_by(callable.traced, &tracer, request->args, results);
 }

@@ -15,7 +15,7 @@ enum { MOST_PARTS = 3 };
 
 // ---- Inside ---------------------------------------------------------------
 // How many of a top-level list are values: ops stand behind them.
-static size_t count_values(ls_nest list) {
+static size_t run_results_count_values(ls_nest list) {
   size_t count = ls_nest_count(list);
   while (count > 0 && ls_nest_item(list, count - 1).kind == LS_KIND_OP)
     --count;
@@ -35,7 +35,7 @@ static ls_status keep_structure(run *r, ls_nest made, ls_nest *leaves,
   bool nested = false;
   for (size_t i = 0; i < ls_nest_count(made); ++i)
     nested |= ls_nest_is_node(ls_nest_item(made, i));
-  r->num_leaves = is_list && !nested ? count_values(made) : count;
+  r->num_leaves = is_list && !nested ? run_results_count_values(made) : count;
   for (size_t i = 0; i < r->num_leaves; ++i)
     if (leaves[i].kind == LS_KIND_OP && (!is_list || nested))
       return refuse_op(leaves[i], i);
@@ -51,8 +51,8 @@ static ls_status keep_structure(run *r, ls_nest made, ls_nest *leaves,
 }
 
 // The values that leaf i is.
-static ls_status take_apart(run *r, size_t i, ls_nest leaf, ls_nest *values,
-                            size_t *count) {
+static ls_status run_results_take_apart(run *r, size_t i, ls_nest leaf,
+                                        ls_nest *values, size_t *count) {
   ls_slices_parts parts;
   r->parts[i] = 1;
   if (leaf.kind != LS_KIND_SLICES) {
@@ -74,7 +74,7 @@ static ls_nest flatten_with(run *r, ls_nest made, ls_nest *leaves,
   ls_nest_flatten(made, leaves, count);
   ls_status status = keep_structure(r, made, leaves, count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = take_apart(r, i, leaves[i], values, &num_values);
+    status = run_results_take_apart(r, i, leaves[i], values, &num_values);
   const ls_nest flat = ls_nest_sequence(LS_KIND_LIST, values, num_values);
   if (ls_status_is_ok(status)) return flat;
   ls_nest_release(flat);

@@ -13,7 +13,7 @@
 #include "tpu/strategy/values.h"
 #include "tpu/system/resolver.h"
 
-static void destroy(ls_strategy *strategy) {
+static void strategy_destroy(ls_strategy *strategy) {
   ls_tpu_strategy *self = (ls_tpu_strategy *)strategy;
   ls_tpu_metadata_destroy(self->metadata);
   ls_tpu_resolver_release(self->resolver);
@@ -22,8 +22,8 @@ static void destroy(ls_strategy *strategy) {
 }
 
 // ---- Where its replicas are -------------------------------------------------
-static ls_status refuse_system(const ls_tpu_resolver *resolver,
-                               const ls_tpu_metadata *metadata) {
+static ls_status strategy_refuse_system(const ls_tpu_resolver *resolver,
+                                        const ls_tpu_metadata *metadata) {
   const ls_tpu_devices devices = {
       .names = (ls_device_name *)(uintptr_t)metadata->devices,
       .count = metadata->num_devices};
@@ -37,14 +37,16 @@ static ls_status refuse_system(const ls_tpu_resolver *resolver,
 }
 
 // All that is asked of the system.
-static ls_status ask(const ls_tpu_options *options, ls_tpu_resolver **resolver,
-                     ls_tpu_metadata **metadata) {
+static ls_status strategy_ask(const ls_tpu_options *options,
+                              ls_tpu_resolver **resolver,
+                              ls_tpu_metadata **metadata) {
   *resolver = ls_tpu_resolver_retain(options->resolver);
   if (*resolver == NULL)
     LS_RETURN_IF_ERROR(ls_tpu_resolver_create(NULL, resolver));
   LS_RETURN_IF_ERROR(ls_tpu_metadata_query(*resolver, false, metadata));
-  return (*metadata)->num_cores > 0 ? ls_ok()
-                                    : refuse_system(*resolver, *metadata);
+  return (*metadata)->num_cores > 0
+             ? ls_ok()
+             : strategy_refuse_system(*resolver, *metadata);
 }
 
 static bool is_core(const ls_device_name *device) {
@@ -102,7 +104,7 @@ static ls_status assign_all(ls_tpu_strategy *self) {
 }
 
 // Cores of a pod compute, unlike other devices that are no CPUs.
-static ls_status place(ls_tpu_strategy *self, const char *name) {
+static ls_status strategy_place(ls_tpu_strategy *self, const char *name) {
   LS_RETURN_IF_ERROR(set_job(self));
   LS_RETURN_IF_ERROR(place_replicas(self));
   if (self->cores.assignment == NULL) LS_RETURN_IF_ERROR(assign_all(self));
@@ -130,9 +132,11 @@ static ls_status check_assignment(const ls_device_assignment *assignment,
       ls_job_text(resolver->id->job));
 }
 
-static ls_status make(const ls_tpu_options *options,
-                      const ls_tpu_flavour *flavour, ls_tpu_resolver *resolver,
-                      ls_tpu_metadata *metadata, ls_tpu_strategy **out) {
+static ls_status strategy_make(const ls_tpu_options *options,
+                               const ls_tpu_flavour *flavour,
+                               ls_tpu_resolver *resolver,
+                               ls_tpu_metadata *metadata,
+                               ls_tpu_strategy **out) {
   ls_device_assignment *assignment = options->assignment;
   const int32_t replicas = assignment != NULL
                                ? ls_device_assignment_num_replicas(assignment)
@@ -171,16 +175,16 @@ ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
   ls_tpu_resolver *resolver = NULL;
   ls_tpu_metadata *metadata = NULL;
   ls_tpu_strategy *self = NULL;
-  ls_status status = ask(options, &resolver, &metadata);
+  ls_status status = strategy_ask(options, &resolver, &metadata);
   if (ls_status_is_ok(status))
-    status = make(options, flavour, resolver, metadata, &self);
+    status = strategy_make(options, flavour, resolver, metadata, &self);
   if (self == NULL) {
     ls_tpu_metadata_destroy(metadata);
     ls_tpu_resolver_release(resolver);
     return status;
   }
   self->steps_per_run = steps_per_run;
-  status = place(self, options->name);
+  status = strategy_place(self, options->name);
   if (ls_status_is_ok(status))
     *out_strategy = &self->base;
   else
@@ -289,9 +293,9 @@ ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
 
 // ---- Its class -------------------------------------------------------------
 // Pipelines are one a host at most.
-static ls_status distribute(ls_strategy *strategy,
-                            const ls_input_request *request,
-                            ls_nest *out_value) {
+static ls_status strategy_distribute(ls_strategy *strategy,
+                                     const ls_input_request *request,
+                                     ls_nest *out_value) {
   return ls_input_distribute(strategy, request,
                              &(ls_input_rules){.no_pipeline_per_replica = true},
                              out_value);
@@ -323,7 +327,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .update_non_slot = ls_tpu_class_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
-    .distribute = distribute,
+    .distribute = strategy_distribute,
     .non_slot_devices = ls_tpu_class_non_slot_devices,
-    .destroy = destroy,
+    .destroy = strategy_destroy,
 };

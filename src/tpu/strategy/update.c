@@ -15,8 +15,8 @@
 #include "tpu/strategy/strategy.h"
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status check_variable(const ls_update_call *call,
-                                const ls_variable *variable) {
+static ls_status update_check_variable(const ls_update_call *call,
+                                       const ls_variable *variable) {
   if (variable->num_components == 0 ||
       variable->strategy == (const void *)call->strategy)
     return ls_ok();
@@ -34,10 +34,11 @@ static bool differs_freely(const ls_variable *variable) {
          variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
 }
 
-static ls_status check_count(const ls_variable *variable, ls_nest args,
-                             size_t count) {
+static ls_status update_check_count(const ls_variable *variable, ls_nest args,
+                                    size_t count) {
   for (size_t i = 0; i < ls_nest_count(args); ++i)
-    LS_RETURN_IF_ERROR(check_count(variable, ls_nest_item(args, i), count));
+    LS_RETURN_IF_ERROR(
+        update_check_count(variable, ls_nest_item(args, i), count));
   if (args.kind != LS_KIND_DISTRIBUTED || ls_distributed_count(args) >= count)
     return ls_ok();
   char text[200];
@@ -132,7 +133,7 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
   const size_t count = plain ? 1 : variable->num_components;
   LS_RETURN_IF_ERROR(
       ls_update_check_args(call->args, !differs_freely(variable)));
-  LS_RETURN_IF_ERROR(check_count(variable, call->args, count));
+  LS_RETURN_IF_ERROR(update_check_count(variable, call->args, count));
   ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
   ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
@@ -146,7 +147,7 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
 
 ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(check_variable(call, variable));
+  LS_RETURN_IF_ERROR(update_check_variable(call, variable));
   if (ls_update_is_in_replica(call))
     return update_in_replica(call, variable, out_value);
   ls_crossing crossing;

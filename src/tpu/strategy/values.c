@@ -23,7 +23,7 @@
 static bool in_computation(void) { return ls_tpu_context_current() != NULL; }
 
 // What has a value of its own on each replica there.
-static bool is_value(ls_nest leaf) {
+static bool values_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE ||
          leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES;
 }
@@ -56,7 +56,7 @@ static ls_status own_value(ls_nest leaf, ls_tensor *out_tensor) {
 }
 
 // Of 16-bit floats the mean is rounded once.
-static ls_tensor reduce_together(ls_reduce_op op, ls_tensor x) {
+static ls_tensor values_reduce_together(ls_reduce_op op, ls_tensor x) {
   if (op == LS_REDUCE_SUM) return ls_cross_replica_sum(x, NULL);
   const ls_dtype dtype = ls_tensor_dtype(x);
   if (ls_is_half(dtype)) x = ls_convert(x, LS_DTYPE_F32);
@@ -73,7 +73,7 @@ static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
                             LS_REDUCE_OP_TEXT(op));
   ls_tensor x;
   LS_RETURN_IF_ERROR(own_value(leaf, &x));
-  x = ls_same_note(reduce_together(op, x));
+  x = ls_same_note(values_reduce_together(op, x));
   *out_value = ls_leaf(x);
   return ls_made_status(x);
 }
@@ -131,8 +131,8 @@ static ls_status send(const on_host *self, ls_nest value, ls_nest one,
   return status;
 }
 
-static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status values_reduce(void *self, ls_reduce_op op, ls_nest value,
+                               ls_destinations where, ls_nest *out_value) {
   const on_host *on = self;
   ls_components parts;
   ls_nest one = ls_none();
@@ -149,17 +149,18 @@ static ls_status reduce(void *self, ls_reduce_op op, ls_nest value,
   return status;
 }
 
-static ls_status batch_reduce(void *self, ls_reduce_op op,
-                              const ls_nest *values,
-                              const ls_destinations *where, size_t count,
-                              ls_nest *results) {
+static ls_status values_batch_reduce(void *self, ls_reduce_op op,
+                                     const ls_nest *values,
+                                     const ls_destinations *where, size_t count,
+                                     ls_nest *results) {
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(reduce(self, op, values[i], where[i], &results[i]));
+    LS_RETURN_IF_ERROR(
+        values_reduce(self, op, values[i], where[i], &results[i]));
   return ls_ok();
 }
 
-static ls_status gather(void *self, ls_nest value, int axis,
-                        ls_destinations where, ls_nest *out_value) {
+static ls_status values_gather(void *self, ls_nest value, int axis,
+                               ls_destinations where, ls_nest *out_value) {
   const on_host *on = self;
   ls_tensor *items = NULL, made = ls_failed_tensor();
   ls_allocator *allocator = on->allocator;
@@ -183,16 +184,16 @@ static ls_status gather(void *self, ls_nest value, int axis,
   return status;
 }
 
-static void release(void *self) {
+static void values_release(void *self) {
   on_host *on = self;
   ls_release(on->allocator, on);
 }
 
 static const ls_cross_device_table table = {.name = "tpu",
-                                            .reduce = reduce,
-                                            .batch_reduce = batch_reduce,
-                                            .gather = gather,
-                                            .release = release};
+                                            .reduce = values_reduce,
+                                            .batch_reduce = values_batch_reduce,
+                                            .gather = values_gather,
+                                            .release = values_release};
 
 ls_status ls_tpu_cross_device_create(const char *host,
                                      ls_cross_device **out_ops) {
@@ -204,7 +205,7 @@ ls_status ls_tpu_cross_device_create(const char *host,
   self->allocator = allocator;
   memcpy(self->host, host, size);
   const ls_status status = ls_cross_device_make(&table, self, true, out_ops);
-  if (!ls_status_is_ok(status)) release(self);
+  if (!ls_status_is_ok(status)) values_release(self);
   return status;
 }
 
@@ -243,7 +244,7 @@ ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
   const ls_reduction r = {.strategy = strategy, .op = op, .where = where};
-  if (in_computation() && is_value(value))
+  if (in_computation() && values_is_value(value))
     return reduce_in_computation(op, value, out_value);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   return ls_has_components(value) ? ls_reduce_by_ops(&r, op, value, out_value)
@@ -261,13 +262,13 @@ ls_status ls_tpu_class_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   return ls_ok();
 }
 
-static ls_nest reduce_leaf(ls_nest leaf, void *user) {
+static ls_nest values_reduce_leaf(ls_nest leaf, void *user) {
   const ls_reduction *r = user;
   const bool within = ls_has_axes(r) || r->options->weights != NULL;
   ls_nest made = ls_none();
   ls_status status = ls_ok();
   if (leaf.kind == LS_KIND_NONE) return leaf;
-  if (in_computation() && is_value(leaf))
+  if (in_computation() && values_is_value(leaf))
     status = within ? reduce_within(r->op, leaf, r->options, &made)
                     : reduce_in_computation(r->op, leaf, &made);
   else
@@ -281,7 +282,7 @@ ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
                               ls_nest *out_value) {
   const char *device = ls_context_current()->scoped.device;
   ls_reduction r = {strategy, op, options, {.device = device}};
-  return ls_take_nest(ls_nest_map(value, reduce_leaf, &r), out_value);
+  return ls_take_nest(ls_nest_map(value, values_reduce_leaf, &r), out_value);
 }
 
 static bool holds_components(ls_nest nest) {
@@ -319,7 +320,7 @@ static ls_tensor copies_of(ls_tensor x, int64_t count) {
 ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
   (void)where;
-  if (!in_computation() || !is_value(value)) {
+  if (!in_computation() || !values_is_value(value)) {
     *out_value = ls_nest_retain(value);
     return ls_nest_status(value);
   }

@@ -88,7 +88,8 @@ static ls_status ask_lookup(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
   return ls_status_annotate(status, "looking up TPU '%s'", name);
 }
 
-static ls_status look_up(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
+static ls_status cluster_look_up(const ls_tpu_resolver *resolver,
+                                 ls_tpu_node *out) {
   const char *name = resolver->name;
   LS_RETURN_IF_ERROR(ask_lookup(resolver, out));
   const char *state = out->state != NULL ? out->state : "";
@@ -126,7 +127,7 @@ static ls_status list_workers(const ls_tpu_resolver *resolver, ls_arena *arena,
     return ls_tpu_split_addresses(arena, resolver->name, out_addresses,
                                   out_count);
   ls_tpu_node node = {0};
-  LS_RETURN_IF_ERROR(look_up(resolver, &node));
+  LS_RETURN_IF_ERROR(cluster_look_up(resolver, &node));
   const bool is_single = node.num_endpoints == 0;
   const ls_tpu_endpoint *endpoints = is_single ? &node.single : node.endpoints;
   const size_t count = is_single ? 1 : node.num_endpoints;

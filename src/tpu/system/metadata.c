@@ -19,7 +19,7 @@ typedef struct device {
   bool has_task;  // Without one a core is not counted.
 } device;
 
-static int compare_devices(const void *a, const void *b) {
+static int metadata_compare_devices(const void *a, const void *b) {
   const ls_device_parts *x = &((const device *)a)->parts;
   const ls_device_parts *y = &((const device *)b)->parts;
   int order = strcmp(x->job, y->job);
@@ -80,7 +80,8 @@ static ls_status read_devices(const char *const *names, size_t count,
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         read_device(names[i] != NULL ? names[i] : "", &devices[i]));
-  if (count > 1) qsort(devices, count, sizeof(*devices), compare_devices);
+  if (count > 1)
+    qsort(devices, count, sizeof(*devices), metadata_compare_devices);
   for (size_t i = 0; i < count; ++i)
     out->names[i] = devices[i].name;
   return count_cores(devices, arena, out);
@@ -138,9 +139,9 @@ static ls_status list_pod(const ls_tpu_resolver *resolver, bool want_topology,
 
 // ---- Asking ----------------------------------------------------------------
 // As long as the answer does not come in time.
-static ls_status ask(const ls_tpu_resolver *resolver,
-                     const ls_tpu_question *question, int64_t retries,
-                     ls_tpu_answer *out) {
+static ls_status metadata_ask(const ls_tpu_resolver *resolver,
+                              const ls_tpu_question *question, int64_t retries,
+                              ls_tpu_answer *out) {
   const ls_tpu_resolver_options *options = &resolver->options;
   for (int64_t i = 1;; ++i) {
     *out = (ls_tpu_answer){0};
@@ -166,7 +167,7 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
     return list_pod(resolver, question->wants_topology, arena, out_devices);
   LS_RETURN_IF_ERROR(ls_tpu_check_reachable(resolver));
   ls_tpu_answer answer;
-  LS_RETURN_IF_ERROR(ask(resolver, question, retries, &answer));
+  LS_RETURN_IF_ERROR(metadata_ask(resolver, question, retries, &answer));
   if (answer.num_devices > 0 && answer.devices == NULL)
     return ls_invalid_argument("the query for '%s' gave %zu devices and no "
                                "list of them",

@@ -33,11 +33,11 @@ static const ls_object_type resolver_type = {.name = "TPU resolver",
                                              .print = print_resolver};
 
 // ---- The name --------------------------------------------------------------
-static bool is_given(const char *text) {
+static bool resolver_is_given(const char *text) {
   return text != NULL && text[0] != '\0';
 }
 
-static ls_status keep(ls_arena *arena, const char **text) {
+static ls_status resolver_keep(ls_arena *arena, const char **text) {
   if (*text == NULL) return ls_ok();
   *text = ls_arena_string(arena, *text);
   return *text != NULL ? ls_ok() : ls_out_of_memory();
@@ -51,7 +51,7 @@ static ls_status given_name(const ls_tpu_resolver_options *options,
                ? ls_ok()
                : ls_invalid_argument("names is NULL, with %zu names",
                                      options->num_names);
-  if (is_given(options->name))
+  if (resolver_is_given(options->name))
     return ls_invalid_argument("a TPU resolver is given both name '%s' and a "
                                "list of names",
                                options->name);
@@ -73,7 +73,7 @@ static ls_status config_text(const ls_json *config, const char *key,
   if (member == NULL || member->kind == LS_JSON_NULL) return ls_ok();
   if (member->kind != LS_JSON_STRING)
     return ls_invalid_argument("TPU_CONFIG: %s is no string", key);
-  if (!is_given(*out_text)) *out_text = member->string;
+  if (!resolver_is_given(*out_text)) *out_text = member->string;
   return ls_ok();
 }
 
@@ -90,15 +90,15 @@ static ls_status read_config(ls_tpu_resolver *resolver, const char *text) {
   return config_text(config, "zone", &resolver->zone);
 }
 
-static ls_status find_name(ls_tpu_resolver *resolver) {
+static ls_status resolver_find_name(ls_tpu_resolver *resolver) {
   static const char *const variables[] = {"KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS",
                                           "TPU_NAME"};
   LS_RETURN_IF_ERROR(given_name(&resolver->options, &resolver->name));
-  for (size_t i = 0; i < LS_COUNT_OF(variables) && !is_given(resolver->name);
-       ++i)
+  for (size_t i = 0;
+       i < LS_COUNT_OF(variables) && !resolver_is_given(resolver->name); ++i)
     resolver->name = ls_runtime_environment(resolver->runtime, variables[i]);
   const char *config = ls_runtime_environment(resolver->runtime, "TPU_CONFIG");
-  if (!is_given(resolver->name) && is_given(config))
+  if (!resolver_is_given(resolver->name) && resolver_is_given(config))
     LS_RETURN_IF_ERROR(read_config(resolver, config));
   if (resolver->name == NULL) resolver->name = "";
   return ls_ok();
@@ -122,10 +122,10 @@ static ls_status read_name(ls_tpu_resolver *resolver) {
   if (name[0] != '\0' && strcmp(name, "local") != 0) return ls_ok();
   resolver->kind = LS_TPU_LOCAL;
   const char *shape = resolver->options.local;
-  if (!is_given(shape))
+  if (!resolver_is_given(shape))
     shape = ls_runtime_environment(resolver->runtime, "LS_LOCAL_POD");
-  shape =
-      ls_arena_string(&resolver->arena, is_given(shape) ? shape : local_shape);
+  shape = ls_arena_string(&resolver->arena,
+                          resolver_is_given(shape) ? shape : local_shape);
   return shape != NULL ? ls_pod_shape_parse("local", shape, &resolver->shape)
                        : ls_out_of_memory();
 }
@@ -134,12 +134,13 @@ static ls_status read_name(ls_tpu_resolver *resolver) {
 static ls_status set_coordinator(ls_tpu_resolver *resolver) {
   resolver->coordinator = resolver->options.coordinator;
   resolver->coordinator_address = resolver->options.coordinator_address;
-  if (is_given(resolver->coordinator_address)) {
-    if (!is_given(resolver->coordinator)) resolver->coordinator = "coordinator";
+  if (resolver_is_given(resolver->coordinator_address)) {
+    if (!resolver_is_given(resolver->coordinator))
+      resolver->coordinator = "coordinator";
     return ls_ok();
   }
   resolver->coordinator_address = NULL;
-  if (!is_given(resolver->coordinator) || ls_tpu_is_pod(resolver))
+  if (!resolver_is_given(resolver->coordinator) || ls_tpu_is_pod(resolver))
     return ls_ok();
   char address[LS_FREE_ADDRESS];
   LS_RETURN_IF_ERROR(ls_net_free_address(address));
@@ -176,10 +177,10 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
   if (!options->retry_ms.set) options->retry_ms = LS_SOME(RETRY_MS);
   resolver->zone = options->zone;
   resolver->project = options->project;
-  resolver->job = is_given(options->job) ? options->job : "worker";
+  resolver->job = resolver_is_given(options->job) ? options->job : "worker";
   LS_RETURN_IF_ERROR(ls_mutex_init(&resolver->lock));
-  LS_RETURN_IF_ERROR(find_name(resolver));
-  LS_RETURN_IF_ERROR(keep(&resolver->arena, &resolver->name));
+  LS_RETURN_IF_ERROR(resolver_find_name(resolver));
+  LS_RETURN_IF_ERROR(resolver_keep(&resolver->arena, &resolver->name));
   LS_RETURN_IF_ERROR(read_name(resolver));
   LS_RETURN_IF_ERROR(set_coordinator(resolver));
   resolver->shape.queue_depth = options->queue_depth;
@@ -188,7 +189,7 @@ static ls_status init_resolver(ls_tpu_resolver *resolver) {
                           &resolver->coordinator,
                           &resolver->coordinator_address};
   for (size_t i = 0; i < LS_COUNT_OF(texts); ++i)
-    LS_RETURN_IF_ERROR(keep(&resolver->arena, texts[i]));
+    LS_RETURN_IF_ERROR(resolver_keep(&resolver->arena, texts[i]));
   resolver->task_type = resolver->job;
   LS_RETURN_IF_ERROR(
       ls_system_id_create(resolver->arena.allocator, ls_tpu_pod_name(resolver),

@@ -52,8 +52,9 @@ static ls_status add_system(ls_tpu_state *state, const char *name,
   return ls_ok();
 }
 
-static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
-                       ls_topology *topology, bool *out_again) {
+static ls_status system_enter(ls_runtime *runtime, const char *name,
+                              const char *job, ls_topology *topology,
+                              bool *out_again) {
   ls_status status = ls_ok();
   ls_runtime_lock(runtime);
   ls_tpu_state *state = ls_tpu_state_get(runtime);
@@ -73,7 +74,8 @@ static ls_status enter(ls_runtime *runtime, const char *name, const char *job,
   return status;
 }
 
-static bool leave(ls_runtime *runtime, const char *name, const char *job) {
+static bool system_leave(ls_runtime *runtime, const char *name,
+                         const char *job) {
   ls_runtime_lock(runtime);
   ls_tpu_state *state = ls_tpu_state_find(runtime);
   ls_tpu_system *there = ls_tpu_state_system(state, name, job);
@@ -104,8 +106,8 @@ static ls_status clear_caches(ls_runtime *runtime) {
 ls_status ls_pod_start(ls_pod *pod, bool *out_again) {
   *out_again = false;
   LS_RETURN_IF_ERROR(clear_caches(pod->runtime));
-  LS_RETURN_IF_ERROR(
-      enter(pod->runtime, pod->name, pod->job, pod->topology, out_again));
+  LS_RETURN_IF_ERROR(system_enter(pod->runtime, pod->name, pod->job,
+                                  pod->topology, out_again));
   ls_pod_initialize(pod);
   return ls_ok();
 }
@@ -113,7 +115,7 @@ ls_status ls_pod_start(ls_pod *pod, bool *out_again) {
 ls_status ls_pod_stop(ls_pod *pod, bool *out_was) {
   *out_was = false;
   LS_RETURN_IF_ERROR(clear_caches(pod->runtime));
-  *out_was = leave(pod->runtime, pod->name, pod->job);
+  *out_was = system_leave(pod->runtime, pod->name, pod->job);
   ls_pod_shut_down(pod);
   return ls_ok();
 }
@@ -253,8 +255,8 @@ static ls_status initialize_remote(const ls_tpu_resolver *resolver,
   if (tracing) return ls_ok();
   ls_status status = clear_caches(resolver->runtime);
   if (ls_status_is_ok(status))
-    status = enter(resolver->runtime, resolver->name, resolver->job,
-                   *out_topology, &again);
+    status = system_enter(resolver->runtime, resolver->name, resolver->job,
+                          *out_topology, &again);
   if (again) warn_again(resolver);
   if (ls_status_is_ok(status)) return ls_ok();
   ls_topology_release(*out_topology);
@@ -307,7 +309,7 @@ ls_status ls_tpu_shutdown(ls_tpu_resolver *resolver) {
     LS_RETURN_IF_ERROR(status);
   } else {
     LS_RETURN_IF_ERROR(clear_caches(resolver->runtime));
-    was = leave(resolver->runtime, name, job);
+    was = system_leave(resolver->runtime, name, job);
   }
   if (!was)
     ls_runtime_log(resolver->runtime, LS_LOG_WARNING, "tpu",
@@ -326,8 +328,8 @@ static ls_device_name *print_devices(const char *type, int count,
 }
 
 // With the runtime's lock held. The local system's CPU is the runtime's.
-static ls_status list_devices(const ls_runtime *runtime, ls_device_name **out,
-                              size_t *out_count) {
+static ls_status system_list_devices(const ls_runtime *runtime,
+                                     ls_device_name **out, size_t *out_count) {
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
   const int cpus = ls_runtime_cpus(runtime), gpus = ls_runtime_gpus(runtime);
   size_t count = (size_t)cpus + (size_t)gpus;
@@ -359,7 +361,7 @@ ls_status ls_runtime_devices(ls_runtime *runtime, ls_device_name **out_devices,
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(runtime);
   ls_runtime_lock(runtime);
-  const ls_status status = list_devices(runtime, out_devices, out_count);
+  const ls_status status = system_list_devices(runtime, out_devices, out_count);
   ls_runtime_unlock(runtime);
   return status;
 }

@@ -84,7 +84,8 @@ static ls_status find_connected(const ls_host_call *call, ls_pod **out_pod) {
 }
 
 // The same, made if it is the local one; the caller releases it.
-static ls_status find_pod(const ls_host_call *call, ls_pod **out_pod) {
+static ls_status system_ops_find_pod(const ls_host_call *call,
+                                     ls_pod **out_pod) {
   const job_state *state = (const job_state *)call->state;
   const char *job = state->job;
   LS_RETURN_IF_ERROR(find_connected(call, out_pod));
@@ -120,7 +121,7 @@ static ls_status infer_topology(const ls_object *state, const ls_type *in,
 static ls_status configure(ls_host_call *call) {
   ls_pod *pod = NULL;
   bool again = false;
-  LS_RETURN_IF_ERROR(find_pod(call, &pod));
+  LS_RETURN_IF_ERROR(system_ops_find_pod(call, &pod));
   const ls_status status = ls_pod_start(pod, &again);
   if (!ls_status_is_ok(status)) {
     ls_pod_release(pod);
@@ -174,7 +175,8 @@ static const ls_host_kernel shutdown_kernel = {.name =
                                                .start = shut_down,
                                                .flags = LS_HOST_INLINE};
 
-static ls_op add(uint16_t type, const ls_host_kernel *kernel, const char *job) {
+static ls_op system_ops_add(uint16_t type, const ls_host_kernel *kernel,
+                            const char *job) {
   job_state *state = NULL;
   ls_device_name device;
   ls_op op = {0};
@@ -195,10 +197,11 @@ static ls_op add(uint16_t type, const ls_host_kernel *kernel, const char *job) {
 }
 
 ls_tensor ls_tpu_initialize_op(const char *job) {
-  const ls_op op = add(LS_OP_CONFIGURE_DISTRIBUTED_TPU, &configure_kernel, job);
+  const ls_op op =
+      system_ops_add(LS_OP_CONFIGURE_DISTRIBUTED_TPU, &configure_kernel, job);
   return ls_op_output(op, 0);
 }
 
 ls_op ls_tpu_shutdown_op(const char *job) {
-  return add(LS_OP_SHUTDOWN_DISTRIBUTED_TPU, &shutdown_kernel, job);
+  return system_ops_add(LS_OP_SHUTDOWN_DISTRIBUTED_TPU, &shutdown_kernel, job);
 }

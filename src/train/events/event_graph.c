@@ -105,7 +105,7 @@ static void add_text_value(printer *p, const ls_attr *attr) {
     ls_proto_string(p->out, VALUE_STRING, "...");
 }
 
-static void add_attr(printer *p, const ls_attr *attr) {
+static void event_graph_add_attr(printer *p, const ls_attr *attr) {
   ls_text *out = p->out;
   const attr_place it = begin_attr(out, attr->name);
   switch (attr->kind) {
@@ -136,7 +136,7 @@ static void add_attr(printer *p, const ls_attr *attr) {
 static void add_attrs(printer *p, const ls_node *node) {
   ls_text *out = p->out;
   for (uint32_t i = 0; i < node->num_attrs; ++i)
-    add_attr(p, &node->attrs[i]);
+    event_graph_add_attr(p, &node->attrs[i]);
   if (node->file != NULL) {
     const attr_place it = begin_attr(out, "_place");
     ls_text_clear(&p->name);
@@ -182,7 +182,7 @@ static void add_name(printer *p, unsigned field) {
   ls_proto_string(p->out, field, ls_text_data(&p->name));
 }
 
-static void add_input(printer *p, const place *at, uint64_t ref) {
+static void event_graph_add_input(printer *p, const place *at, uint64_t ref) {
   const ls_node *node = ls_graph_node_of(at->graph, ref);
   if (node == NULL) return;
   ls_text_clear(&p->name);
@@ -201,7 +201,7 @@ static void add_source(printer *p, const place *at, const ls_node *node) {
     if (graph->captures[i].inner != ref) continue;
     for (const place *it = at->outer; it != NULL; it = it->outer) {
       if (it->graph == ls_graph_resolve(graph->captures[i].outer.graph))
-        add_input(p, it, graph->captures[i].outer.ref);
+        event_graph_add_input(p, it, graph->captures[i].outer.ref);
     }
     return;
   }
@@ -209,7 +209,7 @@ static void add_source(printer *p, const place *at, const ls_node *node) {
   for (size_t i = 0;
        i < graph->num_declared && i < (size_t)at->holder->num_inputs; ++i) {
     if (graph->parameters[i] == ref)
-      add_input(p, at->outer, at->holder->inputs[i]);
+      event_graph_add_input(p, at->outer, at->holder->inputs[i]);
   }
 }
 
@@ -251,7 +251,7 @@ static ls_status for_regions(printer *p, const place *at, const ls_node *node,
 
 static ls_status add_results(printer *p, const place *inner) {
   for (size_t i = 0; i < inner->graph->num_results; ++i)
-    add_input(p, inner, inner->graph->results[i]);
+    event_graph_add_input(p, inner, inner->graph->results[i]);
   return ls_ok();
 }
 
@@ -264,7 +264,7 @@ static ls_status print_node(printer *p, const place *at, const ls_node *node) {
   ls_proto_string(p->out, NODE_OP, ls_node_info(node)->name);
   if (node->num_inputs == 0) add_source(p, at, node);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
-    add_input(p, at, node->inputs[i]);
+    event_graph_add_input(p, at, node->inputs[i]);
   LS_RETURN_IF_ERROR(for_regions(p, at, node, add_results));
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const ls_node *before = ls_graph_node(at->graph, node->control[i]);

@@ -110,8 +110,8 @@ static ls_status end_of_file(ls_runtime *runtime, const char *path,
   return ls_ok();
 }
 
-static ls_status read_file(numbers *self, ls_runtime *runtime,
-                           const char *path) {
+static ls_status event_reader_read_file(numbers *self, ls_runtime *runtime,
+                                        const char *path) {
   ls_file *file = NULL;
   ls_reader reader = {0};
   ls_status status = ls_file_open(runtime, path, &file);
@@ -134,7 +134,7 @@ static ls_status read_entries(numbers *self, ls_runtime *runtime,
     ls_text_clear(&path);
     ls_text_append_format(&path, "%s/%s", folder, entries[i].name);
     LS_RETURN_IF_ERROR(ls_text_status(&path));
-    LS_RETURN_IF_ERROR(read_file(self, runtime, path.data));
+    LS_RETURN_IF_ERROR(event_reader_read_file(self, runtime, path.data));
   }
   return ls_ok();
 }
@@ -161,7 +161,7 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
 }
 
 // ---- The table -------------------------------------------------------------
-static int compare(const void *a, const void *b) {
+static int event_reader_compare(const void *a, const void *b) {
   const number *x = a, *y = b;
   if (x->number.step != y->number.step)
     return x->number.step < y->number.step ? -1 : 1;
@@ -176,7 +176,7 @@ static ls_status arrange(numbers *self) {
       ls_arena_new_array(&self->memory, ls_event_number, self->count + 1);
   if (sorted == NULL) return ls_out_of_memory();
   if (self->count > 0)
-    qsort(self->items, self->count, sizeof(*self->items), compare);
+    qsort(self->items, self->count, sizeof(*self->items), event_reader_compare);
   for (size_t i = 0; i < self->count; ++i) {
     const ls_event_number *it = &self->items[i].number;
     const ls_event_number *before =

@@ -42,7 +42,8 @@ struct ls_event_writer {
 };
 
 // ---- The file --------------------------------------------------------------
-static ls_event_time now(const ls_event_writer *writer, int64_t step) {
+static ls_event_time event_writer_now(const ls_event_writer *writer,
+                                      int64_t step) {
   return (ls_event_time){(double)ls_runtime_wall(writer->runtime) * 1e-9, step};
 }
 
@@ -86,10 +87,10 @@ static ls_status make_file(ls_event_writer *writer) {
   LS_RETURN_IF_ERROR(ls_text_status(path));
   LS_OWN(ls_text, head) = {0};
   ls_text_init(&head, writer->allocator);
-  ls_events_add_version(&head, now(writer, 0));
+  ls_events_add_version(&head, event_writer_now(writer, 0));
   // One that follows a file of this writer goes on where that ended.
   if (writer->first_step != INT64_MAX)
-    ls_events_add_start(&head, now(writer, writer->first_step));
+    ls_events_add_start(&head, event_writer_now(writer, writer->first_step));
   ls_status status = ls_text_status(&head);
   if (ls_status_is_ok(status))
     status = files->append(files->user, path->data, head.data, head.size);
@@ -100,7 +101,7 @@ static ls_status make_file(ls_event_writer *writer) {
 }
 
 // ---- Opening ---------------------------------------------------------------
-static void destroy(ls_event_writer *writer) {
+static void event_writer_destroy(ls_event_writer *writer) {
   ls_mutex_deinit(&writer->lock);
   ls_text_deinit(&writer->path);
   ls_text_deinit(&writer->suffix);
@@ -110,7 +111,7 @@ static void destroy(ls_event_writer *writer) {
   ls_release(writer->allocator, writer);
 }
 
-static ls_status check(const ls_event_writer_options *options) {
+static ls_status event_writer_check(const ls_event_writer_options *options) {
   const ls_opt seconds = options->flush_seconds, queue = options->max_queue;
   if (seconds.set && (seconds.value < 0 || seconds.value > INT32_MAX))
     return ls_invalid_argument("flush_seconds is %lld, expected 0 or more",
@@ -129,7 +130,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   LS_REQUIRE_OUT(out_writer);
   LS_REQUIRE(options);
   LS_REQUIRE(options->folder);
-  LS_RETURN_IF_ERROR(check(options));
+  LS_RETURN_IF_ERROR(event_writer_check(options));
   const ls_opt seconds = options->flush_seconds;
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
@@ -165,7 +166,7 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
   if (ls_status_is_ok(status))
     *out_writer = writer;
   else
-    destroy(writer);
+    event_writer_destroy(writer);
   return status;
 }
 
@@ -182,7 +183,7 @@ static ls_status write_out(ls_event_writer *writer) {
   return status;
 }
 
-static ls_status flush(ls_event_writer *writer) {
+static ls_status event_writer_flush(ls_event_writer *writer) {
   const ls_status status = write_out(writer);
   ls_text_clear(&writer->records);
   writer->queued = 0;
@@ -200,15 +201,15 @@ static ls_status with_kept(ls_event_writer *writer, ls_status status) {
 ls_status ls_event_writer_flush(ls_event_writer *writer) {
   LS_REQUIRE(writer);
   ls_mutex_lock(&writer->lock);
-  const ls_status status = with_kept(writer, flush(writer));
+  const ls_status status = with_kept(writer, event_writer_flush(writer));
   ls_mutex_unlock(&writer->lock);
   return status;
 }
 
 ls_status ls_event_writer_close(ls_event_writer *writer) {
   if (writer == NULL) return ls_ok();
-  const ls_status status = with_kept(writer, flush(writer));
-  destroy(writer);
+  const ls_status status = with_kept(writer, event_writer_flush(writer));
+  event_writer_destroy(writer);
   return status;
 }
 
@@ -219,7 +220,7 @@ static ls_status end_record(ls_event_writer *writer) {
       ++writer->queued < writer->max_queue &&
       ls_runtime_now(writer->runtime) - writer->flushed < writer->flush_nanos)
     return ls_ok();
-  return flush(writer);
+  return event_writer_flush(writer);
 }
 
 ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
@@ -227,7 +228,8 @@ ls_status ls_event_writer_scalar(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(writer);
   LS_REQUIRE(tag);
   ls_mutex_lock(&writer->lock);
-  ls_events_add_scalar(&writer->records, now(writer, step), tag, value);
+  ls_events_add_scalar(&writer->records, event_writer_now(writer, step), tag,
+                       value);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -247,7 +249,8 @@ ls_status ls_event_writer_histogram(ls_event_writer *writer, const char *tag,
   ls_histogram histogram;
   ls_histogram_of(values, &histogram);
   ls_mutex_lock(&writer->lock);
-  ls_events_add_histogram(&writer->records, now(writer, step), tag, &histogram);
+  ls_events_add_histogram(&writer->records, event_writer_now(writer, step), tag,
+                          &histogram);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -259,7 +262,8 @@ ls_status ls_event_writer_tensor(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(tag);
   LS_REQUIRE(values);
   ls_mutex_lock(&writer->lock);
-  ls_events_add_tensor(&writer->records, now(writer, step), tag, values);
+  ls_events_add_tensor(&writer->records, event_writer_now(writer, step), tag,
+                       values);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -273,8 +277,8 @@ ls_status ls_event_writer_summary(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(tag);
   LS_REQUIRE_ITEMS(summary.data, summary.size);
   ls_mutex_lock(&writer->lock);
-  *out_count = ls_events_add_summary(&writer->records, now(writer, step), tag,
-                                     first, summary);
+  *out_count = ls_events_add_summary(
+      &writer->records, event_writer_now(writer, step), tag, first, summary);
   const ls_status status = *out_count > 0 ? end_record(writer) : ls_ok();
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -285,7 +289,8 @@ static ls_status add_texts(ls_event_writer *writer, const char *tag,
                            int64_t step, ls_shape shape,
                            const ls_bytes *texts) {
   ls_mutex_lock(&writer->lock);
-  ls_events_add_texts(&writer->records, now(writer, step), tag, shape, texts);
+  ls_events_add_texts(&writer->records, event_writer_now(writer, step), tag,
+                      shape, texts);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -308,8 +313,8 @@ ls_status ls_event_writer_graph(ls_event_writer *writer,
   ls_text_clear(&writer->graph);
   ls_status status = ls_event_graph_print(graph, &writer->graph);
   if (ls_status_is_ok(status)) {
-    ls_events_add_graph(&writer->records, now(writer, 0), writer->graph.data,
-                        writer->graph.size);
+    ls_events_add_graph(&writer->records, event_writer_now(writer, 0),
+                        writer->graph.data, writer->graph.size);
     status = end_record(writer);
   }
   ls_text_deinit(&writer->graph);  // The next one comes late, if at all.
@@ -326,7 +331,7 @@ typedef struct images {
   size_t bytes;  // Of a packed image's pixels.
 } images;
 
-static bool is_image(ls_shape shape) {
+static bool event_writer_is_image(ls_shape shape) {
   const int r = shape.rank;
   if (r != 3 && r != 4) return false;
   return shape.dim[r - 1] >= 1 && shape.dim[r - 1] <= 4 &&
@@ -334,12 +339,14 @@ static bool is_image(ls_shape shape) {
          shape.dim[r - 2] <= INT32_MAX && shape.dim[r - 3] <= INT32_MAX;
 }
 
-static ls_status look_at(const ls_array *array, const char *tag, images *out) {
+static ls_status event_writer_look_at(const ls_array *array, const char *tag,
+                                      images *out) {
   const ls_shape shape = ls_array_shape(array);
   const ls_dtype dtype = ls_array_dtype(array);
   const int r = shape.rank;
-  if (!is_image(shape) || (dtype != LS_DTYPE_U8 && dtype != LS_DTYPE_U16 &&
-                           !ls_dtype_is_float(dtype)))
+  if (!event_writer_is_image(shape) ||
+      (dtype != LS_DTYPE_U8 && dtype != LS_DTYPE_U16 &&
+       !ls_dtype_is_float(dtype)))
     return ls_invalid_argument(
         "image '%s' is %s, expected u8, u16 or floats of [height, width, "
         "channels] or [n, height, width, channels], with 1 to 4 channels",
@@ -360,7 +367,8 @@ static unsigned char byte_of(double x) {
 }
 
 // The pixels of an image; `room` takes those of floats.
-static void *pixels_of(const images *it, int64_t index, unsigned char *room) {
+static void *event_writer_pixels_of(const images *it, int64_t index,
+                                    unsigned char *room) {
   if (room == NULL)
     return (char *)(uintptr_t)ls_array_data(it->array) +
            (size_t)index * it->bytes;
@@ -374,7 +382,7 @@ static ls_status encode(ls_allocator *allocator, const images *it,
                         unsigned char *room, ls_bytes *files) {
   for (int64_t i = 0; i < it->count; ++i) {
     const ls_pixels pixels = {
-        .data = pixels_of(it, i, room),
+        .data = event_writer_pixels_of(it, i, room),
         .stride = it->bytes / (size_t)it->height,
         .width = it->width,
         .height = it->height,
@@ -392,8 +400,8 @@ static ls_status add_images(ls_event_writer *writer, const char *tag,
                             int64_t step, const images *it,
                             const ls_bytes *files) {
   ls_mutex_lock(&writer->lock);
-  ls_events_add_images(&writer->records, now(writer, step), tag, it->width,
-                       it->height, files, (size_t)it->count);
+  ls_events_add_images(&writer->records, event_writer_now(writer, step), tag,
+                       it->width, it->height, files, (size_t)it->count);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -405,7 +413,7 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(tag);
   LS_REQUIRE(image);
   images it = {0};
-  LS_RETURN_IF_ERROR(look_at(image, tag, &it));
+  LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &it));
   ls_allocator *allocator = writer->allocator;
   ls_bytes *files = ls_new_array(allocator, ls_bytes, (size_t)it.count);
   unsigned char *room = ls_dtype_is_float(ls_array_dtype(image))
@@ -425,7 +433,8 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
 }
 
 // ---- Summaries -------------------------------------------------------------
-static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
+static ls_status event_writer_record(ls_event_writer *writer,
+                                     const ls_summary_record *it) {
   if (it == NULL) return ls_null_argument("ls_event_writer_record", "record");
   if (it->tag == NULL || it->value == NULL)
     return ls_null_argument("ls_event_writer_record",
@@ -439,7 +448,7 @@ static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
   if (dtype == LS_DTYPE_STRING)
     return add_texts(writer, it->tag, it->step, shape,
                      ls_array_data(it->value));
-  if (dtype == LS_DTYPE_U8 && is_image(shape))
+  if (dtype == LS_DTYPE_U8 && event_writer_is_image(shape))
     return ls_event_writer_image(writer, it->tag, it->step, it->value);
   if (shape.rank == 0 && !ls_dtype_is_complex(dtype))
     return ls_event_writer_scalar(writer, it->tag, it->step,
@@ -450,7 +459,7 @@ static ls_status record(ls_event_writer *writer, const ls_summary_record *it) {
 void ls_event_writer_record(void *writer, const ls_summary_record *it) {
   ls_event_writer *self = writer;
   if (self == NULL) return;
-  const ls_status status = record(self, it);
+  const ls_status status = event_writer_record(self, it);
   if (ls_status_is_ok(status)) return;
   ls_mutex_lock(&self->lock);
   self->status = ls_status_join(self->status, status);

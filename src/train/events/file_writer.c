@@ -20,11 +20,11 @@ typedef struct file_writer {
 } file_writer;
 
 // ---- A kind of writers -----------------------------------------------------
-static void record(void *user, const ls_summary_record *it) {
+static void file_writer_record(void *user, const ls_summary_record *it) {
   ls_event_writer_record(((file_writer *)user)->events, it);
 }
 
-static ls_status is_ready(void *user) {
+static ls_status file_writer_is_ready(void *user) {
   const file_writer *self = user;
   if (__atomic_load_n(&self->ready, __ATOMIC_ACQUIRE)) return ls_ok();
   return ls_failed_precondition(
@@ -34,7 +34,7 @@ static ls_status is_ready(void *user) {
       self->folder);
 }
 
-static void destroy(void *user) {
+static void file_writer_destroy(void *user) {
   file_writer *self = user;
   const ls_status status = ls_event_writer_close(self->events);
   if (!ls_status_is_ok(status))
@@ -45,19 +45,20 @@ static void destroy(void *user) {
   ls_release(self->allocator, self);
 }
 
-static const ls_summary_writer_kind kind = {
-    .name = "file writer", .ready = is_ready, .destroy = destroy};
+static const ls_summary_writer_kind kind = {.name = "file writer",
+                                            .ready = file_writer_is_ready,
+                                            .destroy = file_writer_destroy};
 
 static file_writer *files_of(const ls_summary_writer *writer) {
   return writer != NULL && writer->kind == &kind ? writer->user : NULL;
 }
 
 // ---- Its ops ---------------------------------------------------------------
-static uint64_t order(const ls_object *state) {
+static uint64_t file_writer_order(const ls_object *state) {
   return (uint64_t)(uintptr_t)state;
 }
 
-static ls_status initialize(ls_host_call *call) {
+static ls_status file_writer_initialize(ls_host_call *call) {
   file_writer *self =
       files_of((const ls_summary_writer *)(const void *)call->state);
   __atomic_store_n(&self->ready, true, __ATOMIC_RELEASE);
@@ -65,7 +66,7 @@ static ls_status initialize(ls_host_call *call) {
   return ls_ok();
 }
 
-static ls_status flush(ls_host_call *call) {
+static ls_status file_writer_flush(ls_host_call *call) {
   const file_writer *self =
       files_of((const ls_summary_writer *)(const void *)call->state);
   LS_RETURN_IF_ERROR(ls_event_writer_flush(self->events));
@@ -75,16 +76,17 @@ static ls_status flush(ls_host_call *call) {
 
 static const ls_host_kernel initialize_kernel = {
     .name = "initialize summary writer",
-    .start = initialize,
+    .start = file_writer_initialize,
     .flags = LS_HOST_ALL,
-    .order = order};
+    .order = file_writer_order};
 static const ls_host_kernel flush_kernel = {.name = "flush summary writer",
-                                            .start = flush,
+                                            .start = file_writer_flush,
                                             .flags = LS_HOST_ALL,
-                                            .order = order};
+                                            .order = file_writer_order};
 
-static ls_status add_op(ls_summary_writer *writer, const ls_host_kernel *kernel,
-                        const char *collection, ls_op *out_op) {
+static ls_status file_writer_add_op(ls_summary_writer *writer,
+                                    const ls_host_kernel *kernel,
+                                    const char *collection, ls_op *out_op) {
   *out_op = ls_host_call_add(kernel, &writer->object, NULL, 0);
   // The trial around has the reason.
   if (ls_op_is_failed(*out_op)) return ls_ok();
@@ -94,11 +96,11 @@ static ls_status add_op(ls_summary_writer *writer, const ls_host_kernel *kernel,
 
 static ls_status add_ops(ls_summary_writer *writer) {
   file_writer *self = writer->user;
-  LS_RETURN_IF_ERROR(add_op(writer, &initialize_kernel,
-                            LS_COLLECTION_SUMMARY_WRITER_INIT,
-                            &self->initializer));
-  return add_op(writer, &flush_kernel, LS_COLLECTION_SUMMARY_WRITER_FLUSH,
-                &self->flusher);
+  LS_RETURN_IF_ERROR(file_writer_add_op(writer, &initialize_kernel,
+                                        LS_COLLECTION_SUMMARY_WRITER_INIT,
+                                        &self->initializer));
+  return file_writer_add_op(writer, &flush_kernel,
+                            LS_COLLECTION_SUMMARY_WRITER_FLUSH, &self->flusher);
 }
 
 // Where what is made for good is made: outside of functions and computations.
@@ -144,9 +146,9 @@ ls_status ls_file_writer_create(const ls_file_writer_options *options,
   ls_summary_writer *writer = NULL;
   ls_status status = open_events(self, options);
   if (ls_status_is_ok(status))
-    status = ls_summary_writer_make(&kind, record, self, &writer);
+    status = ls_summary_writer_make(&kind, file_writer_record, self, &writer);
   if (!ls_status_is_ok(status)) {
-    destroy(self);
+    file_writer_destroy(self);
     return status;
   }
   status = add_outside(writer);
@@ -177,8 +179,9 @@ ls_status ls_file_writer_flush(ls_summary_writer *writer) {
                                    "cannot be flushed");
 }
 
-static ls_status list_of(const ls_graph *graph, const char *collection,
-                         ls_nest *out_list) {
+static ls_status file_writer_list_of(const ls_graph *graph,
+                                     const char *collection,
+                                     ls_nest *out_list) {
   if (out_list == NULL) return ls_ok();
   *out_list = ls_none();
   const size_t count = ls_graph_collection(graph, collection, NULL, 0);
@@ -193,10 +196,10 @@ ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
   LS_REQUIRE_OUT(out_initializers);
   LS_REQUIRE_OUT(out_flushers);
   LS_REQUIRE(graph);
-  LS_RETURN_IF_ERROR(
-      list_of(graph, LS_COLLECTION_SUMMARY_WRITER_INIT, out_initializers));
-  const ls_status status =
-      list_of(graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers);
+  LS_RETURN_IF_ERROR(file_writer_list_of(
+      graph, LS_COLLECTION_SUMMARY_WRITER_INIT, out_initializers));
+  const ls_status status = file_writer_list_of(
+      graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers);
   if (!ls_status_is_ok(status) && out_initializers != NULL) {
     ls_nest_release(*out_initializers);
     *out_initializers = ls_none();

@@ -6,7 +6,8 @@
 // Elements are taken this many at once.
 enum { CHUNK = 1024 };
 
-static size_t load(const ls_array *values, int64_t from, double *out) {
+static size_t histogram_load(const ls_array *values, int64_t from,
+                             double *out) {
   const int64_t left = ls_array_num_elements(values) - from;
   const size_t count = left < CHUNK ? (size_t)left : CHUNK;
   if (ls_array_dtype(values) == LS_DTYPE_F32) {
@@ -20,12 +21,12 @@ static size_t load(const ls_array *values, int64_t from, double *out) {
   return count;
 }
 
-static void measure(const ls_array *values, ls_histogram *out) {
+static void histogram_measure(const ls_array *values, ls_histogram *out) {
   double chunk[CHUNK];
   double least = INFINITY, most = -INFINITY, sum = 0, squares = 0;
   int64_t finite = 0;
   for (int64_t from = 0; from < ls_array_num_elements(values); from += CHUNK) {
-    const size_t count = load(values, from, chunk);
+    const size_t count = histogram_load(values, from, chunk);
     for (size_t i = 0; i < count; ++i) {
       const double x = chunk[i];
       if (!isfinite(x)) continue;
@@ -44,13 +45,13 @@ static void measure(const ls_array *values, ls_histogram *out) {
   out->sum_squares = squares;
 }
 
-static void deal(const ls_array *values, ls_histogram *out) {
+static void histogram_deal(const ls_array *values, ls_histogram *out) {
   double chunk[CHUNK];
   const double least = out->least;
   const double scale = LS_HISTOGRAM_RANGES / (out->most - least);
   int64_t counts[LS_HISTOGRAM_RANGES] = {0};
   for (int64_t from = 0; from < ls_array_num_elements(values); from += CHUNK) {
-    const size_t count = load(values, from, chunk);
+    const size_t count = histogram_load(values, from, chunk);
     for (size_t i = 0; i < count; ++i) {
       if (!isfinite(chunk[i])) continue;
       const int at = (int)((chunk[i] - least) * scale);
@@ -66,11 +67,11 @@ static void deal(const ls_array *values, ls_histogram *out) {
 }
 
 void ls_histogram_of(const ls_array *values, ls_histogram *out) {
-  measure(values, out);
+  histogram_measure(values, out);
   // A width so small or so large that it is no number is that of one range.
   const double scale = LS_HISTOGRAM_RANGES / (out->most - out->least);
   if (isfinite(scale) && scale > 0) {
-    deal(values, out);
+    histogram_deal(values, out);
   } else {
     out->limits[0] = out->most;
     out->counts[0] = out->values;

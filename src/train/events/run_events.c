@@ -19,8 +19,8 @@ static bool is_in_run_folder(const ls_train_options *options) {
 }
 
 // A folder of event files.
-static ls_status print_path(const ls_train_options *options, const char *name,
-                            ls_text *path) {
+static ls_status run_events_print_path(const ls_train_options *options,
+                                       const char *name, ls_text *path) {
   ls_text_clear(path);
   if (is_in_run_folder(options))
     ls_text_append_format(path, "%s/events/%s", options->run_folder, name);
@@ -35,13 +35,13 @@ static ls_status name_folder(ls_runtime *runtime,
                              const ls_train_options *options, const char *name,
                              ls_text *path) {
   if (is_in_run_folder(options)) {
-    LS_RETURN_IF_ERROR(print_path(options, "", path));
+    LS_RETURN_IF_ERROR(run_events_print_path(options, "", path));
     path->data[--path->size] = '\0';  // Its slash would go through a link.
     LS_RETURN_IF_ERROR(ls_folder_check_own(runtime, ls_text_data(path)));
-    LS_RETURN_IF_ERROR(print_path(options, name, path));
+    LS_RETURN_IF_ERROR(run_events_print_path(options, name, path));
     return ls_folder_check_own(runtime, ls_text_data(path));
   }
-  return print_path(options, name, path);
+  return run_events_print_path(options, name, path);
 }
 
 static ls_status open_writers(ls_run_events *events,
@@ -130,8 +130,8 @@ typedef struct number {
   double value;
 } number;
 
-static ls_status add_numbers(ls_event_writer *writer, int64_t step,
-                             const number *numbers, size_t count) {
+static ls_status run_events_add_numbers(ls_event_writer *writer, int64_t step,
+                                        const number *numbers, size_t count) {
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         ls_event_writer_scalar(writer, numbers[i].tag, step, numbers[i].value));
@@ -149,7 +149,7 @@ static ls_status add_budget(ls_event_writer *writer, int64_t step,
       {"budget/save", budget->save / budget->whole},
       {"budget/rest", budget->rest / budget->whole}};
   return budget->whole > 0
-             ? add_numbers(writer, step, parts, LS_COUNT_OF(parts))
+             ? run_events_add_numbers(writer, step, parts, LS_COUNT_OF(parts))
              : ls_ok();
 }
 
@@ -159,8 +159,8 @@ static ls_status log_steps(ls_run_events *events, const ls_train_report *report,
       {"loss", report->loss},
       {"accuracy", report->accuracy},
       {"examples_per_second", report->examples_per_second}};
-  LS_RETURN_IF_ERROR(
-      add_numbers(events->train, report->step, numbers, LS_COUNT_OF(numbers)));
+  LS_RETURN_IF_ERROR(run_events_add_numbers(events->train, report->step,
+                                            numbers, LS_COUNT_OF(numbers)));
   LS_RETURN_IF_ERROR(add_budget(events->train, report->step, &report->budget));
   bool known = false;
   double rate = 0;
@@ -179,8 +179,8 @@ static ls_status log_test(ls_run_events *events,
                           const ls_train_report *report) {
   const number numbers[] = {{"loss", report->test.loss},
                             {"accuracy", report->test.accuracy}};
-  LS_RETURN_IF_ERROR(
-      add_numbers(events->test, report->step, numbers, LS_COUNT_OF(numbers)));
+  LS_RETURN_IF_ERROR(run_events_add_numbers(events->test, report->step, numbers,
+                                            LS_COUNT_OF(numbers)));
   return ls_event_writer_flush(events->test);
 }
 

@@ -42,27 +42,28 @@ typedef struct summary {
   char tag[];
 } summary;
 
-static void destroy(ls_object *object) {
+static void summary_ops_destroy(ls_object *object) {
   summary *s = (summary *)object;
   ls_summary_writer_release(s->writer);
   ls_release(s->allocator, s);
 }
 
 // Those of other replicas mean the same as replica 0's.
-static bool is_same(const ls_object *a, const ls_object *b) {
+static bool summary_ops_is_same(const ls_object *a, const ls_object *b) {
   const summary *x = (const summary *)a, *y = (const summary *)b;
   return x->writer == y->writer && x->kind == y->kind && x->every == y->every &&
          strcmp(x->tag, y->tag) == 0;
 }
 
-static const ls_object_type summary_type = {
-    .name = "summary at a step", .destroy = destroy, .equal = is_same};
+static const ls_object_type summary_type = {.name = "summary at a step",
+                                            .destroy = summary_ops_destroy,
+                                            .equal = summary_ops_is_same};
 
 static bool is_of_another(const ls_host_call *call) {
   return call->replica != 0;
 }
 
-static uint64_t order(const ls_object *state) {
+static uint64_t summary_ops_order(const ls_object *state) {
   return (uint64_t)(uintptr_t)((const summary *)state)->writer;
 }
 
@@ -71,7 +72,7 @@ static bool is_due(const summary *s, int64_t step) {
   return step % s->every == 0 && step % every == 0;
 }
 
-static ls_status record(ls_host_call *call) {
+static ls_status summary_ops_record(ls_host_call *call) {
   const summary *s = (const summary *)call->state;
   const ls_shape shape = call->input_types[0].shape;
   int64_t step = 0;
@@ -88,13 +89,13 @@ static ls_status record(ls_host_call *call) {
 }
 
 static const ls_host_kernel kernel = {.name = "summary at a step",
-                                      .start = record,
+                                      .start = summary_ops_record,
                                       .flags = LS_HOST_ALL,
                                       .skips = is_of_another,
-                                      .order = order};
+                                      .order = summary_ops_order};
 
 // ---- Makers ----------------------------------------------------------------
-static bool is_number(ls_dtype dtype) {
+static bool summary_ops_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||
          dtype == LS_DTYPE_BOOL;
 }
@@ -109,8 +110,8 @@ static bool may_be_image(ls_dtype dtype, ls_shape shape) {
   return channels == LS_UNKNOWN_DIM || (channels >= 1 && channels <= 4);
 }
 
-static ls_status check_value(ls_summary_kind kind, const char *tag,
-                             ls_tensor value) {
+static ls_status summary_ops_check_value(ls_summary_kind kind, const char *tag,
+                                         ls_tensor value) {
   static const char *const wanted[] = {
       [LS_SUMMARY_SCALAR] = "a scalar of integers, floats or bool",
       [LS_SUMMARY_HISTOGRAM] = "integers, floats or bool",
@@ -121,7 +122,7 @@ static ls_status check_value(ls_summary_kind kind, const char *tag,
   const ls_shape shape = ls_tensor_shape(value);
   const bool fits = kind == LS_SUMMARY_IMAGE
                         ? may_be_image(dtype, shape)
-                        : is_number(dtype) &&
+                        : summary_ops_is_number(dtype) &&
                               (kind == LS_SUMMARY_HISTOGRAM || shape.rank <= 0);
   return fits ? ls_ok()
               : ls_invalid_argument("summary '%s' is %s, expected %s", tag,
@@ -154,7 +155,7 @@ static ls_status find_step(const char *tag, ls_tensor *step) {
   return ls_ok();
 }
 
-static summary *make_state(ls_summary_kind kind, const char *tag) {
+static summary *summary_ops_make_state(ls_summary_kind kind, const char *tag) {
   ls_context *context = ls_context_current();
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(context->scoped.names, scope, sizeof(scope));
@@ -172,12 +173,12 @@ static summary *make_state(ls_summary_kind kind, const char *tag) {
   return s;
 }
 
-static ls_op failed(ls_status status) {
+static ls_op summary_ops_failed(ls_status status) {
   return ls_tensor_op(ls_make_failed("summary", status));
 }
 
-static ls_op add(ls_summary_kind kind, const char *tag, ls_tensor value,
-                 ls_tensor step) {
+static ls_op summary_ops_add(ls_summary_kind kind, const char *tag,
+                             ls_tensor value, ls_tensor step) {
   ls_context *context = ls_context_current();
   if (!ls_summary_writer_records(
           ls_distribute_scoped_of(context)->summary_writer) ||
@@ -185,28 +186,28 @@ static ls_op add(ls_summary_kind kind, const char *tag, ls_tensor value,
     return ls_graph_is_eager(ls_graph_current()) ? (ls_op){0}
                                                  : ls_group(NULL, 0, "no_op");
   if (ls_tensor_is_failed(value)) return ls_tensor_op(value);
-  ls_status status = check_value(kind, tag, value);
+  ls_status status = summary_ops_check_value(kind, tag, value);
   if (ls_status_is_ok(status)) status = find_step(tag, &step);
-  if (!ls_status_is_ok(status)) return failed(status);
-  summary *s = make_state(kind, tag);
-  if (s == NULL) return failed(ls_out_of_memory());
+  if (!ls_status_is_ok(status)) return summary_ops_failed(status);
+  summary *s = summary_ops_make_state(kind, tag);
+  if (s == NULL) return summary_ops_failed(ls_out_of_memory());
   const ls_op op = ls_host_call_add(&kernel, &s->object,
                                     (const ls_tensor[]){value, step}, 2);
   ls_object_release(s);
   if (op.id == 0 || op.graph->kind != LS_GRAPH_BUILD) return op;
   status = ls_graph_add_to_collection(op.graph, LS_COLLECTION_SUMMARY_OPS,
                                       ls_nest_op(op));
-  return ls_status_is_ok(status) ? op : failed(status);
+  return ls_status_is_ok(status) ? op : summary_ops_failed(status);
 }
 
 ls_op ls_summary_scalar(const char *tag, ls_tensor value, ls_tensor step) {
-  return add(LS_SUMMARY_SCALAR, tag, value, step);
+  return summary_ops_add(LS_SUMMARY_SCALAR, tag, value, step);
 }
 
 ls_op ls_summary_histogram(const char *tag, ls_tensor values, ls_tensor step) {
-  return add(LS_SUMMARY_HISTOGRAM, tag, values, step);
+  return summary_ops_add(LS_SUMMARY_HISTOGRAM, tag, values, step);
 }
 
 ls_op ls_summary_image(const char *tag, ls_tensor image, ls_tensor step) {
-  return add(LS_SUMMARY_IMAGE, tag, image, step);
+  return summary_ops_add(LS_SUMMARY_IMAGE, tag, image, step);
 }

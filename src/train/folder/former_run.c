@@ -34,8 +34,8 @@ typedef struct mover {
 } mover;
 
 // ---- Paths -----------------------------------------------------------------
-static ls_status print_path(const mover *self, const char *where,
-                            const char *part, ls_text *path) {
+static ls_status former_run_print_path(const mover *self, const char *where,
+                                       const char *part, ls_text *path) {
   ls_text_clear(path);
   ls_text_append_format(path, "%s%s%s", self->folder, where, part);
   return ls_text_status(path);
@@ -43,7 +43,7 @@ static ls_status print_path(const mover *self, const char *where,
 
 static ls_status has_path(mover *self, const char *where, const char *part,
                           bool *out_exists) {
-  LS_RETURN_IF_ERROR(print_path(self, where, part, &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, where, part, &self->from));
   return self->files->exists(self->files->user, ls_text_data(&self->from),
                              out_exists);
 }
@@ -55,7 +55,7 @@ static ls_status append_name(ls_text *path, const char *name) {
 
 // Removes a folder if nothing is in it; links are never followed.
 static void remove_empty(mover *self, const char *where, const char *part) {
-  ls_status status = print_path(self, where, part, &self->from);
+  ls_status status = former_run_print_path(self, where, part, &self->from);
   if (ls_status_is_ok(status))
     status = self->files->remove(self->files->user, ls_text_data(&self->from));
   ls_status_free(status);
@@ -65,11 +65,11 @@ static void remove_empty(mover *self, const char *where, const char *part) {
 // Moves or, without `to`, removes a file of a part.
 static ls_status move_file(mover *self, const char *name, const char *from,
                            const char *to, const char *part) {
-  LS_RETURN_IF_ERROR(print_path(self, from, part, &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, from, part, &self->from));
   LS_RETURN_IF_ERROR(append_name(&self->from, name));
   if (to == NULL)
     return self->files->remove(self->files->user, ls_text_data(&self->from));
-  LS_RETURN_IF_ERROR(print_path(self, to, part, &self->to));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, to, part, &self->to));
   LS_RETURN_IF_ERROR(append_name(&self->to, name));
   return self->files->rename(self->files->user, ls_text_data(&self->from),
                              ls_text_data(&self->to));
@@ -79,7 +79,7 @@ static ls_status move_file(mover *self, const char *name, const char *from,
 // there, and may be a link.
 static ls_status make_part(mover *self, const char *to, const char *part) {
   if (to == NULL || (to[0] == '\0' && part[0] == '\0')) return ls_ok();
-  LS_RETURN_IF_ERROR(print_path(self, to, part, &self->to));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, to, part, &self->to));
   return ls_folder_make_own(self->runtime, ls_text_data(&self->to));
 }
 
@@ -89,7 +89,7 @@ static ls_status move_files(mover *self, size_t part, const char *from,
   ls_allocator *allocator = ls_runtime_allocator(self->runtime);
   LS_OWN_MEMORY(allocator, ls_file_entry, entries) = NULL;
   size_t count = 0;
-  LS_RETURN_IF_ERROR(print_path(self, from, path, &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, from, path, &self->from));
   LS_RETURN_IF_ERROR(self->files->list(self->files->user,
                                        ls_text_data(&self->from), allocator,
                                        &entries, &count));
@@ -147,20 +147,22 @@ static ls_status read_phase(mover *self, phase *out_phase) {
 
 static ls_status write_phase(mover *self, phase next) {
   const char *text = phase_texts[next];
-  LS_RETURN_IF_ERROR(print_path(self, aside_name, phase_name, &self->from));
+  LS_RETURN_IF_ERROR(
+      former_run_print_path(self, aside_name, phase_name, &self->from));
   return self->files->write(self->files->user, ls_text_data(&self->from), text,
                             strlen(text));
 }
 
 // Removes what is left in there. The phase is written always, as that takes
 // away what a write that was cut off has left beside it.
-static ls_status drop(mover *self) {
+static ls_status former_run_drop(mover *self) {
   LS_RETURN_IF_ERROR(write_phase(self, PHASE_DONE));
   LS_RETURN_IF_ERROR(move_run(self, aside_name, NULL));
-  LS_RETURN_IF_ERROR(print_path(self, aside_name, phase_name, &self->from));
+  LS_RETURN_IF_ERROR(
+      former_run_print_path(self, aside_name, phase_name, &self->from));
   LS_RETURN_IF_ERROR(
       self->files->remove(self->files->user, ls_text_data(&self->from)));
-  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, aside_name, "", &self->from));
   return self->files->remove(self->files->user, ls_text_data(&self->from));
 }
 
@@ -178,7 +180,7 @@ static ls_status has_result(mover *self, bool *out_has) {
 }
 
 // Decides for the one run or the other, and begins to do so.
-static ls_status choose(mover *self, phase *out_phase) {
+static ls_status former_run_choose(mover *self, phase *out_phase) {
   bool stands = false;
   LS_RETURN_IF_ERROR(has_result(self, &stands));
   *out_phase = stands ? PHASE_DONE : PHASE_MOVING;
@@ -188,11 +190,11 @@ static ls_status choose(mover *self, phase *out_phase) {
 }
 
 static ls_status check_aside(mover *self) {
-  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, aside_name, "", &self->from));
   return ls_folder_check_own(self->runtime, ls_text_data(&self->from));
 }
 
-static ls_status settle(mover *self, bool *out_is_back) {
+static ls_status former_run_settle(mover *self, bool *out_is_back) {
   phase current = PHASE_NONE;
   bool exists = true;
   LS_RETURN_IF_ERROR(check_aside(self));
@@ -200,20 +202,21 @@ static ls_status settle(mover *self, bool *out_is_back) {
   if (current == PHASE_NONE)
     LS_RETURN_IF_ERROR(has_path(self, aside_name, "", &exists));
   if (!exists) return ls_ok();
-  if (current == PHASE_WHOLE) LS_RETURN_IF_ERROR(choose(self, &current));
+  if (current == PHASE_WHOLE)
+    LS_RETURN_IF_ERROR(former_run_choose(self, &current));
   if (current == PHASE_MOVING)
     LS_RETURN_IF_ERROR(move_run(self, aside_name, ""));
   *out_is_back = current == PHASE_MOVING;
-  return drop(self);
+  return former_run_drop(self);
 }
 
 // ---- Keeping ---------------------------------------------------------------
-static ls_status keep(mover *self) {
+static ls_status former_run_keep(mover *self) {
   if (self->files->rename == NULL || self->files->list == NULL)
     return ls_unimplemented("the run in '%s' cannot be overwritten: the file "
                             "system cannot list folders and move files",
                             self->folder);
-  LS_RETURN_IF_ERROR(print_path(self, aside_name, "", &self->from));
+  LS_RETURN_IF_ERROR(former_run_print_path(self, aside_name, "", &self->from));
   LS_RETURN_IF_ERROR(
       ls_folder_make_own(self->runtime, ls_text_data(&self->from)));
   LS_RETURN_IF_ERROR(write_phase(self, PHASE_MOVING));
@@ -221,7 +224,8 @@ static ls_status keep(mover *self) {
   return write_phase(self, PHASE_WHOLE);
 }
 
-static void begin(mover *self, ls_runtime *runtime, const char *run_folder) {
+static void former_run_begin(mover *self, ls_runtime *runtime,
+                             const char *run_folder) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   *self = (mover){.runtime = runtime,
                   .files = ls_runtime_files(runtime),
@@ -230,7 +234,7 @@ static void begin(mover *self, ls_runtime *runtime, const char *run_folder) {
   ls_text_init(&self->to, allocator);
 }
 
-static ls_status end(mover *self, ls_status status) {
+static ls_status former_run_end(mover *self, ls_status status) {
   ls_text_deinit(&self->from);
   ls_text_deinit(&self->to);
   return status;
@@ -240,27 +244,29 @@ ls_status ls_former_run_exists(ls_runtime *runtime, const char *run_folder,
                                bool *out_exists) {
   mover self;
   *out_exists = false;
-  begin(&self, runtime, run_folder);
-  return end(&self, has_path(&self, aside_name, phase_name, out_exists));
+  former_run_begin(&self, runtime, run_folder);
+  return former_run_end(&self,
+                        has_path(&self, aside_name, phase_name, out_exists));
 }
 
 ls_status ls_former_run_keep(ls_runtime *runtime, const char *run_folder) {
   mover self;
-  begin(&self, runtime, run_folder);
-  return end(&self, keep(&self));
+  former_run_begin(&self, runtime, run_folder);
+  return former_run_end(&self, former_run_keep(&self));
 }
 
 ls_status ls_former_run_remove(ls_runtime *runtime, const char *run_folder) {
   mover self;
-  begin(&self, runtime, run_folder);
+  former_run_begin(&self, runtime, run_folder);
   const ls_status status = check_aside(&self);
-  return end(&self, ls_status_is_ok(status) ? drop(&self) : status);
+  return former_run_end(&self, ls_status_is_ok(status) ? former_run_drop(&self)
+                                                       : status);
 }
 
 ls_status ls_former_run_settle(ls_runtime *runtime, const char *run_folder,
                                bool *out_is_back) {
   mover self;
   *out_is_back = false;
-  begin(&self, runtime, run_folder);
-  return end(&self, settle(&self, out_is_back));
+  former_run_begin(&self, runtime, run_folder);
+  return former_run_end(&self, former_run_settle(&self, out_is_back));
 }

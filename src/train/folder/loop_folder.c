@@ -11,7 +11,7 @@ static ls_status warm_up(ls_loop *it) {
       &it->ranks, ls_warm_start_apply(it->runtime, o->model, o->warm_start));
 }
 
-static ls_status resume(ls_loop *it) {
+static ls_status loop_folder_resume(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
   int64_t steps = 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
@@ -29,7 +29,7 @@ static ls_status resume(ls_loop *it) {
   return ls_ok();
 }
 
-static ls_status start(ls_loop *it) {
+static ls_status loop_folder_start(ls_loop *it) {
   const bool writes = ls_run_ranks_writes(&it->ranks);
   int64_t replaces = 0, bits = 0;
   LS_RETURN_IF_ERROR(warm_up(it));
@@ -60,5 +60,6 @@ ls_status ls_loop_settle(ls_loop *it) {
 }
 
 ls_status ls_loop_begin(ls_loop *it) {
-  return it->plan.options.resume ? resume(it) : start(it);
+  return it->plan.options.resume ? loop_folder_resume(it)
+                                 : loop_folder_start(it);
 }

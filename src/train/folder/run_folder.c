@@ -28,12 +28,12 @@ void ls_run_folder_init(ls_run_folder *folder, ls_runtime *runtime,
 }
 
 // ---- Keeping others out ----------------------------------------------------
-static ls_status name_file(ls_run_folder *folder, const char *name);
+static ls_status run_folder_name_file(ls_run_folder *folder, const char *name);
 
-static ls_status take(ls_run_folder *folder) {
+static ls_status run_folder_take(ls_run_folder *folder) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   if (files->lock != NULL) {
-    LS_RETURN_IF_ERROR(name_file(folder, lock_name));
+    LS_RETURN_IF_ERROR(run_folder_name_file(folder, lock_name));
     LS_RETURN_IF_ERROR(ls_status_annotate(
         files->lock(files->user, ls_text_data(&folder->file), &folder->lock),
         "a run folder has one writer at a time"));
@@ -62,7 +62,7 @@ void ls_run_folder_deinit(ls_run_folder *folder) {
 
 // ---- Files of the folder ---------------------------------------------------
 // Sets `folder->file` to a file of the folder.
-static ls_status name_file(ls_run_folder *folder, const char *name) {
+static ls_status run_folder_name_file(ls_run_folder *folder, const char *name) {
   ls_text_clear(&folder->file);
   ls_text_append_format(&folder->file, "%s/%s", folder->path, name);
   return ls_text_status(&folder->file);
@@ -71,15 +71,16 @@ static ls_status name_file(ls_run_folder *folder, const char *name) {
 static ls_status has_file(ls_run_folder *folder, const char *name,
                           bool *out_exists) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
-  LS_RETURN_IF_ERROR(name_file(folder, name));
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, name));
   return files->exists(files->user, ls_text_data(&folder->file), out_exists);
 }
 
 // Writes `folder->text` to a file of the folder.
-static ls_status write_text(ls_run_folder *folder, const char *name) {
+static ls_status run_folder_write_text(ls_run_folder *folder,
+                                       const char *name) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
-  LS_RETURN_IF_ERROR(name_file(folder, name));
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, name));
   return files->write(files->user, ls_text_data(&folder->file),
                       ls_text_data(&folder->text), folder->text.size);
 }
@@ -88,7 +89,7 @@ static ls_status write_config(ls_run_folder *folder,
                               const ls_train_config *config) {
   ls_text_clear(&folder->text);
   ls_train_config_print(config, &folder->text);
-  return write_text(folder, config_name);
+  return run_folder_write_text(folder, config_name);
 }
 
 bool ls_run_folder_owns(const char *name) {
@@ -103,7 +104,7 @@ bool ls_run_folder_owns(const char *name) {
 
 // ---- A former run ----------------------------------------------------------
 // The folder is held.
-static ls_status settle(ls_run_folder *folder, bool *out_is_back) {
+static ls_status run_folder_settle(ls_run_folder *folder, bool *out_is_back) {
   LS_RETURN_IF_ERROR(
       ls_former_run_settle(folder->runtime, folder->path, out_is_back));
   folder->keeps = false;
@@ -113,7 +114,7 @@ static ls_status settle(ls_run_folder *folder, bool *out_is_back) {
 // Also tells who did not ask for it.
 static ls_status settle_killed(ls_run_folder *folder) {
   bool is_back = false;
-  LS_RETURN_IF_ERROR(settle(folder, &is_back));
+  LS_RETURN_IF_ERROR(run_folder_settle(folder, &is_back));
   if (is_back)
     ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
                    "the run in '%s' is the one that was being overwritten: the "
@@ -131,7 +132,7 @@ ls_status ls_run_folder_drop_former(ls_run_folder *folder) {
 ls_status ls_run_folder_settle(ls_run_folder *folder, ls_status status) {
   bool is_back = false;
   if (!folder->keeps) return status;
-  const ls_status settled = settle(folder, &is_back);
+  const ls_status settled = run_folder_settle(folder, &is_back);
   if (is_back)
     status = ls_status_annotate(
         status, "'%s' holds the run again that was to be overwritten",
@@ -152,7 +153,7 @@ static ls_status recover(ls_run_folder *folder) {
   LS_RETURN_IF_ERROR(
       ls_former_run_exists(folder->runtime, folder->path, &exists));
   if (!exists || files->lock == NULL) return ls_ok();
-  ls_status status = take(folder);
+  ls_status status = run_folder_take(folder);
   if (ls_status_code(status) == LS_FAILED_PRECONDITION) {
     ls_status_free(status);
     return ls_ok();
@@ -185,7 +186,7 @@ static ls_status remove_file(ls_run_folder *folder, const char *name) {
 }
 
 // Ends the hold, and removes the folder if nothing else is in it.
-static void leave(ls_run_folder *folder) {
+static void run_folder_leave(ls_run_folder *folder) {
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   give_back(folder);
   ls_status_free(files->remove(files->user, folder->path));
@@ -207,11 +208,11 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
   // Once more when nobody else can begin a run there.
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
-  ls_status status = take(folder);
+  ls_status status = run_folder_take(folder);
   if (ls_status_is_ok(status)) status = settle_killed(folder);
   if (ls_status_is_ok(status)) status = find_run(folder, overwrite);
   if (!ls_status_is_ok(status)) {
-    leave(folder);
+    run_folder_leave(folder);
     return status;
   }
   if (folder->replaces) return ls_ok();
@@ -233,7 +234,7 @@ ls_status ls_run_folder_commit(ls_run_folder *folder,
 void ls_run_folder_abandon(ls_run_folder *folder) {
   if (!folder->held) return;
   if (!folder->replaces) ls_status_free(remove_file(folder, config_name));
-  leave(folder);
+  run_folder_leave(folder);
 }
 
 // ---- Resuming --------------------------------------------------------------
@@ -269,12 +270,12 @@ static ls_status cut_metrics(ls_run_folder *folder, int64_t step) {
   if (kept < size) {
     ls_text_clear(&folder->text);
     ls_text_append_bytes(&folder->text, text, kept);
-    LS_RETURN_IF_ERROR(write_text(folder, metrics_name));
+    LS_RETURN_IF_ERROR(run_folder_write_text(folder, metrics_name));
   }
   return ls_ok();
 }
 
-static ls_status check_run(ls_run_folder *folder) {
+static ls_status run_folder_check_run(ls_run_folder *folder) {
   bool run = false, former = false;
   LS_RETURN_IF_ERROR(has_file(folder, config_name, &run));
   if (!run)
@@ -289,11 +290,11 @@ static ls_status check_run(ls_run_folder *folder) {
 ls_status ls_run_folder_enter(ls_run_folder *folder) {
   if (folder->path == NULL)
     return ls_invalid_argument("there is no run folder to resume from");
-  LS_RETURN_IF_ERROR(check_run(folder));
-  LS_RETURN_IF_ERROR(take(folder));
+  LS_RETURN_IF_ERROR(run_folder_check_run(folder));
+  LS_RETURN_IF_ERROR(run_folder_take(folder));
   // Nobody else can begin to overwrite it now.
   LS_RETURN_IF_ERROR(settle_killed(folder));
-  return check_run(folder);
+  return run_folder_check_run(folder);
 }
 
 ls_status ls_run_folder_continue(ls_run_folder *folder,
@@ -350,7 +351,7 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
   ls_json_end(&json, '}');
   ls_text_append_char(&folder->text, '\n');
   LS_RETURN_IF_ERROR(ls_text_status(&folder->text));
-  LS_RETURN_IF_ERROR(name_file(folder, metrics_name));
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, metrics_name));
   const ls_file_system *files = ls_runtime_files(folder->runtime);
   return files->append(files->user, ls_text_data(&folder->file),
                        ls_text_data(&folder->text), folder->text.size);
@@ -360,13 +361,13 @@ ls_status ls_run_folder_log(ls_run_folder *folder,
 ls_status ls_run_folder_save_model(ls_run_folder *folder, const ls_model *model,
                                    int64_t step) {
   if (folder->path == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(name_file(folder, model_name));
+  LS_RETURN_IF_ERROR(run_folder_name_file(folder, model_name));
   return ls_model_file_write(folder->runtime, ls_text_data(&folder->file),
                              model, step);
 }
 
 // A run that was stopped by force has newer checkpoints than it has a model.
-static ls_status load(ls_run_folder *folder, const ls_model *model) {
+static ls_status run_folder_load(ls_run_folder *folder, const ls_model *model) {
   bool saved = false;
   LS_RETURN_IF_ERROR(ls_run_folder_recover(folder->runtime, folder->path));
   const ls_status newest =
@@ -396,7 +397,7 @@ ls_status ls_train_load(const char *run_folder, const ls_model *model) {
   if (runtime == NULL) return ls_out_of_memory();
   ls_run_folder folder;
   ls_run_folder_init(&folder, runtime, run_folder);
-  const ls_status status = load(&folder, model);
+  const ls_status status = run_folder_load(&folder, model);
   ls_run_folder_deinit(&folder);
   return status;
 }

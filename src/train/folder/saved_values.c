@@ -46,8 +46,9 @@ ls_status ls_train_prepare_optimizer(ls_runtime *runtime,
                               count);
 }
 
-static ls_status restore(ls_runtime *runtime, const ls_model *model, bool all,
-                         const ls_safetensors_file *file) {
+static ls_status saved_values_restore(ls_runtime *runtime,
+                                      const ls_model *model, bool all,
+                                      const ls_safetensors_file *file) {
   ls_saver saver = {.exact = all};
   LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, model, all, &variables,
@@ -90,7 +91,7 @@ ls_status ls_model_file_read(ls_runtime *runtime, const char *path,
   LS_OWN(ls_safetensors_file, file) = {0};
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
   LS_RETURN_IF_ERROR(check_model(path, find_note(&file, "model"), model));
-  return restore(runtime, model, false, &file);
+  return saved_values_restore(runtime, model, false, &file);
 }
 
 // ---- The newest checkpoint -------------------------------------------------
@@ -102,7 +103,7 @@ static ls_status restore_checkpoint(ls_runtime *runtime,
   const bool named = name != NULL && name->kind == LS_JSON_STRING;
   LS_RETURN_IF_ERROR(
       check_model(file->checkpoint.path, named ? name->string : NULL, model));
-  return restore(runtime, model, false, &file->checkpoint.values);
+  return saved_values_restore(runtime, model, false, &file->checkpoint.values);
 }
 
 ls_status ls_model_checkpoint_read(ls_runtime *runtime, const char *folder,
@@ -184,5 +185,5 @@ ls_status ls_former_checkpoint_read(ls_runtime *runtime, const char *path,
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
   LS_RETURN_IF_ERROR(check_model(path, find_note(&file, "model"), model));
   LS_RETURN_IF_ERROR(read_notes(&file, path, notes));
-  return restore(runtime, model, true, &file);
+  return saved_values_restore(runtime, model, true, &file);
 }

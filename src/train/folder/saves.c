@@ -25,7 +25,7 @@ static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
   return ls_record_set_text(record, name, text);
 }
 
-static ls_status set_type(ls_record *record, const ls_dataset *dataset) {
+static ls_status saves_set_type(ls_record *record, const ls_dataset *dataset) {
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, record->allocator);
   ls_structure_print(dataset->structure, dataset->leaves, &text);
@@ -38,7 +38,7 @@ static ls_status identify_data(const ls_saves *it) {
   uint64_t contents = 0;
   LS_RETURN_IF_ERROR(ls_record_set_i64(it->identity, "number of examples",
                                        it->plan->examples));
-  LS_RETURN_IF_ERROR(set_type(it->identity, data));
+  LS_RETURN_IF_ERROR(saves_set_type(it->identity, data));
   LS_RETURN_IF_ERROR(ls_train_identify_data(it->runtime, data, &contents));
   return set_hash(it->identity, "hash of the data", contents);
 }
@@ -324,7 +324,7 @@ static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
                                        : ls_ok());
 }
 
-static ls_status restore(ls_saves *it, int64_t *out_steps) {
+static ls_status saves_restore(ls_saves *it, int64_t *out_steps) {
   ls_restore_report report;
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(
       it->checkpoints,
@@ -337,7 +337,8 @@ static ls_status restore(ls_saves *it, int64_t *out_steps) {
 
 // What is in rank 0's folder besides checkpoints.
 enum { HAS_MODEL = 1, HAS_FORMER = 2 };
-static ls_status look(const ls_saves *it, ls_text *path, int64_t *out_has) {
+static ls_status saves_look(const ls_saves *it, ls_text *path,
+                            int64_t *out_has) {
   bool former = false, model = false;
   LS_RETURN_IF_ERROR(look_for(it, model_name, path, &model));
   LS_RETURN_IF_ERROR(look_for(it, former_name, path, &former));
@@ -345,19 +346,19 @@ static ls_status look(const ls_saves *it, ls_text *path, int64_t *out_has) {
   return ls_ok();
 }
 
-static ls_status resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
-                        int64_t *out_steps) {
+static ls_status saves_resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
+                              int64_t *out_steps) {
   size_t count = 0;
   int64_t has = 0, bits = 0;
   LS_RETURN_IF_ERROR(ls_checkpoints_list(it->checkpoints, NULL, 0, &count));
-  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, look(it, path, &has)));
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(it, path, &has)));
   LS_RETURN_IF_ERROR(ls_run_ranks_tell(ranks, has, &has, &bits));
   const bool former = (has & HAS_FORMER) != 0;
   if ((has & HAS_MODEL) != 0 && !former && count == 0)
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
                         "are gone",
                         it->folder);
-  if (count > 0) LS_RETURN_IF_ERROR(restore(it, out_steps));
+  if (count > 0) LS_RETURN_IF_ERROR(saves_restore(it, out_steps));
   return former
              ? take_over(it, ranks, ls_text_data(path), count == 0, out_steps)
              : ls_ok();
@@ -369,7 +370,7 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
   LS_RETURN_IF_ERROR(ls_saves_open(saves, ranks));
   LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(saves->runtime));
-  return resume(saves, ranks, &path, out_steps);
+  return saves_resume(saves, ranks, &path, out_steps);
 }
 
 // ---- The program -----------------------------------------------------------

@@ -7,8 +7,8 @@
 #include "train/folder/run_folder.h"
 #include "train/folder/saved_values.h"
 
-static void tell(ls_runtime *runtime, const ls_saved_file *file,
-                 const ls_value_report *report) {
+static void warm_start_tell(ls_runtime *runtime, const ls_saved_file *file,
+                            const ls_value_report *report) {
   ls_saved_info info;
   size_t all = 0;
   ls_saved_file_describe(file, &info);
@@ -20,9 +20,9 @@ static void tell(ls_runtime *runtime, const ls_saved_file *file,
       info.path);
 }
 
-static ls_status restore(ls_runtime *runtime, const ls_model *model,
-                         const ls_saved_file *file,
-                         const ls_value_choice *values) {
+static ls_status warm_start_restore(ls_runtime *runtime, const ls_model *model,
+                                    const ls_saved_file *file,
+                                    const ls_value_choice *values) {
   LS_OWN_MEMORY(ls_runtime_allocator(runtime), ls_variable *, variables) = NULL;
   ls_saver saver = {0};
   ls_value_report report;
@@ -30,7 +30,7 @@ static ls_status restore(ls_runtime *runtime, const ls_model *model,
                                         &saver.num_variables));
   saver.variables = variables;
   LS_RETURN_IF_ERROR(ls_saved_file_restore_part(file, &saver, values, &report));
-  tell(runtime, file, &report);
+  warm_start_tell(runtime, file, &report);
   return ls_ok();
 }
 
@@ -43,7 +43,7 @@ ls_status ls_warm_start_apply(ls_runtime *runtime, const ls_model *model,
   if (ls_status_is_ok(status))
     status = ls_saved_file_open(warm_start->path, &file);
   if (ls_status_is_ok(status))
-    status = restore(runtime, model, file, &warm_start->values);
+    status = warm_start_restore(runtime, model, file, &warm_start->values);
   return ls_status_annotate(status, "model '%s' was to start with that",
                             model->type->name);
 }

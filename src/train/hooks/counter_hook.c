@@ -22,15 +22,18 @@ static ls_status counter_after_create(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static ls_status tell(const counter *self, const ls_run_context *context,
-                      const char *tag, int64_t step, double value) {
+static ls_status counter_hook_tell(const counter *self,
+                                   const ls_run_context *context,
+                                   const char *tag, int64_t step,
+                                   double value) {
   ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s: %g", tag, value);
   return self->options.writer == NULL
              ? ls_ok()
              : ls_event_writer_scalar(self->options.writer, tag, step, value);
 }
 
-static ls_status count(counter *self, const ls_run_context *context) {
+static ls_status counter_hook_count(counter *self,
+                                    const ls_run_context *context) {
   double seconds = 0;
   int64_t now = 0, steps = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
@@ -38,10 +41,11 @@ static ls_status count(counter *self, const ls_run_context *context) {
       !ls_step_timer_done(&self->timer, now, &seconds, &steps) || seconds <= 0)
     return ls_ok();
   const double speed = (double)steps / seconds;
-  LS_RETURN_IF_ERROR(tell(self, context, self->tag, now, speed));
-  return self->options.batch_size > 0 ? tell(self, context, "examples/sec", now,
-                                             speed * self->options.batch_size)
-                                      : ls_ok();
+  LS_RETURN_IF_ERROR(counter_hook_tell(self, context, self->tag, now, speed));
+  return self->options.batch_size > 0
+             ? counter_hook_tell(self, context, "examples/sec", now,
+                                 speed * self->options.batch_size)
+             : ls_ok();
 }
 
 static ls_status counter_after_run(void *user, ls_run_context *context,
@@ -52,7 +56,7 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
   (void)results;
   if (ls_step_timer_is_due(&self->timer,
                            read + self->options.steps_per_run.value))
-    LS_RETURN_IF_ERROR(count(self, context));
+    LS_RETURN_IF_ERROR(counter_hook_count(self, context));
   if (read == self->last && self->warnings < MOST_WARNINGS) {
     ++self->warnings;
     ls_runtime_log(context->runtime, LS_LOG_WARNING, "train",

@@ -10,14 +10,14 @@
 #include "lockstep/training_parts.h"
 
 // ---- Hooks -----------------------------------------------------------------
-static void destroy(ls_object *object) {
+static void hook_destroy(ls_object *object) {
   ls_hook *hook = (ls_hook *)object;
   if (hook->options.destroy != NULL) hook->options.destroy(hook->options.user);
   ls_release(ls_current_allocator(), hook->options.name);
   ls_release(ls_current_allocator(), hook);
 }
 
-static const ls_object_type type = {.name = "hook", .destroy = destroy};
+static const ls_object_type type = {.name = "hook", .destroy = hook_destroy};
 
 ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
@@ -61,8 +61,8 @@ void *ls_hook_state(size_t size) {
 
 void ls_hook_free(void *state) { ls_release(ls_current_allocator(), state); }
 
-static ls_status make(const ls_hook_options *options, bool counts,
-                      bool needs_session, ls_hook **out_hook) {
+static ls_status hook_make(const ls_hook_options *options, bool counts,
+                           bool needs_session, ls_hook **out_hook) {
   const ls_status status = ls_hook_create(options, out_hook);
   if (!ls_status_is_ok(status)) {
     if (options->destroy != NULL) options->destroy(options->user);
@@ -74,17 +74,17 @@ static ls_status make(const ls_hook_options *options, bool counts,
 }
 
 ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
-  return make(options, false, true, out_hook);
+  return hook_make(options, false, true, out_hook);
 }
 
 ls_status ls_hook_of_both(const ls_hook_options *options, bool needs_session,
                           ls_hook **out_hook) {
-  return make(options, false, needs_session, out_hook);
+  return hook_make(options, false, needs_session, out_hook);
 }
 
 ls_status ls_hook_of_steps(const ls_hook_options *options, bool needs_session,
                            ls_hook **out_hook) {
-  return make(options, true, needs_session, out_hook);
+  return hook_make(options, true, needs_session, out_hook);
 }
 
 // ---- Contexts --------------------------------------------------------------

@@ -57,7 +57,7 @@ static ls_status offer_step(ls_hook_list *list) {
   return ls_ok();
 }
 
-static ls_status begin(ls_hook_list *list, const ls_hook *hook) {
+static ls_status list_begin(ls_hook_list *list, const ls_hook *hook) {
   LS_RETURN_IF_ERROR(read_step(list, hook));
   return hook->options.begin != NULL ? hook->options.begin(hook->options.user)
                                      : ls_ok();
@@ -66,7 +66,7 @@ static ls_status begin(ls_hook_list *list, const ls_hook *hook) {
 ls_status ls_hook_list_begin(ls_hook_list *list) {
   LS_GRAPH_SCOPE(list->context.graph);
   for (size_t i = 0; i < list->count; ++i)
-    LS_RETURN_IF_ERROR(name_hook(begin(list, list->hooks[i]),
+    LS_RETURN_IF_ERROR(name_hook(list_begin(list, list->hooks[i]),
                                  &list->hooks[i]->options, "at its begin"));
   return offer_step(list);
 }

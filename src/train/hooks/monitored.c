@@ -25,7 +25,7 @@ static ls_status copy_options(ls_monitored_session *self) {
   return self->checkpoints != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-static ls_status begin(ls_monitored_session *self) {
+static ls_status monitored_begin(ls_monitored_session *self) {
   self->scaffold =
       self->options.scaffold != NULL ? self->options.scaffold : &self->own;
   LS_RETURN_IF_ERROR(copy_options(self));
@@ -34,7 +34,7 @@ static ls_status begin(ls_monitored_session *self) {
   return ls_monitored_reopen(self);
 }
 
-static void destroy(ls_monitored_session *self) {
+static void monitored_destroy(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
   ls_monitored_drop_session(self);
   ls_nest_release(self->results);
@@ -58,11 +58,11 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
       ls_hooks_check("hooks", options->hooks, options->num_hooks));
   LS_NEW_OR_RETURN(ls_current_allocator(), ls_monitored_session, self);
   self->options = *options;
-  const ls_status status = begin(self);
+  const ls_status status = monitored_begin(self);
   if (ls_status_is_ok(status))
     *out_session = self;
   else
-    destroy(self);
+    monitored_destroy(self);
   return status;
 }
 
@@ -113,7 +113,7 @@ static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
 }
 
 // Whether two are one: a leaf of the same tensor or op, or one list.
-static bool is_same(ls_nest a, ls_nest b) {
+static bool monitored_is_same(ls_nest a, ls_nest b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
   case LS_KIND_NONE:
@@ -132,7 +132,7 @@ static ls_status gather_fetches(ls_monitored_session *self) {
   const size_t count = FIRST_OF_HOOKS + self->hooks.count;
   bool same = self->fetches.kind != LS_KIND_NONE;
   for (size_t i = 0; i < count && same; ++i)
-    same = is_same(self->wanted[i], self->asked[i]);
+    same = monitored_is_same(self->wanted[i], self->asked[i]);
   if (same) return ls_ok();
   for (size_t i = 0; i < count; ++i)
     self->asked[i] = ls_nest_retain(self->wanted[i]);
@@ -145,8 +145,8 @@ static ls_status gather_fetches(ls_monitored_session *self) {
   return status;
 }
 
-static ls_status run(ls_monitored_session *self, ls_nest fetches,
-                     const ls_feed *feeds, size_t num_feeds) {
+static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
+                               const ls_feed *feeds, size_t num_feeds) {
   ls_run_context *context = &self->hooks.context;
   self->num_feeds = 0;
   context->fetches = fetches;
@@ -203,7 +203,7 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
                                   "was requested");
   for (;;) {
     const ls_status status = ls_hook_list_judge(
-        &session->hooks, run(session, fetches, feeds, num_feeds));
+        &session->hooks, monitored_run(session, fetches, feeds, num_feeds));
     if (ls_status_is_ok(status)) {
       *results = ls_nest_item(session->results, CALLERS);
       note_step(session);
@@ -227,6 +227,6 @@ ls_status ls_monitored_session_close(ls_monitored_session *session,
     status = ls_ok();
   }
   if (ls_status_is_ok(status)) status = ls_hook_list_end(&session->hooks);
-  destroy(session);
+  monitored_destroy(session);
   return status;
 }

@@ -30,7 +30,8 @@ static ls_status for_good(ls_status status) {
   return told;
 }
 
-static ls_status restore(ls_monitored_session *self, bool *out_done) {
+static ls_status new_session_restore(ls_monitored_session *self,
+                                     bool *out_done) {
   const ls_scaffold *s = self->scaffold;
   ls_checkpoints *checkpoints = NULL;
   if (self->checkpoints == NULL) return ls_ok();
@@ -49,18 +50,18 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
 }
 
 // ---- Values ----------------------------------------------------------------
-static ls_status run_op(ls_monitored_session *self, ls_op op,
-                        const ls_feed *feeds, size_t num_feeds) {
+static ls_status new_session_run_op(ls_monitored_session *self, ls_op op,
+                                    const ls_feed *feeds, size_t num_feeds) {
   LS_OWN(ls_nest, nothing) = ls_none();
   if (op.id == 0) return ls_ok();
   return ls_session_run(self->hooks.context.session, ls_nest_op(op), feeds,
                         num_feeds, &nothing);
 }
 
-static ls_status initialize(ls_monitored_session *self) {
+static ls_status new_session_initialize(ls_monitored_session *self) {
   const ls_scaffold *s = self->scaffold;
   LS_RETURN_IF_ERROR(
-      run_op(self, s->init_op, s->init_feeds, s->num_init_feeds));
+      new_session_run_op(self, s->init_op, s->init_feeds, s->num_init_feeds));
   return s->init_fn == NULL
              ? ls_ok()
              : s->init_fn(s->init_user, self->hooks.context.session);
@@ -93,12 +94,12 @@ static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
 static ls_status give_values(ls_monitored_session *self) {
   const ls_scaffold *s = self->scaffold;
   bool restored = false;
-  LS_RETURN_IF_ERROR(for_good(restore(self, &restored)));
-  if (!restored) LS_RETURN_IF_ERROR(initialize(self));
+  LS_RETURN_IF_ERROR(for_good(new_session_restore(self, &restored)));
+  if (!restored) LS_RETURN_IF_ERROR(new_session_initialize(self));
   LS_RETURN_IF_ERROR(check_ready(self, s->ready_for_local_init_op,
                                  restored ? "after a checkpoint was restored"
                                           : "after init_op"));
-  LS_RETURN_IF_ERROR(run_op(self, s->local_init_op, NULL, 0));
+  LS_RETURN_IF_ERROR(new_session_run_op(self, s->local_init_op, NULL, 0));
   return check_ready(self, s->ready_op, "after local_init_op");
 }
 

@@ -15,7 +15,7 @@ typedef struct names {
   char **items;
 } names;
 
-static void destroy(ls_object *object) {
+static void ready_op_destroy(ls_object *object) {
   names *self = (names *)object;
   ls_allocator *allocator = ls_current_allocator();
   for (size_t i = 0; self->items != NULL && i < self->count; ++i)
@@ -24,7 +24,8 @@ static void destroy(ls_object *object) {
   ls_release(allocator, self);
 }
 
-static const ls_object_type type = {.name = "names", .destroy = destroy};
+static const ls_object_type type = {.name = "names",
+                                    .destroy = ready_op_destroy};
 
 static names *make_names(ls_variable *const *variables, size_t count) {
   ls_allocator *allocator = ls_current_allocator();
@@ -53,7 +54,7 @@ static ls_status infer(const ls_object *state, const ls_type *in, size_t num_in,
   return ls_ok();
 }
 
-static ls_status start(ls_host_call *call) {
+static ls_status ready_op_start(ls_host_call *call) {
   const names *self = (const names *)call->state;
   ls_bytes *out = call->outputs[0];
   for (size_t i = 0; i < self->count; ++i) {
@@ -65,8 +66,9 @@ static ls_status start(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel kernel = {
-    .name = "report_uninitialized_variables", .infer = infer, .start = start};
+static const ls_host_kernel kernel = {.name = "report_uninitialized_variables",
+                                      .infer = infer,
+                                      .start = ready_op_start};
 
 ls_tensor ls_report_uninitialized(ls_variable *const *variables, size_t count,
                                   const char *name) {

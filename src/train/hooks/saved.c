@@ -26,7 +26,7 @@ ls_status ls_collection_variables(const ls_graph *graph, const char *name,
   return ls_ok();
 }
 
-static ls_status op_of(const char *name, ls_nest leaf, ls_op *out_op) {
+static ls_status saved_op_of(const char *name, ls_nest leaf, ls_op *out_op) {
   char text[100];
   if (leaf.kind == LS_KIND_OP)
     *out_op = leaf.as.op;
@@ -49,7 +49,7 @@ ls_status ls_collection_ops(const ls_graph *graph, const char *name,
   if (ls_status_is_ok(status))
     (void)ls_graph_collection(graph, name, leaves, count);
   for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = op_of(name, leaves[i], &ops[i]);
+    status = saved_op_of(name, leaves[i], &ops[i]);
   if (!ls_status_is_ok(status)) {
     ls_release(allocator, ops);
     ops = NULL;
@@ -59,8 +59,9 @@ ls_status ls_collection_ops(const ls_graph *graph, const char *name,
   return status;
 }
 
-static ls_status find_all(ls_saved_values *values,
-                          const ls_run_context *context, size_t *out_count) {
+static ls_status saved_find_all(ls_saved_values *values,
+                                const ls_run_context *context,
+                                size_t *out_count) {
   const ls_model *model = context->called.model;
   if (context->graph != NULL)
     return ls_collection_variables(context->graph,
@@ -76,7 +77,7 @@ ls_status ls_saved_values_take(ls_saved_values *values,
                                ls_variable *const *variables, size_t count) {
   ls_saved_values_drop(values);
   if (variables == NULL) {
-    LS_RETURN_IF_ERROR(find_all(values, context, &count));
+    LS_RETURN_IF_ERROR(saved_find_all(values, context, &count));
     variables = values->variables;
   }
   values->saver = (ls_saver){.variables = variables,

@@ -54,7 +54,8 @@ static ls_status for_good(const ls_run_context *context, ls_status status) {
   return told;
 }
 
-static ls_status save(saver *self, ls_run_context *context, int64_t step) {
+static ls_status saver_hook_save(saver *self, ls_run_context *context,
+                                 int64_t step) {
   LS_RETURN_IF_ERROR(tell_before(self, context->session, step));
   LS_RETURN_IF_ERROR(
       for_good(context, ls_checkpoints_save(self->checkpoints, step, NULL, 0)));
@@ -144,7 +145,7 @@ static ls_status saver_after_create(void *user, ls_run_context *context) {
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   LS_RETURN_IF_ERROR(for_good(context, open_checkpoints(self, context)));
   LS_RETURN_IF_ERROR(for_good(context, write_graph(self, context)));
-  LS_RETURN_IF_ERROR(save(self, context, step));
+  LS_RETURN_IF_ERROR(saver_hook_save(self, context, step));
   (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
   return ls_ok();
 }
@@ -159,7 +160,8 @@ static ls_status saver_before_run(void *user, ls_run_context *context,
 }
 
 // What has gone wrong on one of several ranks, the next save tells all.
-static ls_status check(const saver *self, const ls_run_context *context) {
+static ls_status saver_hook_check(const saver *self,
+                                  const ls_run_context *context) {
   return has_ranks(context)
              ? ls_ok()
              : for_good(context, ls_checkpoints_check(self->checkpoints));
@@ -175,11 +177,11 @@ static ls_status saver_after_run(void *user, ls_run_context *context,
   if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
   if (!ls_step_timer_is_due(&self->timer,
                             step + self->options.steps_per_run.value))
-    return check(self, context);
+    return saver_hook_check(self, context);
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (!ls_step_timer_is_due(&self->timer, step)) return ls_ok();
   (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
-  return save(self, context, step);
+  return saver_hook_save(self, context, step);
 }
 
 static ls_status saver_end(void *user, ls_run_context *context) {
@@ -187,7 +189,7 @@ static ls_status saver_end(void *user, ls_run_context *context) {
   int64_t step = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (self->timer.last_step != step)
-    LS_RETURN_IF_ERROR(save(self, context, step));
+    LS_RETURN_IF_ERROR(saver_hook_save(self, context, step));
   const ls_status status = ls_checkpoints_close(self->checkpoints);
   self->checkpoints = NULL;
   LS_RETURN_IF_ERROR(status);
@@ -218,7 +220,8 @@ static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
   return ls_ok();
 }
 
-static ls_status fill(saver *self, const ls_saver_hook_options *options) {
+static ls_status saver_hook_fill(saver *self,
+                                 const ls_saver_hook_options *options) {
   self->options = *options;
   if (!self->options.every_steps.set && !self->options.every_seconds.set)
     self->options.every_seconds = LS_SOME(600);
@@ -242,7 +245,7 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
   LS_REQUIRE_ITEMS(options->states, options->num_states);
   saver *self = ls_hook_state(sizeof(*self));
   if (self == NULL) return ls_out_of_memory();
-  const ls_status status = fill(self, options);
+  const ls_status status = saver_hook_fill(self, options);
   if (!ls_status_is_ok(status)) {
     saver_destroy(self);
     return status;
@@ -278,7 +281,7 @@ ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, out_step));
   if (self->timer.last_step != *out_step) {
     (void)ls_step_timer_done(&self->timer, *out_step, NULL, NULL);
-    LS_RETURN_IF_ERROR(save(self, context, *out_step));
+    LS_RETURN_IF_ERROR(saver_hook_save(self, context, *out_step));
   }
   return for_good(context, ls_checkpoints_wait(self->checkpoints));
 }

@@ -11,8 +11,8 @@
 
 // ---- Collections -----------------------------------------------------------
 // What the one entry of a collection is; none if there is none.
-static ls_status look(const ls_graph *graph, const char *name,
-                      ls_nest *out_leaf) {
+static ls_status scaffold_look(const ls_graph *graph, const char *name,
+                               ls_nest *out_leaf) {
   ls_nest leaves[2] = {ls_none(), ls_none()};
   const size_t count = ls_graph_collection(graph, name, leaves, 2);
   *out_leaf = leaves[0];
@@ -27,7 +27,7 @@ static ls_status look_for_op(const ls_graph *graph, const char *name,
                              ls_op *op) {
   ls_nest leaf;
   if (op->id != 0) return ls_ok();
-  LS_RETURN_IF_ERROR(look(graph, name, &leaf));
+  LS_RETURN_IF_ERROR(scaffold_look(graph, name, &leaf));
   if (leaf.kind == LS_KIND_OP) *op = leaf.as.op;
   return ls_ok();
 }
@@ -36,7 +36,7 @@ static ls_status look_for_tensor(const ls_graph *graph, const char *name,
                                  ls_tensor *tensor) {
   ls_nest leaf;
   if (tensor->ref != 0) return ls_ok();
-  LS_RETURN_IF_ERROR(look(graph, name, &leaf));
+  LS_RETURN_IF_ERROR(scaffold_look(graph, name, &leaf));
   if (leaf.kind == LS_KIND_TENSOR) *tensor = leaf.as.tensor;
   return ls_ok();
 }
@@ -62,7 +62,7 @@ static ls_status find_variables(const ls_graph *graph, found *f) {
   return ls_ok();
 }
 
-static void drop(found *f) {
+static void scaffold_drop(found *f) {
   ls_allocator *allocator = ls_current_allocator();
   ls_release(allocator, f->global);
   ls_release(allocator, f->local);
@@ -129,7 +129,7 @@ static ls_status finalize(ls_scaffold *s, ls_graph *graph) {
   ls_status status = find_variables(graph, &f);
   if (ls_status_is_ok(status)) status = make_missing(s, &f);
   if (ls_status_is_ok(status)) status = merge_summaries(s, graph);
-  drop(&f);
+  scaffold_drop(&f);
   return status;
 }
 

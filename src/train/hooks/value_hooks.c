@@ -142,8 +142,8 @@ static void append_value(ls_text *text, ls_nest value,
   ls_status_free(status);
 }
 
-static void write_line(logger *self, const ls_run_context *context,
-                       double seconds, bool timed) {
+static void value_hooks_write_line(logger *self, const ls_run_context *context,
+                                   double seconds, bool timed) {
   char line[1000];
   ls_text text;
   if (self->options.format != NULL) {
@@ -180,7 +180,7 @@ static ls_status log_results(logger *self, const ls_run_context *context,
   LS_RETURN_IF_ERROR(find_results(self, context, results));
   const bool timed =
       ls_step_timer_done(&self->timer, self->runs, &seconds, NULL);
-  write_line(self, context, seconds, timed);
+  value_hooks_write_line(self, context, seconds, timed);
   return ls_ok();
 }
 

@@ -172,7 +172,7 @@ static ls_status join_forward(ls_rewrite *r, ls_node *pool) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-static ls_status join(ls_graph *graph, void *out_changed) {
+static ls_status passes_join(ls_graph *graph, void *out_changed) {
   ls_rewrite r;
   ls_status status = ls_rewrite_begin(&r, graph);
   for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
@@ -187,5 +187,5 @@ static ls_status join(ls_graph *graph, void *out_changed) {
 
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
-  return ls_graph_each(graph, join, out_changed);
+  return ls_graph_each(graph, passes_join, out_changed);
 }

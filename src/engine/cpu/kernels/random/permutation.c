@@ -46,7 +46,7 @@ static void sort_by_byte(keyed *target, const keyed *from, int64_t count,
     target[places[from[i].key >> (8 * pass) & (VALUES - 1)]++] = from[i];
 }
 
-static keyed *sort_keys(keyed *items, keyed *other, int64_t count) {
+static keyed *permutation_sort_keys(keyed *items, keyed *other, int64_t count) {
   for (int pass = 0; pass < PASSES; ++pass) {
     int64_t counts[VALUES] = {0};
     for (int64_t i = 0; i < count; ++i)
@@ -67,7 +67,7 @@ static void permutation_loop(const ls_kernel_call *call, int64_t begin_block,
   const ls_random_source source = ls_draw_source(&self->draw, call);
   keyed *items = call->scratch;
   draw_keys(&source, items, self->count);
-  items = sort_keys(items, items + self->count, self->count);
+  items = permutation_sort_keys(items, items + self->count, self->count);
   for (int64_t i = 0; i < self->count; ++i) {
     if (self->wide)
       ((int64_t *)call->out[0])[i] = items[i].index;
