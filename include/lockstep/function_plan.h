@@ -60,9 +60,9 @@ LS_API LS_MUST_USE ls_status ls_function_print_plan(const ls_function *function,
 //   LS_FAILED_PRECONDITION  no program yet: call the function first.
 LS_API LS_MUST_USE ls_status ls_function_measure(ls_function *function,
                                                  bool on);
-// What was counted: planned memory, then time, flops and bytes by kernel, with
-// their share of what the machine can do, measured now. The caller releases it
-// (ls_text_release).
+// Prints what was counted: planned memory, then time, flops and bytes by
+// kernel, with their share of what the machine can do, measured now. The caller
+// releases it (ls_text_release).
 //   LS_FAILED_PRECONDITION  nothing was measured.
 LS_API LS_MUST_USE ls_status ls_function_print_cost(const ls_function *function,
                                                     char **out_text);

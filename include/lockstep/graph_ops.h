@@ -120,7 +120,7 @@ LS_API ls_tensor ls_op_input(ls_op op, size_t index);
 LS_API size_t ls_op_num_outputs(ls_op op);
 LS_API size_t ls_op_num_control_inputs(ls_op op);
 LS_API ls_op ls_op_control_input(ls_op op, size_t index);
-// Where the user made it: file and line, NULL and 0 when not known.
+// Return where the user made it: file and line, NULL and 0 when not known.
 LS_API const char *ls_op_file(ls_op op);
 LS_API int ls_op_line(ls_op op);
 // An attribute, lent. NOT_FOUND naming the op and the attribute.
@@ -132,14 +132,14 @@ LS_API LS_MUST_USE ls_status ls_op_attr(ls_op op, const char *name,
 LS_API LS_MUST_USE ls_status ls_op_set_attr(ls_op op, const ls_attr *attr);
 
 // ---- Losses ----------------------------------------------------------------
-// How the last loss in a graph was reduced: "weighted_mean", "weighted_sum",
-// "none", or what someone else has said; "" when there was no loss. Losses of
-// ours say it by themselves, also in the eager graph, where a tape begins with
-// none. Replicas that share a graph do not hear each other.
+// Tell how the last loss in a graph was reduced: "weighted_mean",
+// "weighted_sum", "none", or what someone else has said; "" when there was no
+// loss. Losses of ours say it by themselves, also in the eager graph, where a
+// tape begins with none. Replicas that share a graph do not hear each other.
 LS_API LS_MUST_USE ls_status
 ls_graph_record_loss_reduction(ls_graph *graph, const char *reduction);
 LS_API const char *ls_graph_loss_reduction(const ls_graph *graph);
-// Whether the last optimizer in the graph has scaled its loss by 1 / the number
+// Tell if the last optimizer in the graph has scaled its loss by 1 / the number
 // of replicas.
 LS_API void ls_graph_set_loss_scaled(ls_graph *graph, bool scaled);
 LS_API bool ls_graph_is_loss_scaled(const ls_graph *graph);
@@ -147,8 +147,8 @@ LS_API bool ls_graph_is_loss_scaled(const ls_graph *graph);
 // ---- Text ------------------------------------------------------------------
 LS_API LS_MUST_USE ls_status ls_graph_print_dot(const ls_graph *graph,
                                                 char **out_text);
-// The same text with replicated computations (lockstep/replicate.h) as they are
-// run: each is one replicate op, whose region holds its ops.
+// Prints the same text with replicated computations (lockstep/replicate.h) as
+// they are run: each is one replicate op, whose region holds its ops.
 LS_API LS_MUST_USE ls_status ls_graph_print_gathered(const ls_graph *graph,
                                                      char **out_text);
 // Makes a graph from its text. `kernels` names the host kernels that may occur

@@ -18,7 +18,7 @@ extern "C" {
 // The name of kind `index`, NULL behind the last one. Static.
 LS_API const char *ls_optimizer_kind(size_t index);
 
-// How to make an optimizer around another. Zero in a field means its default.
+// Options of an optimizer around another. Zero in a field means its default.
 typedef struct ls_cross_shard_options {
   ls_optimizer *optimizer;  // What it is around; required, retained.
   ls_gradients_over_replicas reduction;  // The mean, which is default, or sum.
@@ -45,7 +45,7 @@ typedef struct ls_cross_shard_options {
 LS_API LS_MUST_USE ls_status ls_cross_shard_create(
     const ls_cross_shard_options *options, ls_optimizer **out_optimizer);
 
-// What it was made with: its rate, and how that changes.
+// Return what it was made with: its rate, and how that changes.
 LS_API double ls_optimizer_learning_rate(const ls_optimizer *optimizer);
 LS_API ls_schedule ls_optimizer_schedule(const ls_optimizer *optimizer);
 
@@ -86,9 +86,9 @@ LS_API LS_MUST_USE ls_status ls_optimizer_slot(const ls_optimizer *optimizer,
                                                const ls_variable *variable,
                                                const char *name,
                                                ls_variable **out_slot);
-// What there is to save, lent: the numbers of steps and calls, then slots,
-// variable by variable in the order in which they were made. Writes up to
-// `capacity`, returns their number.
+// Lists what there is to save, lent: the numbers of steps and calls, then
+// slots, variable by variable in the order in which they were made. Writes up
+// to `capacity`, returns their number.
 LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
                                      ls_variable **variables, size_t capacity);
 
@@ -99,7 +99,7 @@ LS_API size_t ls_optimizer_variables(const ls_optimizer *optimizer,
 // starts at the first value, not at 0.
 typedef struct ls_average ls_average;
 
-// How to make one. Zero in a field means its default.
+// Options of an average. Zero in a field means its default.
 typedef struct ls_average_options {
   const char *name;               // Default "average".
   ls_variable *const *variables;  // Required; retained.
@@ -119,7 +119,7 @@ LS_PLACED ls_op ls_average_update(ls_average *average);
 // Exchanges variables and averages: once before an evaluation, and once more
 // behind it.
 LS_PLACED ls_op ls_average_swap(ls_average *average);
-// What there is to save, lent; as ls_optimizer_variables.
+// Lists what there is to save, lent; as ls_optimizer_variables.
 LS_API size_t ls_average_variables(const ls_average *average,
                                    ls_variable **variables, size_t capacity);
 

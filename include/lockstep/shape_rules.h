@@ -18,11 +18,13 @@ LS_API LS_MUST_USE ls_status ls_dtype_parse(const char *text,
                                             ls_dtype *out_dtype);
 LS_API bool ls_dtype_is_unsigned(ls_dtype dtype);  // u8..u64
 LS_API bool ls_dtype_is_complex(ls_dtype dtype);
-// Whether gradients flow through it: floats, complex, resource, variant.
+// Returns true if gradients flow through it: floats, complex, resource,
+// variant.
 LS_API bool ls_dtype_is_trainable(ls_dtype dtype);
-// Whether one actual shape could fit both.
+// Returns true if one actual shape could fit both.
 LS_API bool ls_shape_compatible(ls_shape a, ls_shape b);
-// What is known from both. LS_INVALID_ARGUMENT naming both when incompatible.
+// Gives what is known from both. LS_INVALID_ARGUMENT naming both when
+// incompatible.
 LS_API LS_MUST_USE ls_status ls_shape_merge(ls_shape a, ls_shape b,
                                             ls_shape *out_shape);
 // LS_INVALID_ARGUMENT: a rank above LS_MAX_RANK, a dimension below -1, or

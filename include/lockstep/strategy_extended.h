@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: distribute
 //
-// What strategies do beyond runs and reductions: devices, destinations,
-// updates, components of values, colocation and handles of variables. For code
-// that is written for any strategy, such as optimizers and layers; in
-// TensorFlow this is StrategyExtended.
+// Extended calls of strategies: devices, destinations, updates, components of
+// values, colocation and handles of variables. For code that is written for any
+// strategy, such as optimizers and layers; in TensorFlow this is
+// StrategyExtended.
 //
 // Threads: as in lockstep/strategy.h.
 #ifndef LOCKSTEP_STRATEGY_EXTENDED_H_
@@ -27,9 +27,9 @@ ls_strategy_worker_devices(const ls_strategy *strategy, const char **devices,
 LS_API LS_MUST_USE ls_status
 ls_strategy_parameter_devices(const ls_strategy *strategy, const char **devices,
                               size_t capacity, size_t *out_count);
-// Where state that belongs to no variable lives: all devices; on a TPU strategy
-// the host of the first one; on the default strategy the device of the variable
-// with the smallest name.
+// Finds where state that belongs to no variable lives: on all devices; on a TPU
+// strategy the host of the first one; on the default strategy the device of the
+// variable with the smallest name.
 LS_API LS_MUST_USE ls_status ls_strategy_non_slot_devices(
     const ls_strategy *strategy, ls_variable *const *variables,
     size_t num_variables, const char **devices, size_t capacity,
@@ -43,19 +43,20 @@ LS_API bool ls_strategy_should_checkpoint(const ls_strategy *strategy);
 LS_API bool ls_strategy_should_save_summary(const ls_strategy *strategy);
 LS_API bool ls_strategy_is_multi_worker(const ls_strategy *strategy);
 LS_API bool ls_strategy_has_global_batches(const ls_strategy *strategy);
-// Whether replicas without data get empty values where rows come unevenly.
+// Returns true if replicas without data get empty values where rows come
+// unevenly.
 LS_API bool ls_strategy_allows_partial_batches(const ls_strategy *strategy);
-// Whether its programs want shapes that are known while building.
+// Returns true if its programs want shapes that are known while building.
 LS_API bool ls_strategy_needs_static_shapes(const ls_strategy *strategy);
-// Whether a distributed variable that is made in eager gets one packed handle,
-// for functions to capture in place of one a replica. No result depends on it.
-// For variables that are made later.
+// Returns true if a distributed variable that is made in eager gets one packed
+// handle, for functions to capture in place of one a replica. No result depends
+// on it. For variables that are made later.
 LS_API bool ls_strategy_packs_variables(const ls_strategy *strategy);
 LS_API void ls_strategy_set_packs_variables(ls_strategy *strategy, bool packs);
-// Whether its variables are of one class, with a policy each.
+// Returns true if its variables are of one class, with a policy each.
 LS_API bool ls_strategy_uses_policies(const ls_strategy *strategy);
-// Its cross-device ops, lent until they are replaced; NULL on the default
-// strategy.
+// Returns its cross-device ops, lent until they are replaced; NULL on the
+// default strategy.
 LS_API ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy);
 // Puts others in their place (retained; NULL: reduce to one), for calls made
 // after this one. Not while replicas run.
@@ -66,8 +67,8 @@ LS_API ls_flag ls_strategy_prefetch(const ls_strategy *strategy);
 LS_API void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch);
 
 // ---- Scopes ----------------------------------------------------------------
-// Whether the strategy made the variable, or a component of it; the default
-// strategy: whether none did.
+// Returns true if the strategy made the variable, or a component of it; of the
+// default strategy, if no strategy did.
 LS_API bool ls_strategy_made(const ls_strategy *strategy,
                              const ls_variable *variable);
 // The strategy that made it, lent; NULL: none.
@@ -79,8 +80,9 @@ LS_API ls_strategy *ls_variable_strategy(const ls_variable *variable);
 LS_API void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy);
 #define LS_SCALE_LOSS_SCOPE(strategy)                                          \
   LS_SCOPE_(ls_scale_loss_scope_begin, strategy)
-// How losses are reduced over the replicas of the strategy in force: SUM; in
-// such a scope MEAN, unless the last loss of the current graph was a sum
+// Returns how losses are reduced over the replicas of the strategy in force:
+// SUM; in such a scope MEAN, unless the last loss of the current graph was a
+// sum
 // ("weighted_sum" or "sum").
 LS_API ls_reduce_op ls_loss_reduction(void);
 
@@ -109,11 +111,11 @@ LS_API LS_MUST_USE ls_status ls_strategy_group(ls_strategy *strategy,
 LS_API LS_MUST_USE ls_status ls_distributed_get(ls_nest leaf,
                                                 const char *device,
                                                 ls_nest *out_component);
-// What a component is to the strategy: on a mirrored one its container
+// Returns what a component is to the strategy: on a mirrored one its container
 // (ls_value_container), on others, as every other value, itself. Lent.
 LS_API ls_nest ls_strategy_value_container(const ls_strategy *strategy,
                                            ls_nest leaf);
-// Whether a component is on the device.
+// Returns true if a component is on the device.
 LS_API bool ls_distributed_is_on(ls_nest leaf, const char *device);
 // A distributed leaf (or any other) as a tensor where the thread is.
 //   LS_FAILED_PRECONDITION  a PerReplica outside of a strategy's replicas.
@@ -205,7 +207,7 @@ LS_API LS_MUST_USE ls_status ls_validate_colocate(ls_nest value,
 LS_API void ls_sync_on_read_scope_begin(ls_scope *scope);
 #define LS_SYNC_ON_READ_SCOPE LS_BARE_SCOPE_(ls_sync_on_read_scope_begin)
 
-// What a variable is for raw access, lent: itself, or in a replica, an update
+// Gives a variable for raw access, lent: itself, or in a replica, an update
 // or outside of strategies its component.
 //   LS_FAILED_PRECONDITION  a distributed variable in a cross-replica context.
 //   LS_UNIMPLEMENTED        of a replicated variable (lockstep/tpu_variable.h),
@@ -223,7 +225,7 @@ ls_variable_as_reference(ls_variable *variable, ls_variable **out_reference);
 //   LS_UNIMPLEMENTED        a variable of a build graph.
 LS_API LS_MUST_USE ls_status ls_variable_copy(ls_variable *variable,
                                               ls_variable **out_copy);
-// What is known of the op behind a variable: that of its handle, in a
+// Describes the op of a variable: that of its handle, in a
 // cross-replica context of its first component. Texts are lent.
 typedef struct ls_op_description {
   const char *name, *type;
@@ -231,7 +233,7 @@ typedef struct ls_op_description {
 } ls_op_description;
 LS_API ls_op_description
 ls_variable_op_description(const ls_variable *variable);
-// Whether all fields are equal.
+// Returns true if all fields are equal.
 LS_API bool ls_op_description_equal(const ls_op_description *a,
                                     const ls_op_description *b);
 

@@ -58,7 +58,7 @@ LS_API LS_MUST_USE ls_status ls_train_mean(ls_nest args, ls_nest value,
 LS_API ls_dataset *ls_train_examples(const ls_model_type *type,
                                      ls_dataset *dataset, bool shuffle);
 
-// How many examples a data set has. One that does not know is read to its end.
+// Counts the examples of a data set. One that does not know is read to its end.
 //   LS_INVALID_ARGUMENT  it has no end, or none at all.
 LS_API LS_MUST_USE ls_status ls_train_count_examples(const ls_dataset *dataset,
                                                      int64_t *out_count);
@@ -70,7 +70,7 @@ LS_API int64_t ls_train_count_steps(const ls_model_type *type,
                                     int64_t epochs, int64_t steps);
 
 // ---- First values --------------------------------------------------------
-// What a model starts with, in place of its own first values.
+// First values of a model, in place of its own first values.
 typedef struct ls_warm_start {
   const char *path;        // Another run's folder, a checkpoint, a .safetensors
                            // or .npz file: see ls_saved_file_open.

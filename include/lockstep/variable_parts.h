@@ -27,7 +27,7 @@ LS_API void ls_bfloat16_scope_begin(ls_scope *scope, const char *name);
 #define LS_BFLOAT16_SCOPE(name) LS_SCOPE_(ls_bfloat16_scope_begin, name)
 
 // ---- Creators --------------------------------------------------------------
-// What makes variables inside of a scope: the innermost creator first, each
+// A maker of variables inside of a scope: the innermost creator first, each
 // asking the next one out; the last makes a plain variable.
 typedef struct ls_creator ls_creator;
 // The caller owns a reference to `*out_variable`.
@@ -45,7 +45,7 @@ LS_API void ls_creator_scope_begin(ls_scope *scope, ls_variable_creator create,
   LS_SCOPE_(ls_creator_scope_begin, create, user)
 
 // ---- Variables -------------------------------------------------------------
-// What it was made with; AUTO and NONE of a plain variable.
+// Return what it was made with; AUTO and NONE of a plain variable.
 LS_API ls_variable_synchronization
 ls_variable_synchronization_of(const ls_variable *variable);
 LS_API ls_variable_aggregation
@@ -55,8 +55,8 @@ ls_variable_aggregation_of(const ls_variable *variable);
 // one on the current device, else of the first; in a computation of a TPU
 // strategy it is on none.
 LS_API const char *ls_variable_device(const ls_variable *variable);
-// Of a distributed variable, the container: how many components it has, and the
-// i-th, lent (NULL when there is none). 0 of any other.
+// Return, of a distributed variable (the container), how many components it
+// has, and the i-th, lent (NULL when there is none). 0 of any other.
 LS_API size_t ls_variable_num_components(const ls_variable *variable);
 LS_API ls_variable *ls_variable_component(const ls_variable *variable,
                                           size_t index);
@@ -74,7 +74,7 @@ LS_API LS_MUST_USE ls_status ls_variable_set_initializer(ls_variable *variable,
 // A value as the variable's constraint wants it; without one as it is.
 // Optimizers ask for it.
 LS_API bool ls_variable_has_constraint(const ls_variable *variable);
-// That a variable is a slice of a larger one, kept for who asks: a saver writes
+// Marks a variable as a slice of a larger one: a saver writes
 // it by its own name and shape. Of a distributed variable set on every
 // component.
 typedef struct ls_slice_info {

@@ -67,9 +67,9 @@ static bool is_circle(const ls_work *work) {
 static bool waits_for_this_thread(const ls_work *work) {
   if (ls_this_thread.work.making == NULL) return false;
   ls_mutex_lock(&waits_lock);
-  const bool is = is_circle(work);
+  const bool circle = is_circle(work);
   ls_mutex_unlock(&waits_lock);
-  return is;
+  return circle;
 }
 
 static ls_status refuse_circle(const ls_work *work) {
