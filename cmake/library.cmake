@@ -102,9 +102,10 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/engine/cpu/kernels.c"
   PROPERTIES COMPILE_DEFINITIONS "${levels}")
 # Compilers take as long to read the header of vector instructions as to compile
 # most kernels, so that each level reads it once. A compiler's cache would not
-# know what stands in there, and gcc 12 crashes with sanitizers and it.
+# know what stands in there, and gcc 12 crashes with it where it instruments code:
+# for sanitizers and for coverage.
 function(ls_read_intrinsics_once target)
-  if(NOT CMAKE_C_COMPILER_LAUNCHER AND NOT LS_SANITIZE)
+  if(NOT CMAKE_C_COMPILER_LAUNCHER AND NOT LS_SANITIZE AND NOT LS_COVERAGE)
     target_precompile_headers(${target} PRIVATE <immintrin.h>)
   endif()
 endfunction()
