@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system's clock.
-#include <errno.h>
 #include <time.h>
 
 #include "base/runtime_internal.h"
@@ -25,11 +24,7 @@ static int64_t system_wall(void *user) {
 
 static void system_sleep(void *user, int64_t nanos) {
   (void)user;
-  if (nanos <= 0) return;
-  struct timespec left = {.tv_sec = (time_t)(nanos / NANOS_PER_SECOND),
-                          .tv_nsec = (long)(nanos % NANOS_PER_SECOND)};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-  }
+  ls_thread_sleep(nanos);
 }
 
 const ls_clock *ls_clock_system(void) {

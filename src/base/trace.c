@@ -9,7 +9,6 @@
 #include "base/trace.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -203,7 +202,7 @@ static void trace_end(ls_runtime *runtime, ls_trace_log *log) {
   __atomic_store_n(&runtime->trace, NULL, __ATOMIC_SEQ_CST);
   for (size_t i = 0; i < LS_SPAN_THREADS; ++i)
     while (__atomic_load_n(&seats->seats[i].writes, __ATOMIC_SEQ_CST))
-      sched_yield();
+      ls_thread_yield();
   log->is_on = false;
   log->ended = ls_runtime_now(runtime);
   log->lost += __atomic_load_n(&seats->lost, __ATOMIC_RELAXED);

@@ -10,7 +10,7 @@
 #include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "lockstep/trunk.h"
 
 // One exchange. Guarded by the lock, except for the memory of the pieces.
@@ -30,7 +30,7 @@ typedef struct standin standin;
 typedef struct rank_end {
   ls_trunk trunk;
   standin *shared;
-  ls_thread thread;
+  ls_worker worker;
   ls_rank_function function;
   void *user;
   bool ended;  // Guarded by the lock.
@@ -230,7 +230,7 @@ static void start_rank(standin *self, int32_t rank, ls_rank_function function,
   end->shared = self;
   end->function = function;
   end->user = user;
-  ls_status status = ls_thread_start(&end->thread, "rank", run_rank, end);
+  ls_status status = ls_worker_start(&end->worker, "rank", NULL, run_rank, end);
   if (!ls_status_is_ok(status)) cancel_all(&end->trunk, status);
   ls_status_free(status);
 }
@@ -266,7 +266,7 @@ ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
     for (int32_t k = 0; k < ranks; ++k)
       start_rank(&self, k, function, user);
     for (int32_t k = 0; k < ranks; ++k)
-      ls_thread_join(&self.ends[k].thread);
+      ls_worker_join(&self.ends[k].worker);
     status = self.failure;
   }
   deinit_standin(&self);

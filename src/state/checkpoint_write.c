@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory/own.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
 #include "state/record.h"
@@ -31,14 +31,14 @@ int64_t ls_checkpoint_step_of(const char *name, const char *extension) {
 // ---- Values ----------------------------------------------------------------
 // Checksums, beside the writing: they take a processor, it takes the disk.
 typedef struct summing {
-  ls_thread thread;
+  ls_worker worker;
   const ls_snapshot *values;
   uint32_t *crcs;  // Of entries.
 } summing;
 
 static void sum_up(void *user) {
   const summing *self = user;
-  ls_thread_give_way();
+  ls_worker_give_way();
   ls_snapshot_sum(self->values, self->crcs);
 }
 
@@ -205,13 +205,14 @@ static ls_status write_and_sum(const writing *w) {
   summing sums = {.values = values, .crcs = w->crcs};
   ls_status failure = ls_ok();
   const bool beside = values->end - values->begin >= LEAST_BESIDE;
-  if (beside) failure = ls_thread_start(&sums.thread, "ls-sum", sum_up, &sums);
+  if (beside)
+    failure = ls_worker_start(&sums.worker, "ls-sum", NULL, sum_up, &sums);
   // Without a thread by this one.
   if (!beside || !ls_status_is_ok(failure)) ls_snapshot_sum(values, w->crcs);
   ls_status_free(failure);
   const ls_status status =
       ls_snapshot_write(values, w->files, w->file, w->content->pause);
-  ls_thread_join(&sums.thread);
+  ls_worker_join(&sums.worker);
   return status;
 }
 

@@ -50,26 +50,14 @@ static ls_status write_content(ls_checkpoints *self) {
 // The writer's thread.
 static void write_always(void *user) {
   ls_checkpoints *self = user;
-  (void)ls_runtime_make_current(self->runtime);
-  ls_thread_give_way();
-  ls_mutex_lock(&self->lock);
-  for (;;) {
-    if (self->writing) {
-      ls_mutex_unlock(&self->lock);
-      ls_status status = ls_status_annotate(
-          write_content(self), "while saving the checkpoint of step %lld",
-          (long long)self->content.step);
-      release_content(self);
-      ls_mutex_lock(&self->lock);
-      self->failure = ls_status_join(self->failure, status);
-      self->writing = false;
-      ls_condition_broadcast(&self->moved);
-      continue;
-    }
-    if (self->stop) break;
-    ls_condition_wait(&self->moved, &self->lock);
+  ls_worker_give_way();
+  for (int64_t step = 0; ls_worker_next(&self->worker, &step);) {
+    const ls_status status = ls_status_annotate(
+        write_content(self), "while saving the checkpoint of step %lld",
+        (long long)step);
+    release_content(self);
+    self->failure = ls_status_join(self->failure, status);
   }
-  ls_mutex_unlock(&self->lock);
 }
 
 // What the last save has come to, once.
@@ -85,18 +73,9 @@ static ls_status take_failure(ls_checkpoints *self) {
   return ls_ok();
 }
 
-static void wait_for_writer(ls_checkpoints *self) {
-  ls_mutex_lock(&self->lock);
-  self->awaited = true;
-  ls_condition_broadcast(&self->moved);
-  while (self->writing)
-    ls_condition_wait(&self->moved, &self->lock);
-  ls_mutex_unlock(&self->lock);
-}
-
 ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints) {
   LS_REQUIRE(checkpoints);
-  wait_for_writer(checkpoints);
+  ls_worker_wait(&checkpoints->worker);
   return take_failure(checkpoints);
 }
 
@@ -157,8 +136,6 @@ static ls_status open_own(ls_checkpoints *self) {
   memcpy(self->folder, self->options.folder, length);
   self->options.folder = self->folder;
   self->saved_nanos = ls_runtime_now(self->runtime);
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
   return ls_checkpoints_leads(self) ? ls_checkpoint_list_open(self) : ls_ok();
 }
 
@@ -181,7 +158,8 @@ static ls_status open_folder(ls_checkpoints *self) {
   LS_RETURN_IF_ERROR(ls_checkpoints_meet(self));
   ls_status status = ls_ok();
   if (self->options.background != LS_FLAG_OFF)
-    status = ls_thread_start(&self->thread, "ls-save", write_always, self);
+    status = ls_worker_start(&self->worker, "ls-save", self->runtime,
+                             write_always, self);
   return ls_ranks_agree(&self->ranks, status);
 }
 
@@ -213,16 +191,8 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
   ls_checkpoints *self = checkpoints;
   if (self == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_checkpoints_begin(self, "ls_checkpoints_close"));
-  if (self->thread.made) {
-    ls_mutex_lock(&self->lock);
-    self->stop = self->awaited = true;
-    ls_condition_broadcast(&self->moved);
-    ls_mutex_unlock(&self->lock);
-    ls_thread_join(&self->thread);
-  }
+  ls_worker_join(&self->worker);
   const ls_status status = take_failure(self);
-  ls_condition_deinit(&self->moved);
-  ls_mutex_deinit(&self->lock);
   ls_snapshot_deinit(&self->content.values);
   ls_ranks_deinit(&self->ranks);
   ls_ranks_deinit(&self->writers);
@@ -235,17 +205,11 @@ ls_status ls_checkpoints_close(ls_checkpoints *checkpoints) {
 
 // ---- Saving ----------------------------------------------------------------
 bool ls_checkpoints_are_writing(ls_checkpoints *self) {
-  ls_mutex_lock(&self->lock);
-  const bool writing = self->writing;
-  ls_mutex_unlock(&self->lock);
-  return writing;
+  return !ls_worker_is_idle(&self->worker);
 }
 
 bool ls_checkpoints_have_failed(ls_checkpoints *self) {
-  ls_mutex_lock(&self->lock);
-  const bool known = !self->writing && !ls_status_is_ok(self->failure);
-  ls_mutex_unlock(&self->lock);
-  return known;
+  return ls_worker_is_idle(&self->worker) && !ls_status_is_ok(self->failure);
 }
 
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step) {
@@ -339,21 +303,13 @@ static ls_status fill_all(ls_checkpoints *self, int64_t step,
 static void pause_writing(void *user) {
   enum { PAUSE_NANOS = 3000000 };
   ls_checkpoints *self = user;
-  ls_mutex_lock(&self->lock);
-  if (!self->awaited)
-    (void)ls_condition_wait_for(&self->moved, &self->lock, PAUSE_NANOS);
-  ls_mutex_unlock(&self->lock);
+  ls_worker_rest(&self->worker, PAUSE_NANOS);
 }
 
 static ls_status hand_over(ls_checkpoints *self) {
-  if (self->thread.made) {
-    ls_mutex_lock(&self->lock);
-    self->writing = true;
-    self->awaited = false;
+  if (self->worker.is_started) {
     self->content.pause = (ls_pause){pause_writing, self};
-    ls_condition_broadcast(&self->moved);
-    ls_mutex_unlock(&self->lock);
-    return ls_ok();
+    return ls_worker_post(&self->worker, self->content.step);
   }
   const ls_status status = write_content(self);
   release_content(self);
@@ -398,7 +354,7 @@ ls_status ls_checkpoints_list(ls_checkpoints *checkpoints, int64_t *steps,
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(checkpoints);
   LS_REQUIRE_ITEMS(steps, capacity);
-  wait_for_writer(checkpoints);
+  ls_worker_wait(&checkpoints->worker);
   *out_count = checkpoints->list.count;
   for (size_t i = 0; i < checkpoints->list.count && i < capacity; ++i)
     steps[i] = checkpoints->list.items[i].step;

@@ -3,7 +3,7 @@
 #ifndef LS_STATE_CHECKPOINTS_H_
 #define LS_STATE_CHECKPOINTS_H_
 
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "state/checkpoint_file.h"
 
 // A checkpoint that is there.
@@ -35,13 +35,10 @@ struct ls_checkpoints {
   // goes before the next save.
   bool tidies;
   bool busy;  // A save or restore is under way, which calls users' functions.
-  ls_thread thread;
-  ls_mutex lock;  // Guards what follows.
-  ls_condition moved;
+  ls_worker worker;  // Writes in the background, a step a number.
+  // The worker's until it is idle.
   ls_checkpoint_content content;  // To be written.
-  bool writing, stop;
-  bool awaited;       // Somebody waits until it is written.
-  ls_status failure;  // Of the last save in the background, until it is told.
+  ls_status failure;  // Of the last save in the background, until reported.
 };
 
 // A save or restore begins, and ends. `call` is its name.

@@ -4,7 +4,7 @@
 #include "base/cancel.h"
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "data/iterator.h"
 #include "distribute/base/strategy.h"
 #include "lockstep/infeed.h"
@@ -20,7 +20,7 @@ struct ls_feeder {
   ls_nest *batches;
   size_t num_batches, next;
   ls_cancel *cancel;
-  ls_thread thread;
+  ls_worker worker;
   bool has_thread;
   ls_mutex lock;  // Guards what follows.
   ls_condition event;
@@ -128,7 +128,6 @@ static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
 
 static void feeder_work(void *user) {
   ls_feeder *self = user;
-  (void)ls_runtime_make_current(self->options.runtime);
   (void)ls_cancel_make_current(self->cancel);
   ls_mutex_lock(&self->lock);
   while (!self->quits) {
@@ -146,7 +145,6 @@ static void feeder_work(void *user) {
   }
   ls_mutex_unlock(&self->lock);
   (void)ls_cancel_make_current(NULL);
-  (void)ls_runtime_make_current(NULL);
 }
 
 void ls_feeder_begin(ls_feeder *self, int64_t batches) {
@@ -200,8 +198,8 @@ static ls_status feeder_fill(ls_feeder *self) {
   LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
   LS_RETURN_IF_ERROR(find_queues(self));
   LS_RETURN_IF_ERROR(ls_cancel_create(self->options.runtime, &self->cancel));
-  LS_RETURN_IF_ERROR(
-      ls_thread_start(&self->thread, "feeder", feeder_work, self));
+  LS_RETURN_IF_ERROR(ls_worker_start(&self->worker, "feeder",
+                                     self->options.runtime, feeder_work, self));
   self->has_thread = true;
   return ls_ok();
 }
@@ -230,7 +228,7 @@ void ls_feeder_destroy(ls_feeder *self) {
     self->quits = true;
     ls_condition_broadcast(&self->event);
     ls_mutex_unlock(&self->lock);
-    ls_thread_join(&self->thread);
+    ls_worker_join(&self->worker);
   }
   for (size_t i = 0; self->batches != NULL && i < self->num_batches; ++i)
     ls_nest_release(self->batches[i]);

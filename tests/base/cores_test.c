@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/cores.h"
 
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "support/expect.h"
 
 // ---- Binding ---------------------------------------------------------------
@@ -30,10 +30,10 @@ static void bind_to_each(void *user) {
 }
 
 TEST(a_bound_thread_has_one_core) {
-  ls_thread thread = {0};
+  ls_worker thread = {0};
   int bound = -1;
-  expect_ok(ls_thread_start(&thread, "bound", bind_to_each, &bound));
-  ls_thread_join(&thread);
+  expect_ok(ls_worker_start(&thread, "bound", NULL, bind_to_each, &bound));
+  ls_worker_join(&thread);
   // 0 where binding is not allowed.
   assert_in_range(bound, 0, 1);
 }

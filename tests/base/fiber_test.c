@@ -3,7 +3,7 @@
 #include "base/threads/thread_state.h"
 
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "support/fault.h"
 
 static ls_fiber_pool *make_pool(void) {
@@ -242,12 +242,12 @@ static void run_some(void *user) {
 TEST(threads_may_share_a_pool) {
   ls_fiber_pool *pool = make_pool();
   crew crews[3] = {{pool, 0}, {pool, 0}, {pool, 0}};
-  ls_thread threads[3] = {0};
+  ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
-    expect_ok(ls_thread_start(&threads[i], "crew", run_some, &crews[i]));
+    expect_ok(ls_worker_start(&threads[i], "crew", NULL, run_some, &crews[i]));
   }
   for (int i = 0; i < 3; ++i) {
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
     assert_int_equal(crews[i].done, 160);
   }
   assert_in_range(ls_fiber_pool_stacks(pool), 8, 24);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/object.h"
 
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "support/expect.h"
 
 typedef struct thing {
@@ -67,13 +67,13 @@ static void use(void *user) {
 TEST(threads_may_share_an_object) {
   thing it = {0};
   ls_object_init(&it.object, &thing_type);
-  ls_thread threads[3] = {0};
+  ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
     ls_object_retain(&it);
-    expect_ok(ls_thread_start(&threads[i], "user", use, &it));
+    expect_ok(ls_worker_start(&threads[i], "user", NULL, use, &it));
   }
   for (int i = 0; i < 3; ++i)
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
   assert_true(ls_object_is_unique(&it));
   assert_int_equal(it.destroyed, 0);
   ls_object_release(&it);

@@ -2,7 +2,7 @@
 #include "base/threads/queue.h"
 
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "support/fault.h"
 
 static ls_nest number(int64_t value) {
@@ -166,25 +166,26 @@ TEST(threads_lose_and_double_nothing) {
   ls_queue *queue = make(4);
   producer producers[PRODUCERS];
   consumer consumers[CONSUMERS];
-  ls_thread threads[PRODUCERS + CONSUMERS] = {0};
+  ls_worker threads[PRODUCERS + CONSUMERS] = {0};
   for (int i = 0; i < CONSUMERS; ++i) {
     consumers[i] = (consumer){.queue = queue};
-    expect_ok(ls_thread_start(&threads[i], "consumer", consume, &consumers[i]));
+    expect_ok(
+        ls_worker_start(&threads[i], "consumer", NULL, consume, &consumers[i]));
   }
   for (int i = 0; i < PRODUCERS; ++i) {
     producers[i] = (producer){queue, (int64_t)i * PER_PRODUCER, false};
-    expect_ok(ls_thread_start(&threads[CONSUMERS + i], "producer", produce,
-                              &producers[i]));
+    expect_ok(ls_worker_start(&threads[CONSUMERS + i], "producer", NULL,
+                              produce, &producers[i]));
   }
   for (int i = 0; i < PRODUCERS; ++i) {
-    ls_thread_join(&threads[CONSUMERS + i]);
+    ls_worker_join(&threads[CONSUMERS + i]);
     assert_false(producers[i].failed);
   }
   ls_queue_close(queue);
   int64_t sum = 0;
   int64_t count = 0;
   for (int i = 0; i < CONSUMERS; ++i) {
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
     assert_int_equal(consumers[i].end, LS_OUT_OF_RANGE);
     assert_false(consumers[i].disordered);
     sum += consumers[i].sum;
@@ -213,10 +214,10 @@ TEST(closing_wakes_who_waits_to_push) {
   ls_queue *queue = make(1);
   expect_ok(ls_queue_push(queue, number(0)));
   pusher blocked = {queue, number(1), LS_OK};
-  ls_thread thread = {0};
-  expect_ok(ls_thread_start(&thread, "pusher", push_one, &blocked));
+  ls_worker thread = {0};
+  expect_ok(ls_worker_start(&thread, "pusher", NULL, push_one, &blocked));
   ls_queue_close(queue);  // Before or after it waits: the same.
-  ls_thread_join(&thread);
+  ls_worker_join(&thread);
   assert_int_equal(blocked.code, LS_CANCELLED);
   assert_true(ls_array_is_unique(ls_nest_as_array(blocked.item)));
   ls_nest_release(blocked.item);
@@ -310,9 +311,9 @@ TEST(a_task_can_park_instead_of_a_thread) {
   it.waiter = (ls_queue_waiter){.ready = run_task, .user = &it};
   run_task(&it);
   producer maker = {queue, 0, false};
-  ls_thread thread = {0};
-  expect_ok(ls_thread_start(&thread, "producer", produce, &maker));
-  ls_thread_join(&thread);
+  ls_worker thread = {0};
+  expect_ok(ls_worker_start(&thread, "producer", NULL, produce, &maker));
+  ls_worker_join(&thread);
   ls_queue_close(queue);
   assert_false(maker.failed);
   assert_true(it.ended);

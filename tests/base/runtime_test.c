@@ -7,6 +7,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
+#include "base/threads/worker.h"
 #include "support/fault.h"
 
 // ---- A replaced world ------------------------------------------------------
@@ -114,13 +115,13 @@ static void find_current(void *user) {
 }
 
 TEST(threads_agree_on_the_default_runtime) {
-  ls_thread threads[4] = {0};
+  ls_worker threads[4] = {0};
   ls_runtime *found[4] = {0};
   for (int i = 0; i < 4; ++i) {
-    expect_ok(ls_thread_start(&threads[i], "t", find_current, &found[i]));
+    expect_ok(ls_worker_start(&threads[i], "t", NULL, find_current, &found[i]));
   }
   for (int i = 0; i < 4; ++i)
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
   for (int i = 0; i < 4; ++i) {
     assert_non_null(found[i]);
     assert_ptr_equal(found[i], found[0]);

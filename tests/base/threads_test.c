@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
 #include <signal.h>
 #include <time.h>
@@ -36,12 +36,12 @@ static void add_often(void *user) {
 TEST(a_mutex_lets_one_in_at_a_time) {
   shared it;
   init_shared(&it);
-  ls_thread threads[3] = {0};
+  ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
-    expect_ok(ls_thread_start(&threads[i], "adder", add_often, &it));
+    expect_ok(ls_worker_start(&threads[i], "adder", NULL, add_often, &it));
   }
   for (int i = 0; i < 3; ++i)
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
   assert_int_equal(it.sum, 30000);
   deinit_shared(&it);
 }
@@ -69,15 +69,16 @@ static void answer(void *user) {
 TEST(conditions_wake_who_waits) {
   shared it;
   init_shared(&it);
-  ls_thread thread = {0};
-  expect_ok(ls_thread_start(&thread, "a name too long for it", answer, &it));
+  ls_worker thread = {0};
+  expect_ok(
+      ls_worker_start(&thread, "a name too long for it", NULL, answer, &it));
   ls_mutex_lock(&it.lock);
   it.turn = 1;
   ls_condition_signal(&it.changed);
   while (it.turn != 2)
     ls_condition_wait(&it.changed, &it.lock);
   ls_mutex_unlock(&it.lock);
-  ls_thread_join(&thread);
+  ls_worker_join(&thread);
   deinit_shared(&it);
 }
 
@@ -108,10 +109,10 @@ static void look_at_signals(void *user) {
 }
 
 TEST(threads_leave_signals_to_the_program) {
-  ls_thread thread = {0};
+  ls_worker thread = {0};
   int blocked = 0;
-  expect_ok(ls_thread_start(&thread, "quiet", look_at_signals, &blocked));
-  ls_thread_join(&thread);
+  expect_ok(ls_worker_start(&thread, "quiet", NULL, look_at_signals, &blocked));
+  ls_worker_join(&thread);
   assert_true(blocked);
   look_at_signals(&blocked);
   assert_false(blocked);
@@ -120,9 +121,9 @@ TEST(threads_leave_signals_to_the_program) {
 TEST(zeroed_storage_is_fine_to_undo) {
   shared it = {0};
   deinit_shared(&it);
-  ls_thread thread = {0};
-  ls_thread_join(&thread);
-  assert_false(thread.made);
+  ls_worker thread = {0};
+  ls_worker_join(&thread);
+  assert_false(thread.is_started);
 }
 
 TEST(counts_tell_the_last) {

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/threads/worker.h"
 #include "support/counted.h"
 #include "support/fault.h"
 
@@ -190,7 +191,7 @@ TEST(a_runtime_that_is_traced_stays) {
 
 // ---- Many threads ----------------------------------------------------------
 typedef struct writer {
-  ls_thread thread;
+  ls_worker thread;
   ls_runtime *runtime;
   int64_t number, spans;
   pthread_barrier_t *together;  // NULL: alone.
@@ -208,7 +209,7 @@ static void write_spans(void *user) {
 }
 
 static void start(writer *self) {
-  expect_ok(ls_thread_start(&self->thread, "writer", write_spans, self));
+  expect_ok(ls_worker_start(&self->thread, "writer", NULL, write_spans, self));
 }
 
 TEST(each_thread_has_spans_of_its_own) {
@@ -225,7 +226,7 @@ TEST(each_thread_has_spans_of_its_own) {
     start(&writers[i]);
   }
   for (int i = 0; i < 3; ++i)
-    ls_thread_join(&writers[i].thread);
+    ls_worker_join(&writers[i].thread);
   ls_trace_log_end(log);
   bool seen[3] = {false};
   for (int i = 0; i < 3; ++i) {
@@ -255,7 +256,7 @@ TEST(short_lived_threads_do_not_use_up_places) {
   for (int64_t i = 0; i < 300; ++i) {
     writer one = {.runtime = memory.runtime, .number = i, .spans = 3};
     start(&one);
-    ls_thread_join(&one.thread);
+    ls_worker_join(&one.thread);
   }
   ls_trace_log_end(log);
   for (size_t i = 0; i < LS_SPAN_THREADS; ++i)
@@ -278,7 +279,7 @@ TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
     start(&writers[i]);
   }
   for (int i = 0; i < MANY; ++i)
-    ls_thread_join(&writers[i].thread);
+    ls_worker_join(&writers[i].thread);
   ls_trace_log_end(log);
   assert_int_equal(log->lost, 2 * (MANY - LS_SPAN_THREADS));
   for (int i = 0; i < LS_SPAN_THREADS; ++i)
@@ -316,7 +317,7 @@ TEST(a_trace_ends_and_begins_while_threads_write) {
   }
   __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
   for (int i = 0; i < 3; ++i)
-    ls_thread_join(&writers[i].thread);
+    ls_worker_join(&writers[i].thread);
   counted_end(&memory);
 }
 

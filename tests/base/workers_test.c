@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/threads/cores.h"
+#include "base/threads/worker.h"
 #include "support/fault.h"
 
 enum { MAX_WORKERS = 3 };
@@ -160,13 +161,14 @@ static void call_often(void *user) {
 TEST(runs_from_several_threads_take_turns) {
   ls_workers *workers = make(2);
   int sum = 0;
-  ls_thread threads[2] = {0};
+  ls_worker threads[2] = {0};
   caller callers[2] = {{workers, &sum, false}, {workers, &sum, false}};
   for (int i = 0; i < 2; ++i) {
-    expect_ok(ls_thread_start(&threads[i], "caller", call_often, &callers[i]));
+    expect_ok(
+        ls_worker_start(&threads[i], "caller", NULL, call_often, &callers[i]));
   }
   for (int i = 0; i < 2; ++i) {
-    ls_thread_join(&threads[i]);
+    ls_worker_join(&threads[i]);
     assert_false(callers[i].failed);
   }
   assert_int_equal(sum, 400);

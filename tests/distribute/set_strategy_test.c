@@ -2,6 +2,7 @@
 //
 // A strategy that a thread has put in force goes out of force with the thread.
 #include "base/memory/allocator.h"
+#include "base/threads/worker.h"
 #include "distribute/base/strategy.h"
 #include "support/replicas.h"
 
@@ -38,9 +39,9 @@ TEST(a_thread_that_ends_leaves_the_strategy_it_has_set) {
                                             set_behind_a_value};
   ls_strategy *strategy = mirrored_of(2);
   for (size_t i = 0; i < LS_COUNT_OF(threads); ++i) {
-    ls_thread thread = {0};
-    expect_ok(ls_thread_start(&thread, "set", threads[i], strategy));
-    ls_thread_join(&thread);
+    ls_worker thread = {0};
+    expect_ok(ls_worker_start(&thread, "set", NULL, threads[i], strategy));
+    ls_worker_join(&thread);
     assert_false(ls_has_strategy());
     // Ours is the last reference again.
     assert_true(ls_count_is(&strategy->object.references, 1));
@@ -50,7 +51,8 @@ TEST(a_thread_that_ends_leaves_the_strategy_it_has_set) {
 
 TEST(a_thread_may_have_the_last_reference) {
   LS_SPEC("V164");
-  ls_thread thread = {0};
-  expect_ok(ls_thread_start(&thread, "set", set_and_release, mirrored_of(2)));
-  ls_thread_join(&thread);
+  ls_worker thread = {0};
+  expect_ok(
+      ls_worker_start(&thread, "set", NULL, set_and_release, mirrored_of(2)));
+  ls_worker_join(&thread);
 }

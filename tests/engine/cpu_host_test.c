@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
 #define F "dtype = f32, shape = shape[2], index = "
 
@@ -17,7 +17,7 @@ static struct {
   int calls;
   int fail_at;  // Number of the call that fails; 0: none.
   float seen[8];
-  ls_thread thread;
+  ls_worker thread;
   ls_host_call *pending;
 } host;
 
@@ -46,9 +46,9 @@ static ls_status start_now(ls_host_call *call) {
 static void answer_later(void *user) { answer(user); }
 
 static ls_status start_later(ls_host_call *call) {
-  ls_thread_join(&host.thread);
-  host.thread = (ls_thread){0};
-  return ls_thread_start(&host.thread, "host", answer_later, call);
+  ls_worker_join(&host.thread);
+  host.thread = (ls_worker){0};
+  return ls_worker_start(&host.thread, "host", NULL, answer_later, call);
 }
 
 static ls_status start_refused(ls_host_call *call) {
@@ -75,7 +75,7 @@ static void make_host(lowered *program, const char *text) {
 }
 
 static void end_host(lowered *program) {
-  ls_thread_join(&host.thread);
+  ls_worker_join(&host.thread);
   lowered_destroy(program);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
 // ---- Lanes -----------------------------------------------------------------
 TEST(a_lane_has_its_arguments_and_gives_its_results) {
@@ -297,7 +297,7 @@ LANE_TEST(lanes_that_miss_each_other_are_named) {
 // ---- Host calls ------------------------------------------------------------
 enum { CALLERS = 6 };
 static struct {
-  ls_thread threads[CALLERS];
+  ls_worker threads[CALLERS];
   ls_host_call *calls[CALLERS];
   int started;
   int32_t fails;  // This replica's call; -1: none.
@@ -318,10 +318,10 @@ static void answer_all(void *user) {
 static ls_status start_together(ls_host_call *call) {
   host.calls[call->replica] = call;
   if (++host.started % CALLERS != 0) return ls_ok();
-  ls_thread *thread = &host.threads[0];
-  ls_thread_join(thread);
-  *thread = (ls_thread){0};
-  return ls_thread_start(thread, "host", answer_all, NULL);
+  ls_worker *thread = &host.threads[0];
+  ls_worker_join(thread);
+  *thread = (ls_worker){0};
+  return ls_worker_start(thread, "host", NULL, answer_all, NULL);
 }
 
 static const ls_host_kernel together = {
@@ -365,7 +365,7 @@ TEST(lanes_go_on_while_another_one_waits_for_the_host) {
       expect_status(status, LS_OUT_OF_RANGE, replica);
     }
   }
-  ls_thread_join(&host.threads[0]);
+  ls_worker_join(&host.threads[0]);
   lowered_destroy(&program);
 }
 

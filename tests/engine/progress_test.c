@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/runtime_settings.h"
@@ -71,7 +71,7 @@ static const ls_host_kernel quick = {
 typedef struct waiter {
   ls_runtime *runtime;
   lowered program;
-  ls_thread thread;
+  ls_worker thread;
   int32_t result;
   ls_status status;
 } waiter;
@@ -111,7 +111,7 @@ static void start_waiter(waiter *self, ls_runtime *runtime) {
   static const ls_host_kernel *const kernels[] = {&waiting};
   *self = (waiter){.runtime = runtime};
   make_program(kernels, &self->program);
-  expect_ok(ls_thread_start(&self->thread, "waiter", run_waiter, self));
+  expect_ok(ls_worker_start(&self->thread, "waiter", NULL, run_waiter, self));
 }
 
 static ls_runtime *begin(const ls_clock *clock) {
@@ -152,7 +152,7 @@ static void call_host(void) {
 static void (*const moves[])(void) = {compute, call_host};
 
 static void expect_told(waiter *self) {
-  ls_thread_join(&self->thread);
+  ls_worker_join(&self->thread);
   expect_contains(ls_status_message(self->status), "waiting for the host");
   expect_status(self->status, LS_DEADLINE_EXCEEDED,
                 "nothing has gone on for 1 s");
@@ -175,7 +175,7 @@ TEST(a_run_does_not_stand_still_while_another_moves) {
       let_look(&time);
       if (told == 0) {
         __atomic_store_n(&host.goes, true, __ATOMIC_SEQ_CST);
-        ls_thread_join(&self.thread);
+        ls_worker_join(&self.thread);
         expect_ok(self.status);
         assert_int_equal(self.result, 101);
       } else {

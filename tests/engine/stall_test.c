@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "base/threads/worker.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/runs.h"
@@ -256,14 +257,14 @@ static void look_on(void *user) {
 TEST(a_run_can_be_looked_at_while_it_goes_on) {
   looker self = {.runtime = begin(&(ls_runtime_options){.threads = 1})};
   lowered program;
-  ls_thread thread = {0};
+  ls_worker thread = {0};
   int32_t sum = 0;
   make(&sleeping, "sum", &program);
   expect_ok(ls_runs_print(self.runtime, &self.text));
   assert_string_equal(self.text, "");  // Nothing runs.
-  expect_ok(ls_thread_start(&thread, "looker", look_on, &self));
+  expect_ok(ls_worker_start(&thread, "looker", NULL, look_on, &self));
   expect_ok(lowered_run(&program, NULL, (void *[]){&sum}));
-  ls_thread_join(&thread);
+  ls_worker_join(&thread);
   assert_int_equal(sum, 100 * REPLICAS + 6);
   expect_contains(self.text, "step 0\n");
   expect_contains(self.text, "replica 2: waiting for the host in op");

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/threads/cores.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 #include "base/threads/workers.h"
 #include "support/sanitizer.h"
 
@@ -80,9 +80,9 @@ static void answer(void *user) {
 
 static double handover_seconds(void) {
   rally it = {0};
-  ls_thread thread = {0};
+  ls_worker thread = {0};
   struct timespec began, ended;
-  expect_ok(ls_thread_start(&thread, "answer", answer, &it));
+  expect_ok(ls_worker_start(&thread, "answer", NULL, answer, &it));
   clock_gettime(CLOCK_MONOTONIC, &began);
   for (int i = 0; i < HANDOVERS; ++i) {
     __atomic_store_n(&it.turn, 2 * i + 1, __ATOMIC_RELEASE);
@@ -90,7 +90,7 @@ static double handover_seconds(void) {
       ls_spin_pause();
   }
   clock_gettime(CLOCK_MONOTONIC, &ended);
-  ls_thread_join(&thread);
+  ls_worker_join(&thread);
   return ((double)(ended.tv_sec - began.tv_sec) +
           (double)(ended.tv_nsec - began.tv_nsec) * 1e-9) /
          HANDOVERS;
@@ -126,9 +126,10 @@ TEST(runs_that_follow_one_another_wake_nobody) {
   if (ls_real_cores() < 2) skip();
   long fewest = RUNS;
   for (int i = 0; i < POOLS && fewest > FEW; ++i) {
-    ls_thread thread = {0};
-    expect_ok(ls_thread_start(&thread, "caller", count_switches, &fewest));
-    ls_thread_join(&thread);
+    ls_worker thread = {0};
+    expect_ok(
+        ls_worker_start(&thread, "caller", NULL, count_switches, &fewest));
+    ls_worker_join(&thread);
   }
   if (fewest <= FEW) return;
   const double handover = handover_seconds();

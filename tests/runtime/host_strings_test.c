@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "base/threads/worker.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/runtime_settings.h"
@@ -47,13 +48,13 @@ static ls_status start_shouting(ls_host_call *call) {
   return ls_ok();
 }
 
-static ls_thread later;
+static ls_worker later;
 static void shout_later(void *user) { shout(user); }
 
 static ls_status start_later(ls_host_call *call) {
-  ls_thread_join(&later);
-  later = (ls_thread){0};
-  return ls_thread_start(&later, "later", shout_later, call);
+  ls_worker_join(&later);
+  later = (ls_worker){0};
+  return ls_worker_start(&later, "later", NULL, shout_later, call);
 }
 
 static ls_status start_wrong(ls_host_call *call) {
@@ -195,8 +196,8 @@ TEST(traced_functions_have_strings_of_the_host) {
         ls_nest_release(results[step]);
       }
     }
-  ls_thread_join(&later);
-  later = (ls_thread){0};
+  ls_worker_join(&later);
+  later = (ls_worker){0};
 }
 
 TEST(sessions_have_strings_of_the_host) {
@@ -229,8 +230,8 @@ TEST(sessions_have_strings_of_the_host) {
     }
     ls_nest_release(fetches);
   }
-  ls_thread_join(&later);
-  later = (ls_thread){0};
+  ls_worker_join(&later);
+  later = (ls_worker){0};
 }
 
 static ls_nest value_of(ls_nest leaf, void *user) {
@@ -255,8 +256,8 @@ TEST(eager_ops_have_strings_of_the_host) {
       expect_computed(results, 0, words[step]);
       ls_nest_release(results);
     }
-  ls_thread_join(&later);
-  later = (ls_thread){0};
+  ls_worker_join(&later);
+  later = (ls_worker){0};
 }
 
 // ---- What kernels leave ----------------------------------------------------

@@ -4,7 +4,7 @@
 #include "support/values.h"
 
 #include "base/memory/allocator.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
 #include <string.h>
 
@@ -157,12 +157,12 @@ static void look_at(void *user) {
 // Another thread looks at the draw while it becomes a variable's first value.
 static ls_array *seen_meanwhile(void) {
   ls_tensor drawn = draw();
-  ls_thread other = {0};
-  expect_ok(ls_thread_start(&other, "other", look_at, &drawn));
+  ls_worker other = {0};
+  expect_ok(ls_worker_start(&other, "other", NULL, look_at, &drawn));
   ls_variable *variable = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
-  ls_thread_join(&other);
+  ls_worker_join(&other);
   ls_array *array = NULL;
   expect_ok(ls_variable_value(variable, &array));
   ls_variable_release(variable);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/trace.h"
+#include "base/threads/worker.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
@@ -274,7 +275,7 @@ TEST(sessions_and_eager_calls_are_shown) {
 
 // ---- Waits -----------------------------------------------------------------
 typedef struct entering {
-  ls_thread thread;
+  ls_worker thread;
   ls_gate *gate;
   ls_access access;
 } entering;
@@ -303,14 +304,14 @@ TEST(a_wait_for_variables_is_shown) {
   ls_access first = {.touches = &touch, .count = 1, .hold = LS_HOLD_TAKING};
   entering second = {.gate = &gate, .access = first};
   expect_ok(ls_gate_enter(&gate, &first));
-  expect_ok(
-      ls_thread_start(&second.thread, "second", enter_and_leave, &second));
+  expect_ok(ls_worker_start(&second.thread, "second", NULL, enter_and_leave,
+                            &second));
   // Whoever is on the list has let go of the lock to wait.
   while (!is_on_the_list(&gate, &second.access))
     sched_yield();
   const int64_t now = ls_runtime_now(memory.runtime);
   ls_gate_leave(&gate, &first);
-  ls_thread_join(&second.thread);
+  ls_worker_join(&second.thread);
   ls_gate_deinit(&gate);
   trace_events all;
   finish(trace, &all);

@@ -154,6 +154,21 @@ put src/base/text.c 'vsnprintf(buffer, size, format, arguments);'
 finds "a format of the program's language is found" \
   'numbers are plain: base/plain.h'
 
+for call in 'pthread_create(&t, NULL, f, p)' 'pthread_join(t, NULL)'; do
+  clean_tree
+  put src/graph/bad.c "  x = $call;"
+  finds "a stray $call is found" 'a thread is an ls_worker'
+done
+for call in 'pthread_cond_wait(&c, &m)' 'nanosleep(&a, &b)' 'sched_yield()'; do
+  clean_tree
+  put src/base/threads/bad.c "  $call;"
+  finds "a stray $call is found" 'threads wait at the gate'
+done
+clean_tree
+put src/base/threads/worker.c 'e = pthread_create(&t, NULL, f, p);'
+put src/base/threads/threads.c 'e = pthread_cond_wait(&c, &m);'
+passes "workers start and wait"
+
 clean_tree
 put src/engine/cpu/bad.c '#include <oneapi/dnnl/dnnl.h>'
 finds "a stray dnnl.h is found" 'belongs in src/engine/cpu/onednn*'

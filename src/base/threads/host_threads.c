@@ -2,11 +2,12 @@
 #include "base/threads/host_threads.h"
 
 #include "base/threads/thread_state.h"
+#include "base/threads/worker.h"
 
 enum { PATIENCE_NANOS = 10 * 1000 * 1000 };
 
 typedef struct ls_host_thread {
-  ls_thread thread;
+  ls_worker worker;
   struct ls_host_thread *next;
 } ls_host_thread;
 
@@ -50,7 +51,7 @@ static ls_status start_thread(ls_host_threads *self) {
   if (thread == NULL) return ls_out_of_memory();
   ++self->num_idle;
   ls_status status =
-      ls_thread_start(&thread->thread, "ls-host", run_jobs, self);
+      ls_worker_start(&thread->worker, "ls-host", NULL, run_jobs, self);
   if (!ls_status_is_ok(status)) {
     --self->num_idle;
     ls_release(self->allocator, thread);
@@ -99,7 +100,7 @@ void ls_host_threads_destroy(ls_host_threads *self) {
   while (self->threads != NULL) {
     ls_host_thread *thread = self->threads;
     self->threads = thread->next;
-    ls_thread_join(&thread->thread);
+    ls_worker_join(&thread->worker);
     ls_release(self->allocator, thread);
   }
   ls_condition_deinit(&self->event);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/input_threads.h"
 
-#include "lockstep/runtime.h"
+#include "base/threads/worker.h"
 
 struct ls_input_threads {
   ls_allocator *allocator;
@@ -13,7 +13,7 @@ struct ls_input_threads {
   int started, sleeping;        // Nobody has called the latter.
   int calls;                    // To sleepers, who have not woken up yet.
   bool stop;
-  ls_thread *threads;
+  ls_worker *threads;
 };
 
 // ---- The line, with the lock held ------------------------------------------
@@ -44,7 +44,6 @@ static void input_threads_take_out(ls_input_threads *self,
 // ---- Threads ---------------------------------------------------------------
 static void run_thread(void *user) {
   ls_input_threads *self = user;
-  (void)ls_runtime_make_current(self->runtime);
   ls_mutex_lock(&self->lock);
   for (;;) {
     ls_input_task *task = self->first;
@@ -67,9 +66,9 @@ static void run_thread(void *user) {
 // With the lock held. One that cannot be started is tried again at the next
 // task; until then others, or the owners, do the work.
 static void start_one(ls_input_threads *self) {
-  ls_thread *thread = &self->threads[self->started];
   const ls_status status =
-      ls_thread_start(thread, "ls-input", run_thread, self);
+      ls_worker_start(&self->threads[self->started], "ls-input", self->runtime,
+                      run_thread, self);
   if (ls_status_is_ok(status)) ++self->started;
   ls_status_free(status);
 }
@@ -83,7 +82,7 @@ ls_status ls_input_threads_create(ls_allocator *allocator,
   self->allocator = allocator;
   self->runtime = runtime;
   self->count = count;
-  self->threads = ls_new_array(allocator, ls_thread, (size_t)count);
+  self->threads = ls_new_array(allocator, ls_worker, (size_t)count);
   ls_status status =
       self->threads == NULL ? ls_out_of_memory() : ls_mutex_init(&self->lock);
   if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
@@ -103,7 +102,7 @@ void ls_input_threads_destroy(ls_input_threads *self) {
     ls_mutex_unlock(&self->lock);
   }
   for (int i = 0; i < self->started; ++i)
-    ls_thread_join(&self->threads[i]);
+    ls_worker_join(&self->threads[i]);
   ls_condition_deinit(&self->work);
   ls_mutex_deinit(&self->lock);
   ls_release(self->allocator, self->threads);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads, locks and counts: pthread, with statuses.
+// Locks, waits and counts: pthread, with statuses. Threads are workers
+// (base/threads/worker.h).
 //
-// Zeroed storage is a valid half-made mutex, condition or thread: deinit and
-// join accept it, so that a half-built owner can be destroyed.
+// Zeroed storage is a valid half-made mutex or condition: deinit accepts it, so
+// that a half-built owner can be destroyed.
 #ifndef LS_BASE_THREADS_THREADS_H_
 #define LS_BASE_THREADS_THREADS_H_
 
@@ -22,15 +23,6 @@ typedef struct ls_condition {
   bool made;
 } ls_condition;
 
-// Stays where it is until it was joined.
-typedef struct ls_thread {
-  pthread_t handle;
-  bool made;
-  void (*fn)(void *user);
-  void *user;
-  char name[16];
-} ls_thread;
-
 LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
 // A mutex that its holder may lock again.
 LS_MUST_USE ls_status ls_mutex_init_recursive(ls_mutex *mutex);
@@ -40,23 +32,27 @@ void ls_mutex_unlock(ls_mutex *mutex);
 
 LS_MUST_USE ls_status ls_condition_init(ls_condition *condition);
 void ls_condition_deinit(ls_condition *condition);
+void ls_condition_signal(ls_condition *condition);
+void ls_condition_broadcast(ls_condition *condition);
+
+// ---- The gate --------------------------------------------------------------
+// The only functions in which a thread of the library stops and another one
+// goes on, besides the lock of a mutex and a worker's join. Whoever wants to
+// decide which thread runs next does so here.
+
 // Spurious returns happen: wait in a loop that looks at what is waited for.
 void ls_condition_wait(ls_condition *condition, ls_mutex *mutex);
 // The same for at most `nanos`. False when they have passed.
 bool ls_condition_wait_for(ls_condition *condition, ls_mutex *mutex,
                            int64_t nanos);
-void ls_condition_signal(ls_condition *condition);
-void ls_condition_broadcast(ls_condition *condition);
+// Sleeps by the system's clock. Code of the library asks its runtime's clock
+// (ls_runtime_sleep).
+void ls_thread_sleep(int64_t nanos);
+// Lets another thread have the processor, for loops that wait for moments.
+void ls_thread_yield(void);
 
-// Starts a thread that runs fn(user) with every signal blocked (signals are
-// the program's). `name`, up to 15 characters, is what debuggers show.
-LS_MUST_USE ls_status ls_thread_start(ls_thread *thread, const char *name,
-                                      void (*fn)(void *user), void *user);
-// Waits for its end. Does nothing for a thread that was never started.
-void ls_thread_join(ls_thread *thread);
-// From now on this thread gets a tenth of what others do of a processor that
-// they want, too.
-void ls_thread_give_way(void);
+// The status of what the system does not give: `error` is errno's.
+LS_MUST_USE ls_status ls_thread_status(const char *noun, int error);
 
 // ---- Counts ----------------------------------------------------------------
 // References: adding needs no order, the last to drop sees all that the others

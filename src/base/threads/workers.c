@@ -7,9 +7,8 @@
 
 #include "base/threads/cores.h"
 #include "base/threads/thread_state.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
-#include <sched.h>
 #include <time.h>
 
 // Longer than a core takes to wake: were it shorter, each side of runs that
@@ -21,7 +20,7 @@ enum { JOB_RUN = 0, JOB_SHARE = 1 };
 typedef struct worker {
   ls_workers *pool;
   int index;
-  ls_thread thread;
+  ls_worker thread;
   // Atomic: generation << 32 | the next number of this worker's part of a
   // shared job. Claimed by compare-and-swap, so a late worker cannot take from
   // a job that is over, and a job with a claimed number cannot be over.
@@ -229,7 +228,7 @@ static void stop_threads(ls_workers *pool) {
   __atomic_store_n(&pool->stop, true, __ATOMIC_RELAXED);
   announce_work(pool, JOB_RUN);
   for (int i = 1; i < pool->count; ++i) {
-    ls_thread_join(&pool->threads[i].thread);
+    ls_worker_join(&pool->threads[i].thread);
   }
   pool->stop = false;
   __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
@@ -247,7 +246,7 @@ static ls_status start_threads(ls_workers *pool) {
   for (int i = 1; i < pool->count; ++i) {
     worker *self = &pool->threads[i];
     ls_status status =
-        ls_thread_start(&self->thread, "ls-worker", run_worker, self);
+        ls_worker_start(&self->thread, "ls-worker", NULL, run_worker, self);
     if (!ls_status_is_ok(status)) {
       stop_threads(pool);
       return ls_status_annotate(status, "starting worker %d of %d", i,
@@ -311,7 +310,7 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   int64_t began = 0;
   for (int spin = 1;
        __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++spin) {
-    if (!spin_on(spin, &began)) sched_yield();
+    if (!spin_on(spin, &began)) ls_thread_yield();
   }
   ls_float_mode_leave(mode);
   ls_this_thread.workers = outer;
@@ -342,7 +341,7 @@ void ls_workers_set_idle(ls_workers *workers, ls_idle_function fn, void *user) {
   workers->idle_user = user;
   while (fn == NULL && workers->in_idle > 0) {
     ls_mutex_unlock(&workers->lock);
-    sched_yield();
+    ls_thread_yield();
     ls_mutex_lock(&workers->lock);
   }
   ls_mutex_unlock(&workers->lock);

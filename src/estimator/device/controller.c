@@ -14,15 +14,13 @@ struct ls_controller {
   bool once, sent, stopped;
   ls_controller_function fn;
   void *user;
-  ls_thread thread;
+  ls_worker worker;
 };
 
 // ---- The thread ------------------------------------------------------------
 static void controller_work(void *user) {
   ls_controller *self = user;
-  ls_runtime_make_current(self->runtime);
   self->fn(self, self->user);
-  ls_runtime_make_current(NULL);
 }
 
 bool ls_controller_next(ls_controller *self, int64_t *out_count) {
@@ -91,7 +89,8 @@ ls_status ls_controller_start(const char *name, ls_controller_function fn,
   self->once = once;
   ls_status status = make_locks(self);
   if (ls_status_is_ok(status))
-    status = ls_thread_start(&self->thread, name, controller_work, self);
+    status = ls_worker_start(&self->worker, name, self->runtime,
+                             controller_work, self);
   if (ls_status_is_ok(status))
     *out = self;
   else
@@ -102,6 +101,6 @@ ls_status ls_controller_start(const char *name, ls_controller_function fn,
 void ls_controller_join(ls_controller *self) {
   if (self == NULL) return;
   ls_controller_stop(self);
-  ls_thread_join(&self->thread);
+  ls_worker_join(&self->worker);
   controller_destroy(self);
 }

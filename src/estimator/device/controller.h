@@ -8,7 +8,7 @@
 #define LS_ESTIMATOR_DEVICE_CONTROLLER_H_
 
 #include "base/runtime_internal.h"
-#include "base/threads/threads.h"
+#include "base/threads/worker.h"
 
 typedef struct ls_controller ls_controller;
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/require.h"
-#include "base/threads/poller.h"
+#include "base/threads/worker.h"
 #include "estimator/config/setting.h"
 #include "estimator/config/state.h"
 #include "lockstep/shutdown_hooks.h"
@@ -16,16 +16,16 @@ typedef struct ls_watchdog {
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_pod *pod;
-  ls_poller *poller;
+  ls_worker worker;
 } ls_watchdog;
 
 // ---- One watchdog ----------------------------------------------------------
-static bool ping(ls_poller *poller, void *user) {
+static bool ping(void *user) {
   const ls_watchdog *self = user;
   if (ls_pod_is_gone(self->pod)) return false;
   for (int32_t i = 0; i < ls_pod_num_hosts(self->pod); ++i) {
     ls_pod_health health;
-    if (ls_poller_is_stopped(poller)) return false;
+    if (ls_worker_is_stopped(&self->worker)) return false;
     const ls_status status =
         ls_pod_ask_health(self->pod, i, ANSWER_SECONDS * SECOND, &health);
     if (!ls_status_is_ok(status))
@@ -37,7 +37,7 @@ static bool ping(ls_poller *poller, void *user) {
 }
 
 static void destroy_watchdog(ls_watchdog *self) {
-  ls_poller_stop(self->poller);
+  ls_worker_join(&self->worker);
   if (self->pod != NULL) ls_status_free(ls_pod_watch(self->pod, 0));
   ls_pod_release(self->pod);
   ls_release(self->allocator, self);
@@ -63,10 +63,10 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
   ls_status status = ls_tpu_pod(resolver, &self->pod);
   if (ls_status_is_ok(status)) status = ls_pod_watch(self->pod, timeout_nanos);
   if (ls_status_is_ok(status))
-    status = ls_poller_start(
-        "watchdog",
+    status = ls_worker_every(
+        &self->worker, "watchdog", runtime,
         tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND, ping,
-        self, &self->poller);
+        self);
   if (ls_status_is_ok(status))
     *out = self;
   else

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/require.h"
-#include "base/threads/poller.h"
+#include "base/threads/worker.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/system/resolver.h"
 #include "train/hooks/last_save.h"
@@ -18,16 +18,15 @@ typedef struct preemption {
   ls_train_stop *stop;
   int64_t nanos;
   ls_last_save save;
-  ls_poller *poller;
+  ls_worker worker;
   const char *state;  // Atomic. Of a system that is gone; NULL: it is there.
 } preemption;
 
 // ---- The thread ------------------------------------------------------------
-static bool poll(ls_poller *poller, void *user) {
+static bool poll_state(void *user) {
   preemption *self = user;
   bool lost = false;
   const char *state = NULL;
-  (void)poller;
   const ls_status status =
       ls_tpu_resolver_is_lost(self->resolver, &lost, &state);
   if (!ls_status_is_ok(status))
@@ -49,18 +48,14 @@ static const char *state_of(const preemption *self) {
 }
 
 // ---- The hook --------------------------------------------------------------
-static void stop_polling(preemption *self) {
-  ls_poller_stop(self->poller);
-  self->poller = NULL;
-}
-
 // The thread asks before there is a session, and while a lost one is made
 // again: for a system that is gone nobody shall wait.
 static ls_status preemption_begin(void *user) {
   preemption *self = user;
-  stop_polling(self);
+  ls_worker_join(&self->worker);
   __atomic_store_n(&self->state, NULL, __ATOMIC_RELEASE);
-  return ls_poller_start("TPUPolling", self->nanos, poll, self, &self->poller);
+  return ls_worker_every(&self->worker, "TPUPolling", ls_runtime_current(),
+                         self->nanos, poll_state, self);
 }
 
 static ls_status preemption_after_create(void *user, ls_run_context *context) {
@@ -79,7 +74,7 @@ static ls_status preemption_end(void *user, ls_run_context *context) {
   preemption *self = user;
   ls_hook *saver = NULL;
   int64_t step = -1;
-  stop_polling(self);
+  ls_worker_join(&self->worker);
   const char *state = state_of(self);
   if (state == NULL) return ls_ok();
   if (ls_run_context_savers(context, &saver) == 0)
@@ -92,7 +87,7 @@ static ls_status preemption_end(void *user, ls_run_context *context) {
 
 static void preemption_destroy(void *user) {
   preemption *self = user;
-  stop_polling(self);
+  ls_worker_join(&self->worker);
   ls_tpu_resolver_release(self->resolver);
   ls_last_save_deinit(&self->save);
   ls_hook_free(self);
