@@ -40,13 +40,14 @@ static ls_status make_input(ls_loop *it) {
 
 static bool stop_requested(void *user);
 
-// What they stand on is made behind them.
+// Makes the hooks; what they stand on is made later.
 static ls_status make_hooks(ls_loop *it) {
   const ls_train_options *o = &it->plan.options;
   LS_RETURN_IF_ERROR(ls_hooks_check("hooks", o->hooks, o->num_hooks));
   ls_run_place *place = &it->place;
   place->stops = stop_requested;
   place->loop = it;
+  place->context = &it->hooks.context;
   it->own = (ls_own_hooks){
       .lines = {.place = place, .folder = &it->folder, .tested = -1},
       .reports = {.place = place},
@@ -103,11 +104,10 @@ static void begin_place(ls_loop *it) {
 static void begin_epoch(ls_loop *it, int64_t epoch) {
   const ls_run_plan *plan = &it->plan;
   ls_run_place *place = &it->place;
-  const int64_t before = epoch * plan->steps_per_epoch;
-  const int64_t left = plan->num_steps - before;
   place->epoch = epoch;
-  place->epoch_first = place->steps - before;
-  place->epoch_steps = 0;
+  place->epoch_begin = epoch * plan->steps_per_epoch;
+  place->epoch_first = ls_run_epoch_steps(place);
+  const int64_t left = plan->num_steps - place->epoch_begin;
   place->steps_per_epoch =
       left < plan->steps_per_epoch ? left : plan->steps_per_epoch;
 }
@@ -115,14 +115,13 @@ static void begin_epoch(ls_loop *it, int64_t epoch) {
 // A run that goes on at the end of an epoch is at that epoch's end again.
 static ls_status create_hooks(ls_loop *it) {
   ls_run_place *place = &it->place;
-  const int64_t steps = place->steps, epoch = it->plan.steps_per_epoch;
+  const int64_t steps = ls_run_steps(place), epoch = it->plan.steps_per_epoch;
   place->again =
       steps > 0 && (steps % epoch == 0 || steps == it->plan.num_steps);
   if (place->again) {
     LS_RETURN_IF_ERROR(ls_loop_settle(it));
     begin_epoch(it, (steps - 1) / epoch);
   }
-  it->hooks.context.steps = steps;
   return ls_hook_list_create(&it->hooks);
 }
 
@@ -164,7 +163,7 @@ static ls_status no_number(const ls_loop *it, double loss) {
     ls_format(rate, sizeof(rate), " %g", it->plan.config.learning_rate);
   return ls_out_of_range(
       "the loss is %g at step %lld: the learning rate%s may be too high", loss,
-      (long long)it->place.steps + 1, rate);
+      (long long)ls_run_steps(&it->place) + 1, rate);
 }
 
 ls_status ls_loop_count(ls_loop *it, int64_t steps, int64_t examples) {
@@ -174,8 +173,7 @@ ls_status ls_loop_count(ls_loop *it, int64_t steps, int64_t examples) {
   while (place->made < steps &&
          (it->is_guarded || isfinite(it->numbers[place->made].loss)))
     ++place->made;
-  place->steps += place->made;
-  place->epoch_steps += place->made;
+  place->context->steps += place->made;
   return place->made == steps ? ls_ok()
                               : no_number(it, it->numbers[place->made].loss);
 }
@@ -209,7 +207,7 @@ static ls_status take_step(ls_loop *it) {
   const int64_t traced = ls_span_begin(it->runtime);
   const int64_t began = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(loop_deal(it));
-  ls_run_end_span(&it->place, "input", traced, it->place.steps + 1);
+  ls_run_end_span(&it->place, "input", traced, ls_run_steps(&it->place) + 1);
   const int64_t dealt = ls_runtime_now(it->runtime);
   LS_RETURN_IF_ERROR(ls_strategy_run(it->plan.options.strategy,
                                      ls_traced(it->function), it->args,
@@ -227,7 +225,7 @@ static ls_status take_step(ls_loop *it) {
 }
 
 static ls_status loop_step(ls_loop *it) {
-  const int64_t number = it->place.steps + 1;
+  const int64_t number = ls_run_steps(&it->place) + 1;
   const int64_t began = ls_span_begin(it->runtime);
   ls_status status = take_step(it);
   if (ls_status_is_ok(status)) status = ls_loop_settle(it);
@@ -236,29 +234,22 @@ static ls_status loop_step(ls_loop *it) {
 }
 
 // ---- A run -----------------------------------------------------------------
-// What hooks do behind the steps that count; of a loop of steps that went wrong
-// there may be none.
-static ls_status look_on(ls_loop *it, int64_t asked) {
+// Makes one step, or several. Of a loop of steps that went wrong some may
+// count.
+static ls_status run_steps(void *user, bool *out_has_run) {
+  ls_loop *it = user;
   ls_run_context *context = &it->hooks.context;
-  if (it->place.made == 0) return ls_ok();
-  context->steps = it->place.steps;
-  context->called.args = it->args;
-  context->results =
-      asked > 1 ? ls_device_loop_results(it->device_loop) : it->results;
-  return ls_hook_list_after(&it->hooks, ls_none(), 0);
-}
-
-// One step, or several, with hooks around them.
-static ls_status run_steps(ls_loop *it) {
   LS_RETURN_IF_ERROR(ls_stretch_prepare(it));
-  LS_RETURN_IF_ERROR(ls_hook_list_before(&it->hooks));
   int64_t count = ls_stretch_length(it);
   LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&it->hooks, &count));
+  const bool is_loop = count > 1;
   it->place.made = 0;
-  const ls_status status =
-      count > 1 ? ls_stretch_run(it, count) : loop_step(it);
-  if (!ls_status_is_ok(status) && count <= 1) return status;
-  return ls_status_join(status, look_on(it, count));
+  const ls_status status = is_loop ? ls_stretch_run(it, count) : loop_step(it);
+  *out_has_run = it->place.made > 0 && (is_loop || ls_status_is_ok(status));
+  context->called.args = it->args;
+  context->results =
+      is_loop ? ls_device_loop_results(it->device_loop) : it->results;
+  return status;
 }
 
 // ---- Stopping --------------------------------------------------------------
@@ -319,15 +310,16 @@ static ls_status epoch(ls_loop *it, int64_t number) {
   LS_RETURN_IF_ERROR(seek_input(it));
   ls_budget_begin(it->runtime, &it->place.spent, &it->place.epoch_budget);
   while (loop_goes_on(it))
-    LS_RETURN_IF_ERROR(ls_hook_list_judge(&it->hooks, run_steps(it)));
+    LS_RETURN_IF_ERROR(ls_hook_list_run(
+        &it->hooks, &(ls_hooked_run){.make = run_steps, .user = it}));
   return ls_ok();
 }
 
 static ls_status loop_run(ls_loop *it, ls_train_result *result) {
   const ls_run_plan *plan = &it->plan;
-  const int64_t first = it->place.steps / plan->steps_per_epoch;
+  const int64_t first = ls_run_steps(&it->place) / plan->steps_per_epoch;
   for (int64_t i = first;
-       i < plan->options.epochs && it->place.steps < plan->num_steps &&
+       i < plan->options.epochs && ls_run_steps(&it->place) < plan->num_steps &&
        !stop_requested(it);
        ++i)
     LS_RETURN_IF_ERROR(epoch(it, i));
@@ -335,13 +327,6 @@ static ls_status loop_run(ls_loop *it, ls_train_result *result) {
   LS_RETURN_IF_ERROR(find_last_stop(it));
   result->seconds = ls_run_seconds(&it->place, it->place.began);
   return ls_hook_list_end(&it->hooks);
-}
-
-static void tell_result(const ls_run_place *place, ls_train_result *result) {
-  result->steps = place->steps;
-  result->stopped = place->stopped;
-  result->tested = place->tested >= 0;
-  result->test = place->test;
 }
 
 ls_status ls_train(const ls_train_options *options,
@@ -359,7 +344,10 @@ ls_status ls_train(const ls_train_options *options,
   ls_loop it = {.loss = {.name = "loss"}, .accuracy = {.name = "accuracy"}};
   ls_status status = loop_begin(options, &it);
   if (ls_status_is_ok(status)) status = loop_run(&it, out_result);
-  tell_result(&it.place, out_result);
+  out_result->steps = it.hooks.context.steps;
+  out_result->stopped = it.place.stopped;
+  out_result->tested = it.place.tested >= 0;
+  out_result->test = it.place.test;
   status = ls_status_join(status, ls_own_lines_close(&it.own.lines));
   ls_hook_list_deinit(&it.hooks);
   status = ls_status_join(status, ls_saves_deinit(&it.saves));

@@ -36,8 +36,8 @@ typedef struct ls_own_saver {
   ls_run_folder *folder;
   ls_run_ranks *ranks;
   ls_run_means kept;  // Since the last save.
-  bool due;           // As rank 0 sees it.
-  bool failed;        // Some rank knows of a save that failed.
+  bool is_due;        // As rank 0 sees it.
+  bool has_failed;    // Some rank knows of a save that failed.
 } ls_own_saver;
 
 // What is tested behind an epoch. (own_tests.c)
@@ -53,25 +53,25 @@ typedef struct ls_own_hooks {
   ls_own_tests tests;
 } ls_own_hooks;
 
-// Makes `list` of them all and those of the caller, in the order of the list in
-// the README. What they stand on has been filled in, and outlives the list.
+// Adds them all and those of the caller to an empty list, in the order of the
+// README. `own` has been filled in, and outlives the list.
 LS_MUST_USE ls_status ls_own_hooks_list(ls_own_hooks *own,
                                         ls_hook *const *hooks, size_t count,
                                         ls_hook_list *list);
-// The end of the run, also of one that fails: the steps behind the last line
-// have one of their own, and files are closed.
+// Ends the run, also one that fails: writes a line of the steps after the last
+// line, and closes files.
 LS_MUST_USE ls_status ls_own_lines_close(ls_own_lines *lines);
 
-// ---- One by one ------------------------------------------------------------
-ls_hook_options ls_own_lines_of_steps(ls_own_lines *self);
-ls_hook_options ls_own_lines_of_rest(ls_own_lines *self);  // Behind an epoch.
-ls_hook_options ls_own_lines_of_tests(ls_own_lines *self);
-ls_hook_options ls_own_reports_of_steps(ls_own_reports *self);
-ls_hook_options ls_own_reports_at_end(ls_own_reports *self);     // Of an epoch,
-ls_hook_options ls_own_reports_of_epochs(ls_own_reports *self);  //   and told.
-ls_hook_options ls_own_reports_of_stop(ls_own_reports *self);
-ls_hook_options ls_own_saver_of_steps(ls_own_saver *self);
-ls_hook_options ls_own_saver_of_tests(ls_own_saver *self);  // And the end.
-ls_hook_options ls_own_tests_of_epochs(ls_own_tests *self);
+// ---- Their types: each has a part of ls_own_hooks as its state -------------
+extern const ls_hook_type ls_own_lines_of_steps;
+extern const ls_hook_type ls_own_lines_of_rest;  // After an epoch.
+extern const ls_hook_type ls_own_lines_of_tests;
+extern const ls_hook_type ls_own_reports_of_steps;
+extern const ls_hook_type ls_own_reports_at_end;     // Of an epoch,
+extern const ls_hook_type ls_own_reports_of_epochs;  //   and reported.
+extern const ls_hook_type ls_own_reports_of_stop;
+extern const ls_hook_type ls_own_saver_of_steps;
+extern const ls_hook_type ls_own_saver_of_tests;  // And the end.
+extern const ls_hook_type ls_own_tests_of_epochs;
 
 #endif  // LS_TRAIN_OWN_HOOKS_H_

@@ -6,23 +6,23 @@ static void own_reports_show(const ls_own_reports *self) {
   if (o->report != NULL) o->report(o->report_user, &self->report);
 }
 
-static void own_reports_describe(ls_own_reports *self, int64_t behind) {
-  self->report = ls_run_means_describe(&self->window, self->place, behind);
+static void own_reports_describe(ls_own_reports *self, int64_t num_later) {
+  self->report = ls_run_means_describe(&self->window, self->place, num_later);
 }
 
 // ---- Of steps --------------------------------------------------------------
-static ls_status own_reports_before_steps(void *user, ls_run_context *context,
+static ls_status own_reports_before_steps(void *state, ls_run_context *context,
                                           ls_run_wish *wish) {
-  ls_own_reports *self = user;
+  ls_own_reports *self = state;
   (void)context, (void)wish;
-  if (self->place->epoch_steps == 0)
+  if (!ls_run_epoch_has_steps(self->place))
     ls_run_means_begin_epoch(&self->window, self->place);
   return ls_ok();
 }
 
-static ls_status own_reports_after_steps(void *user, ls_run_context *context,
+static ls_status own_reports_after_steps(void *state, ls_run_context *context,
                                          ls_nest results) {
-  ls_own_reports *self = user;
+  ls_own_reports *self = state;
   const int64_t made = self->place->made;
   (void)context, (void)results;
   for (int64_t k = 0; k < made; ++k) {
@@ -33,33 +33,30 @@ static ls_status own_reports_after_steps(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-ls_hook_options ls_own_reports_of_steps(ls_own_reports *self) {
-  return (ls_hook_options){.user = self,
-                           .before_run = own_reports_before_steps,
-                           .after_run = own_reports_after_steps};
-}
+const ls_hook_type ls_own_reports_of_steps = {
+    .name = "",
+    .before_run = own_reports_before_steps,
+    .after_run = own_reports_after_steps};
 
 // ---- Of epochs -------------------------------------------------------------
-// Before the evaluation, which is no part of the epoch's time.
-static ls_status after_end(void *user, ls_run_context *context,
+// Ends the epoch's time before the evaluation, which is no part of it.
+static ls_status after_end(void *state, ls_run_context *context,
                            ls_nest results) {
-  ls_own_reports *self = user;
+  ls_own_reports *self = state;
   (void)context, (void)results;
   if (ls_run_epoch_is_over(self->place)) own_reports_describe(self, 0);
   return ls_ok();
 }
 
-ls_hook_options ls_own_reports_at_end(ls_own_reports *self) {
-  return (ls_hook_options){.user = self, .after_run = after_end};
-}
+const ls_hook_type ls_own_reports_at_end = {.name = "", .after_run = after_end};
 
-static ls_status after_epochs(void *user, ls_run_context *context,
+static ls_status after_epochs(void *state, ls_run_context *context,
                               ls_nest results) {
-  ls_own_reports *self = user;
+  ls_own_reports *self = state;
   const ls_run_place *place = self->place;
   (void)context, (void)results;
   if (!ls_run_epoch_is_over(place)) return ls_ok();
-  if (place->tested == place->steps) {
+  if (place->tested == ls_run_steps(place)) {
     self->report.tested = true;
     self->report.test = place->test;
     self->report.seconds = ls_run_seconds(place, place->began);
@@ -69,11 +66,11 @@ static ls_status after_epochs(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-// Of one that was stopped.
-static ls_status end_epochs(void *user, ls_run_context *context) {
-  ls_own_reports *self = user;
+// Reports an epoch that was stopped.
+static ls_status end_epochs(void *state, ls_run_context *context) {
+  ls_own_reports *self = state;
   (void)context;
-  if (self->place->epoch_steps == 0 || ls_run_epoch_is_over(self->place))
+  if (!ls_run_epoch_has_steps(self->place) || ls_run_epoch_is_over(self->place))
     return ls_ok();
   own_reports_describe(self, 0);
   self->report.epoch_end = true;
@@ -81,17 +78,15 @@ static ls_status end_epochs(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-ls_hook_options ls_own_reports_of_epochs(ls_own_reports *self) {
-  return (ls_hook_options){
-      .user = self, .after_run = after_epochs, .end = end_epochs};
-}
+const ls_hook_type ls_own_reports_of_epochs = {
+    .name = "", .after_run = after_epochs, .end = end_epochs};
 
 // ---- Of the stop -----------------------------------------------------------
-static ls_status end_stop(void *user, ls_run_context *context) {
-  ls_own_reports *self = user;
+static ls_status end_stop(void *state, ls_run_context *context) {
+  ls_own_reports *self = state;
   (void)context;
   if (!self->place->stopped) return ls_ok();
-  // Of an epoch that has no step yet nothing was told.
+  // Nothing was reported of an epoch without a step.
   if (self->report.epoch != self->place->epoch + 1)
     self->report = ls_run_means_describe(&(ls_run_means){0}, self->place, 0);
   self->report.stopped = true;
@@ -99,6 +94,4 @@ static ls_status end_stop(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-ls_hook_options ls_own_reports_of_stop(ls_own_reports *self) {
-  return (ls_hook_options){.user = self, .end = end_stop};
-}
+const ls_hook_type ls_own_reports_of_stop = {.name = "", .end = end_stop};

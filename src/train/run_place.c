@@ -35,13 +35,12 @@ static void describe_steps(const ls_run_means *window,
 
 ls_train_report ls_run_means_describe(const ls_run_means *window,
                                       const ls_run_place *place,
-                                      int64_t behind) {
+                                      int64_t num_later) {
   ls_train_report r = {.epoch = place->epoch + 1,
                        .num_epochs = place->plan->options.epochs,
-                       .epoch_step =
-                           place->epoch_first + place->epoch_steps - behind,
+                       .epoch_step = ls_run_epoch_steps(place) - num_later,
                        .steps_per_epoch = place->steps_per_epoch,
-                       .step = place->steps - behind,
+                       .step = ls_run_steps(place) - num_later,
                        .num_steps = place->plan->num_steps};
   if (window->steps > 0) describe_steps(window, place, &r);
   return r;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run is, as its loop counts: what the hooks that make the run what it
-// is have to go by.
+// Where a run is: what the hooks that make the run what it is go by. Its steps
+// are counted in one place, the context of its hooks.
 #ifndef LS_TRAIN_RUN_PLACE_H_
 #define LS_TRAIN_RUN_PLACE_H_
 
 #include "base/trace.h"
 #include "train/budget.h"
+#include "train/hooks/hook.h"
 #include "train/run_plan.h"
 
 // The means over the examples of a step.
@@ -18,14 +19,14 @@ typedef struct ls_run_place {
   const ls_run_plan *plan;      // Lent, as all here.
   const ls_function *function;  // A step.
   ls_iterator *input;
-  int64_t began;  // Of the clock, as if the run had never paused.
-  int64_t steps;  // Those that count, of the whole run.
-  // The epoch, from 0; its first step that is made here, how many have been
-  // made here, and how many it has.
-  int64_t epoch, epoch_first, epoch_steps, steps_per_epoch;
+  ls_run_context *context;  // Counts the steps of the whole run.
+  int64_t began;            // Of the clock, as if the run had never paused.
+  // The epoch, from 0; the steps before it, its first step that is made here,
+  // and how many it has.
+  int64_t epoch, epoch_begin, epoch_first, steps_per_epoch;
   ls_budget epoch_budget;  // Begun with the epoch.
   ls_spent spent;
-  // What was run last: so many steps of so many examples each.
+  // The last run: so many steps of so many examples each.
   const ls_step_numbers *numbers;
   int64_t made, examples;
   bool stalls;  // The input makes an element that is waited for.
@@ -35,7 +36,7 @@ typedef struct ls_run_place {
   int64_t tested;        //   and its step; -1: none.
   uint64_t tested_from;  // So many calls of its function came before it.
   bool stopped;          // By request.
-  // Whether the run stops here, as all ranks agree, who all ask.
+  // Returns whether the run stops here, as all ranks agree, which all ask.
   bool (*stops)(void *loop);
   void *loop;
 } ls_run_place;
@@ -44,7 +45,16 @@ static inline double ls_run_seconds(const ls_run_place *place, int64_t began) {
   return (double)(ls_runtime_now(place->runtime) - began) * 1e-9;
 }
 
-// What it has done since `began`, for that step.
+static inline int64_t ls_run_steps(const ls_run_place *place) {
+  return place->context->steps;
+}
+
+// Returns how many steps of the epoch there are up to here.
+static inline int64_t ls_run_epoch_steps(const ls_run_place *place) {
+  return ls_run_steps(place) - place->epoch_begin;
+}
+
+// Ends a span of a step that `began`.
 static inline void ls_run_end_span(const ls_run_place *place, const char *kind,
                                    int64_t began, int64_t step) {
   if (began != LS_NO_SPAN)
@@ -54,9 +64,12 @@ static inline void ls_run_end_span(const ls_run_place *place, const char *kind,
                                            .number = step});
 }
 
-// The run is behind the last step of an epoch.
+// Returns whether a step of the epoch was made here.
+static inline bool ls_run_epoch_has_steps(const ls_run_place *place) {
+  return ls_run_epoch_steps(place) > place->epoch_first;
+}
 static inline bool ls_run_epoch_is_over(const ls_run_place *place) {
-  return place->epoch_first + place->epoch_steps >= place->steps_per_epoch;
+  return ls_run_epoch_steps(place) >= place->steps_per_epoch;
 }
 
 // ---- Windows ---------------------------------------------------------------
@@ -67,16 +80,16 @@ typedef struct ls_run_means {
   ls_budget budget;       // Begun with it.
 } ls_run_means;
 
-// An empty one: from now, or from the epoch's begin.
+// Begins an empty one: now, or at the epoch's begin.
 void ls_run_means_begin(ls_run_means *window, const ls_run_place *place);
 void ls_run_means_begin_epoch(ls_run_means *window, const ls_run_place *place);
-// Takes in step `k` of those that were made last.
+// Adds step `k` of the last run.
 void ls_run_means_add(ls_run_means *window, const ls_run_place *place,
                       int64_t k);
-// What it says `behind` steps before the last one; of an empty one only where
-// the run is.
+// Describes it as of `num_later` steps before the last one; of an empty one
+// only where the run is.
 ls_train_report ls_run_means_describe(const ls_run_means *window,
                                       const ls_run_place *place,
-                                      int64_t behind);
+                                      int64_t num_later);
 
 #endif  // LS_TRAIN_RUN_PLACE_H_

@@ -106,8 +106,7 @@ int64_t ls_stretch_length(const ls_loop *it) {
   const ls_run_place *place = &it->place;
   const int64_t batch = plan->options.batch_size;
   if (it->device_loop == NULL) return 1;
-  int64_t left =
-      place->steps_per_epoch - place->epoch_first - place->epoch_steps;
+  int64_t left = place->steps_per_epoch - ls_run_epoch_steps(place);
   const bool is_whole = place->steps_per_epoch == plan->steps_per_epoch;
   const bool last_is_full = plan->examples % batch == 0;
   if (is_whole && !last_is_full) --left;
@@ -132,7 +131,8 @@ ls_status ls_stretch_run(ls_loop *it, int64_t steps) {
   ls_feeder_result fed;
   LS_RETURN_IF_ERROR(ls_device_loop_run(it->device_loop, steps, number, &fed));
   it->place.spent.run += ls_runtime_now(it->runtime) - began;
-  ls_run_end_span(&it->place, "loop", traced, it->place.steps + fed.batches);
+  ls_run_end_span(&it->place, "loop", traced,
+                  ls_run_steps(&it->place) + fed.batches);
   ls_function_set_steps(it->function, number + (uint64_t)fed.batches);
   if (fed.asked) it->asked = true;
   it->place.stalls = fed.stalls;

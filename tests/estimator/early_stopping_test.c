@@ -402,7 +402,7 @@ static ls_status begin_twice(void *user) {
                                        .user = user},
           &hooks[i]);
       if (ls_status_is_ok(status))
-        status = hooks[i]->options.begin(hooks[i]->options.user);
+        status = hooks[i]->type->begin(hooks[i]->state);
     }
     // A second one would have another name.
     const size_t stops =

@@ -93,7 +93,7 @@ static void expect_device_hooks(ls_estimator_mode mode,
   }
   assert_int_equal(job.hooks.count, count);
   for (size_t i = 0; i < count; ++i)
-    assert_string_equal(job.hooks.items[i]->options.name, names[i]);
+    assert_string_equal(ls_hook_name(job.hooks.hooks[i]), names[i]);
   expect_ok(ls_job_end(&job, "test", ls_ok()));
   estimator_case_end(&c);
 }
@@ -130,7 +130,7 @@ static ls_status users_session(void *user, ls_run_context *context) {
   for (size_t i = 0; i < all->count; ++i) {
     const size_t length = strlen(w->names);
     snprintf(w->names + length, sizeof(w->names) - length, "%s,",
-             all->hooks[i]->options.name);
+             ls_hook_name(all->hooks[i]));
   }
   happen(w, 'C');
   return ls_ok();

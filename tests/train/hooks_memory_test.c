@@ -83,9 +83,9 @@ MEMORY_TEST(train_with_hooks) {
 
 // One that has nothing to end with, as those that a job lends its state.
 MEMORY_TEST(make_a_plain_hook) {
+  static const ls_hook_type plain = {.name = "plain"};
   ls_hook *hook = NULL;
-  const ls_status status = ls_hook_of_steps(
-      &(ls_hook_options){.name = "plain", .user = self}, true, &hook);
+  const ls_status status = ls_hook_lend(&plain, self, &hook);
   ls_hook_release(hook);
   return status;
 }

@@ -59,7 +59,7 @@ ls_status ls_cpu_job_check_evaluation(ls_job *job) {
 
 // ---- Hooks -----------------------------------------------------------------
 static ls_status add_input_hook(ls_job *job) {
-  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->cpu_input.hook));
+  return ls_hook_list_add(&job->hooks, ls_hook_retain(job->cpu_input.hook));
 }
 
 static ls_status add_stop_hook(ls_job *job) {
@@ -67,7 +67,7 @@ static ls_status add_stop_hook(ls_job *job) {
   if (!job->steps_wanted.set && !job->max_steps.set) return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_stop_at_step_hook(job->steps_wanted, job->max_steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 const ls_job_hook_acts ls_cpu_job_hooks = {

@@ -74,32 +74,23 @@ ls_status ls_job_open_events(ls_job *job, int64_t saved) {
 // ---- The session -----------------------------------------------------------
 ls_status ls_job_session(ls_job *job, bool restores,
                          ls_monitored_session **out_session) {
-  ls_job_hooks all = {0};
   const ls_run_values *config = ls_estimator_run_values(job->estimator);
-  ls_status status = ls_job_add_hooks(job, LS_HOOKS_LAST);
-  if (ls_status_is_ok(status))
-    status = ls_job_hooks_add_all(&all, job->chief_hooks.items,
-                                  job->chief_hooks.count);
-  if (ls_status_is_ok(status))
-    status = ls_job_hooks_add_all(&all, job->hooks.items, job->hooks.count);
-  if (ls_status_is_ok(status))
-    status = ls_monitored_session_create(
-        &(ls_monitored_options){
-            .graph = job->graph,
-            .scaffold = &job->scaffold,
-            .hooks = all.items,
-            .num_hooks = all.count,
-            .checkpoints = restores ? job->estimator->model_dir : NULL,
-            .states = &job->state,
-            .num_states = restores ? 1 : 0,
-            .stop = job->stop,
-            .other_stop = &job->system_gone,
-            .creation_timeout_seconds = config->session_creation_timeout_secs,
-            .config = config->session_config,
-        },
-        out_session);
-  ls_job_hooks_deinit(&all);
-  return status;
+  LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_LAST));
+  return ls_monitored_session_create(
+      &(ls_monitored_options){
+          .graph = job->graph,
+          .scaffold = &job->scaffold,
+          .hooks = job->hooks.hooks,
+          .num_hooks = job->hooks.count,
+          .checkpoints = restores ? job->estimator->model_dir : NULL,
+          .states = &job->state,
+          .num_states = restores ? 1 : 0,
+          .stop = job->stop,
+          .other_stop = &job->system_gone,
+          .creation_timeout_seconds = config->session_creation_timeout_secs,
+          .config = config->session_config,
+      },
+      out_session);
 }
 
 ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
@@ -120,8 +111,7 @@ ls_status ls_job_check_input_end(const ls_job *job) {
 
 // ---- The end ---------------------------------------------------------------
 static void job_drop(ls_job *job) {
-  ls_job_hooks_deinit(&job->hooks);
-  ls_job_hooks_deinit(&job->chief_hooks);
+  ls_hook_list_deinit(&job->hooks);
   ls_hook_release(job->device_hook);
   ls_program_drop(&job->program);
   ls_input_feed_drop(&job->feed);
@@ -135,18 +125,14 @@ static void job_drop(ls_job *job) {
   ls_system_use_end(&job->use);
 }
 
-// What the program's compiler has said outlives the job, and those behind it
-// that have no program, such as an evaluation on a CPU.
+// Keeps what the program's compiler has said beyond the job, and beyond later
+// ones that have no program, such as an evaluation on a CPU.
 static ls_status keep_compile_error(ls_job *job) {
   if (job->device_hook == NULL) return ls_ok();
-  ls_allocator *allocator = ls_current_allocator();
-  ls_estimator *of = job->estimator;
-  const char *text = ls_device_hook_compile_error(job->device_hook);
-  ls_release(allocator, of->compile_error);
-  of->compile_error =
-      text != NULL ? ls_copy_text(allocator, text, strlen(text)) : NULL;
-  return text == NULL || of->compile_error != NULL ? ls_ok()
-                                                   : ls_out_of_memory();
+  ls_estimator *estimator = job->estimator;
+  ls_release(ls_current_allocator(), estimator->compile_error);
+  return ls_hook_copy_text(ls_device_hook_compile_error(job->device_hook),
+                           &estimator->compile_error);
 }
 
 ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {

@@ -7,12 +7,12 @@
 
 #include "estimator/calls/estimator.h"
 #include "estimator/calls/eval_losses.h"
-#include "estimator/calls/job_hooks.h"
 #include "estimator/calls/system_use.h"
 #include "estimator/device/device_hook.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
+#include "train/hooks/list.h"
 
 typedef struct ls_job ls_job;
 typedef ls_status (*ls_job_act)(ls_job *job);
@@ -75,7 +75,7 @@ struct ls_job {
   size_t num_iterators;
   ls_loop_length length;  // Of a run. Steps 0: nobody knows.
 
-  ls_job_hooks hooks, chief_hooks;
+  ls_hook_list hooks;  // Of the session to come.
   ls_scaffold scaffold;
   ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
   void *init_user;

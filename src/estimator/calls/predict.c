@@ -96,11 +96,11 @@ static ls_status predict_add_hooks(ls_job *job,
   const ls_estimator_spec_options *spec = ls_estimator_spec_values(job->spec);
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(&job->hooks, prediction->hooks,
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(&job->hooks, prediction->hooks,
                                           prediction->num_hooks));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
-  return ls_job_hooks_add_all(&job->hooks, spec->prediction_hooks,
+  return ls_hook_list_add_all(&job->hooks, spec->prediction_hooks,
                               spec->num_prediction_hooks);
 }
 

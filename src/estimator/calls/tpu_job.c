@@ -173,7 +173,7 @@ static ls_status add_device_hook(ls_job *job) {
           .input_ended = &job->input_ended,
       },
       &job->device_hook));
-  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->device_hook));
+  return ls_hook_list_add(&job->hooks, ls_hook_retain(job->device_hook));
 }
 
 // What a training does about hosts that go.
@@ -185,7 +185,7 @@ static ls_status add_shutdown_hook(ls_job *job) {
           .folder = job->estimator->model_dir,
           .saves = job->user_saves ? LS_FLAG_OFF : LS_FLAG_ON},
       &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 // What it does about a system that is gone.
@@ -196,18 +196,18 @@ static ls_status add_preemption_hook(ls_job *job) {
                                .stop = &job->system_gone,
                                .folder = job->estimator->model_dir},
       &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status add_feed_hook(ls_job *job) {
-  return ls_job_hooks_add(&job->hooks, ls_hook_retain(job->feed.hook));
+  return ls_hook_list_add(&job->hooks, ls_hook_retain(job->feed.hook));
 }
 
 static ls_status add_loss_log(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_loss_log_hook(job->loss, job->length,
                                       job->estimator->log_steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status add_training_hooks(ls_job *job) {
@@ -229,7 +229,7 @@ static ls_status stop_training(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(
       ls_tpu_stop_hook(job->length, job->steps_wanted, job->max_steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status stop_evaluation(ls_job *job) {
@@ -237,28 +237,30 @@ static ls_status stop_evaluation(ls_job *job) {
   const ls_opt steps = job->steps_wanted;
   LS_RETURN_IF_ERROR(
       ls_eval_iterations_hook(steps.set ? steps.value : INT32_MAX, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status stop_prediction(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_predict_stop_hook(job->program.stopping, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
-// Scaffolds are finalized behind what all hooks add to the graph, and nothing
-// that is made then may reach into the program.
-static ls_status finalize(void *user) {
-  ls_job *job = user;
+// Finalizes scaffolds after all hooks have added to the graph; nothing that is
+// made then may reach into the program.
+static ls_status finalize(void *state) {
+  ls_job *job = state;
   return ls_program_finalize(&job->scaffold, job->graph);
 }
 
+// It asks for the step, so that no later hook does: the graph is frozen.
+static const ls_hook_type finalizer_type = {
+    .name = "hook", .counts = true, .needs_session = true, .begin = finalize};
+
 static ls_status add_finalizer(ls_job *job) {
   ls_hook *hook = NULL;
-  // It asks for the step, so that nobody does behind it: the graph is frozen.
-  LS_RETURN_IF_ERROR(ls_hook_of_steps(
-      &(ls_hook_options){.user = job, .begin = finalize}, true, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  LS_RETURN_IF_ERROR(ls_hook_lend(&finalizer_type, job, &hook));
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static const ls_job_hook_acts hook_acts = {

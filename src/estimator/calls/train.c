@@ -124,7 +124,7 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
               config->checkpoint_save_graph_def ? LS_FLAG_ON : LS_FLAG_OFF,
       },
       &saver));
-  return ls_job_hooks_add(&job->chief_hooks, saver);
+  return ls_hook_list_add(&job->hooks, saver);
 }
 
 // All summaries of the graph, in one hook.
@@ -147,13 +147,13 @@ static ls_status add_summaries(ls_job *job) {
                             &hook);
   ls_release(ls_current_allocator(), ops);
   LS_RETURN_IF_ERROR(status);
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status add_nan_guard(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_nan_hook(job->loss, LS_FLAG_DEFAULT, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status add_step_guard(ls_job *job) {
@@ -161,7 +161,7 @@ static ls_status add_step_guard(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(
       ls_moving_step_hook(ls_op_name(train_op), job->length.steps, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 ls_status ls_job_add_examples_hook(ls_job *job) {
@@ -170,39 +170,28 @@ ls_status ls_job_add_examples_hook(ls_job *job) {
   LS_RETURN_IF_ERROR(ls_examples_hook(job->estimator->log_steps,
                                       steps_per_run(job), (double)batch.value,
                                       job->events, &hook));
-  return ls_job_hooks_add(&job->hooks, hook);
+  return ls_hook_list_add(&job->hooks, hook);
 }
 
 static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(job->spec);
-  ls_job_hooks *hooks = &job->hooks;
+  ls_hook_list *hooks = &job->hooks;
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(add_saver(job, t));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(
-      &job->chief_hooks, spec_options->training_chief_hooks,
-      spec_options->num_training_chief_hooks));
+  LS_RETURN_IF_ERROR(
+      ls_hook_list_add_all(hooks, spec_options->training_chief_hooks,
+                           spec_options->num_training_chief_hooks));
   LS_RETURN_IF_ERROR(add_summaries(job));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_INPUT));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, t->hooks, t->num_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, t->hooks, t->num_hooks));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_OF_STEPS));
   LS_RETURN_IF_ERROR(add_nan_guard(job));
   LS_RETURN_IF_ERROR(add_step_guard(job));
   LS_RETURN_IF_ERROR(ls_job_add_hooks(job, LS_HOOKS_BEFORE_MODEL));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add_all(hooks, spec_options->training_hooks,
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(hooks, spec_options->training_hooks,
                                           spec_options->num_training_hooks));
   return ls_job_add_hooks(job, LS_HOOKS_BEHIND_MODEL);
-}
-
-// Listeners go to the first saver there is.
-static ls_status add_listeners(ls_job *job, const ls_estimator_training *t) {
-  if (t->num_listeners == 0) return ls_ok();
-  const ls_job_hooks *chief = &job->chief_hooks;
-  return ls_hooks_have_saver(chief->items, chief->count)
-             ? ls_saver_hooks_add_listeners(chief->items, chief->count,
-                                            t->listeners, t->num_listeners)
-             : ls_saver_hooks_add_listeners(job->hooks.items, job->hooks.count,
-                                            t->listeners, t->num_listeners);
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -242,13 +231,15 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
   LS_RETURN_IF_ERROR(train_add_hooks(job, t));
-  LS_RETURN_IF_ERROR(add_listeners(job, t));
+  if (t->num_listeners > 0)
+    LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
+        job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));
   {
     LS_GRAPH_SCOPE(job->graph);
     LS_RETURN_IF_ERROR(ls_global_step_read(&read));
   }
   LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, &step, &last));
-  LS_RETURN_IF_ERROR(ls_job_hooks_add(&job->hooks, last));
+  LS_RETURN_IF_ERROR(ls_hook_list_add(&job->hooks, last));
   LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));
   const ls_status status =
       ls_monitored_session_close(session, train_run_all(job, session, end));

@@ -154,8 +154,8 @@ static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
   return ls_nest_status(self->finalizers);
 }
 
-static ls_status device_hook_begin(void *user) {
-  device_hook *self = user;
+static ls_status device_hook_begin(void *state) {
+  device_hook *self = state;
   ls_graph *graph = ls_graph_current();
   ls_variable *iterations = NULL;
   ls_nest flushers = ls_none();
@@ -233,8 +233,9 @@ static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
   return ls_ok();
 }
 
-static ls_status device_hook_after_create(void *user, ls_run_context *context) {
-  device_hook *self = user;
+static ls_status device_hook_after_create(void *state,
+                                          ls_run_context *context) {
+  device_hook *self = state;
   ls_device_threads_stop(&self->threads);
   __atomic_store_n(&self->input_ended, false, __ATOMIC_RELAXED);
   __atomic_store_n(&self->closed_outfeeds, false, __ATOMIC_RELAXED);
@@ -251,14 +252,14 @@ static ls_status device_hook_after_create(void *user, ls_run_context *context) {
   return ls_watchdog_start_by_environment(self->options.plan->system->resolver);
 }
 
-static void session_lost(void *user) {
-  ls_device_threads_stop(&((device_hook *)user)->threads);
+static void session_lost(void *state) {
+  ls_device_threads_stop(&((device_hook *)state)->threads);
 }
 
 // ---- A run -----------------------------------------------------------------
-static ls_status before_run(void *user, ls_run_context *context,
+static ls_status before_run(void *state, ls_run_context *context,
                             ls_run_wish *wish) {
-  device_hook *self = user;
+  device_hook *self = state;
   (void)wish;
   LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
                                     NULL, 0, &self->counted));
@@ -276,9 +277,9 @@ static ls_status tell_who_takes(device_hook *self) {
   return ls_device_system_close_outfeeds(self->options.plan);
 }
 
-static ls_status device_hook_after_run(void *user, ls_run_context *context,
+static ls_status device_hook_after_run(void *state, ls_run_context *context,
                                        ls_nest results) {
-  device_hook *self = user;
+  device_hook *self = state;
   (void)results;
   LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
   if (!has_input_ended(self)) return ls_ok();
@@ -287,8 +288,8 @@ static ls_status device_hook_after_run(void *user, ls_run_context *context,
 }
 
 // A run without a step ends by the end of the input, and the loop with it.
-static ls_status run_failed(void *user, ls_status status) {
-  device_hook *self = user;
+static ls_status run_failed(void *state, ls_status status) {
+  device_hook *self = state;
   status = ls_device_threads_run_ended(&self->threads, status);
   if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
     return status;
@@ -298,16 +299,9 @@ static ls_status run_failed(void *user, ls_status status) {
   return told;
 }
 
-void ls_device_hook_settle(ls_hook *hook) {
-  if (hook == NULL || hook->options.before_run != before_run) return;
-  device_hook *self = hook->options.user;
-  if (!self->options.predicts)
-    ls_device_threads_settle(&self->threads, LS_INFEED_THREAD);
-}
-
 // ---- The end ---------------------------------------------------------------
-static ls_status device_hook_end(void *user, ls_run_context *context) {
-  device_hook *self = user;
+static ls_status device_hook_end(void *state, ls_run_context *context) {
+  device_hook *self = state;
   ls_nest results = ls_none();
   // A prediction that is left early would go on for ever.
   if (self->options.predicts) ls_cancel_request(self->threads.cancel);
@@ -323,8 +317,8 @@ static ls_status device_hook_end(void *user, ls_run_context *context) {
   return ls_status_join(status, ran);
 }
 
-static void device_hook_destroy(void *user) {
-  device_hook *self = user;
+static void device_hook_destroy(void *state) {
+  device_hook *self = state;
   ls_device_threads_deinit(&self->threads);
   // There is no end after a failure; who comes next may want another system.
   if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
@@ -334,12 +328,31 @@ static void device_hook_destroy(void *user) {
   ls_nest_release(self->initializers);
   ls_nest_release(self->finalizers);
   ls_release(ls_current_allocator(), self->compile_error);
-  ls_hook_free(self);
+}
+
+static const ls_hook_type device_type = {.name = "infeed and outfeed",
+                                         .size = sizeof(device_hook),
+                                         .needs_session = true,
+                                         .begin = device_hook_begin,
+                                         .after_create_session =
+                                             device_hook_after_create,
+                                         .session_lost = session_lost,
+                                         .before_run = before_run,
+                                         .after_run = device_hook_after_run,
+                                         .run_failed = run_failed,
+                                         .end = device_hook_end,
+                                         .destroy = device_hook_destroy};
+
+void ls_device_hook_settle(ls_hook *hook) {
+  if (hook == NULL || hook->type != &device_type) return;
+  device_hook *self = hook->state;
+  if (!self->options.predicts)
+    ls_device_threads_settle(&self->threads, LS_INFEED_THREAD);
 }
 
 const char *ls_device_hook_compile_error(const ls_hook *hook) {
-  return hook != NULL && hook->options.before_run == before_run
-             ? ((const device_hook *)hook->options.user)->compile_error
+  return hook != NULL && hook->type == &device_type
+             ? ((const device_hook *)hook->state)->compile_error
              : NULL;
 }
 
@@ -373,23 +386,9 @@ ls_status ls_device_hook(const ls_device_hook_options *options,
   *out_hook = NULL;
   LS_REQUIRE(options);
   LS_REQUIRE(options->rendezvous);
-  device_hook *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  const ls_status status = device_hook_fill(self, options);
-  if (!ls_status_is_ok(status)) {
-    device_hook_destroy(self);
-    return status;
-  }
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "infeed and outfeed",
-                         .user = self,
-                         .begin = device_hook_begin,
-                         .after_create_session = device_hook_after_create,
-                         .session_lost = session_lost,
-                         .before_run = before_run,
-                         .after_run = device_hook_after_run,
-                         .run_failed = run_failed,
-                         .end = device_hook_end,
-                         .destroy = device_hook_destroy},
-      out_hook);
+  LS_OWN(ls_hook, hook) = NULL;
+  LS_RETURN_IF_ERROR(ls_hook_make(&device_type, NULL, &hook));
+  LS_RETURN_IF_ERROR(device_hook_fill(hook->state, options));
+  *out_hook = ls_give(&hook);
+  return ls_ok();
 }

@@ -5,14 +5,13 @@
 
 #include "base/require.h"
 #include "estimator/hooks/stop_rule.h"
-#include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
+#include "train/hooks/saved.h"
 
 typedef struct early {
   ls_early_stopping_options options;  // Of a function.
   ls_eval_rule eval;                  // Of another rule.
-  bool is_chief;
   ls_step_timer timer;
   ls_tensor stop;  // The variable, read.
   ls_op set;
@@ -21,21 +20,14 @@ typedef struct early {
 // ---- The variable ----------------------------------------------------------
 // NULL: there is none.
 static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
+  LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
+  size_t count = 0;
   *out = NULL;
-  const size_t count =
-      ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, NULL, 0);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
-  (void)ls_graph_collection(graph, LS_COLLECTION_LOCAL_VARIABLES, leaves,
-                            count);
-  for (size_t i = 0; i < count && *out == NULL; ++i) {
-    ls_variable *variable = ls_nest_as_variable(leaves[i]);
-    if (variable != NULL &&
-        strcmp(ls_variable_name(variable), LS_STOP_VARIABLE) == 0)
-      *out = variable;
-  }
-  ls_release(allocator, leaves);
+  LS_RETURN_IF_ERROR(ls_collection_variables(
+      graph, LS_COLLECTION_LOCAL_VARIABLES, &variables, &count));
+  for (size_t i = 0; i < count && *out == NULL; ++i)
+    if (strcmp(ls_variable_name(variables[i]), LS_STOP_VARIABLE) == 0)
+      *out = variables[i];
   return ls_ok();
 }
 
@@ -55,8 +47,8 @@ static ls_status make_variable(ls_variable **out) {
   return ls_ok();
 }
 
-static ls_status early_begin(void *user) {
-  early *self = user;
+static ls_status early_begin(void *state) {
+  early *self = state;
   ls_graph *graph = ls_graph_current();
   LS_NAME_SCOPE("");
   ls_variable *variable = NULL;
@@ -73,11 +65,8 @@ static ls_status early_begin(void *user) {
 
 static ls_status early_stopping_run_op(const ls_run_context *context,
                                        ls_op op) {
-  ls_nest nothing = ls_none();
-  const ls_status status =
-      ls_session_run(context->session, ls_nest_op(op), NULL, 0, &nothing);
-  ls_nest_release(nothing);
-  return status;
+  LS_OWN(ls_nest, nothing) = ls_none();
+  return ls_session_run(context->session, ls_nest_op(op), NULL, 0, &nothing);
 }
 
 // ---- The chief -------------------------------------------------------------
@@ -87,9 +76,9 @@ static ls_status early_stopping_ask(early *self, bool *out_stop) {
              : ls_eval_rule_ask(&self->eval, out_stop);
 }
 
-static ls_status chief_after_run(void *user, ls_run_context *context,
+static ls_status chief_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
-  early *self = user;
+  early *self = state;
   bool stop = false;
   (void)results;
   if (!ls_step_timer_is_due(&self->timer, context->steps)) return ls_ok();
@@ -105,16 +94,16 @@ static ls_status chief_after_run(void *user, ls_run_context *context,
 }
 
 // ---- Others ----------------------------------------------------------------
-static ls_status other_before_run(void *user, ls_run_context *context,
+static ls_status other_before_run(void *state, ls_run_context *context,
                                   ls_run_wish *wish) {
   (void)context;
-  wish->fetches = ls_leaf(((early *)user)->stop);
+  wish->fetches = ls_leaf(((early *)state)->stop);
   return ls_ok();
 }
 
-static ls_status other_after_run(void *user, ls_run_context *context,
+static ls_status other_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
-  (void)user;
+  (void)state;
   if (ls_result_count(results) == 0) return ls_ok();
   ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
                  "early stopping requested: no run behind this one");
@@ -123,11 +112,24 @@ static ls_status other_after_run(void *user, ls_run_context *context,
 }
 
 // ---- The hook --------------------------------------------------------------
-static void early_destroy(void *user) {
-  early *self = user;
-  ls_eval_rule_deinit(&self->eval);
-  ls_hook_free(self);
+static void early_destroy(void *state) {
+  ls_eval_rule_deinit(&((early *)state)->eval);
 }
+
+static const ls_hook_type chief_type = {.name = "early stopping",
+                                        .size = sizeof(early),
+                                        .counts = true,
+                                        .needs_session = true,
+                                        .begin = early_begin,
+                                        .after_run = chief_after_run,
+                                        .destroy = early_destroy};
+static const ls_hook_type other_type = {.name = "early stopping",
+                                        .size = sizeof(early),
+                                        .needs_session = true,
+                                        .begin = early_begin,
+                                        .before_run = other_before_run,
+                                        .after_run = other_after_run,
+                                        .destroy = early_destroy};
 
 static ls_status check_function(const ls_early_stopping_options *options) {
   if (options->should_stop == NULL)
@@ -145,8 +147,6 @@ static ls_status early_stopping_fill(early *self,
                                      const ls_early_stopping_options *options) {
   const bool by_steps = options->run_every_steps.set;
   self->options = *options;
-  self->is_chief = options->config == NULL ||
-                   ls_run_config_values(options->config)->is_chief;
   if (by_steps && options->run_every_secs.set)
     return ls_invalid_argument("early stopping: only one of run_every_secs, "
                                "%lld, and run_every_steps, %lld, can be given",
@@ -171,25 +171,12 @@ ls_status ls_early_stopping_hook(const ls_early_stopping_options *options,
                                  ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
-  early *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  const ls_status status = early_stopping_fill(self, options);
-  if (!ls_status_is_ok(status)) {
-    early_destroy(self);
-    return status;
-  }
-  if (self->is_chief)
-    return ls_hook_of_steps(&(ls_hook_options){.name = "early stopping",
-                                               .user = self,
-                                               .begin = early_begin,
-                                               .after_run = chief_after_run,
-                                               .destroy = early_destroy},
-                            true, out_hook);
-  return ls_hook_of_state(&(ls_hook_options){.name = "early stopping",
-                                             .user = self,
-                                             .begin = early_begin,
-                                             .before_run = other_before_run,
-                                             .after_run = other_after_run,
-                                             .destroy = early_destroy},
-                          out_hook);
+  const bool is_chief = options->config == NULL ||
+                        ls_run_config_values(options->config)->is_chief;
+  LS_OWN(ls_hook, hook) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_hook_make(is_chief ? &chief_type : &other_type, NULL, &hook));
+  LS_RETURN_IF_ERROR(early_stopping_fill(hook->state, options));
+  *out_hook = ls_give(&hook);
+  return ls_ok();
 }

@@ -8,7 +8,7 @@
 #include "base/threads/worker.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/system/resolver.h"
-#include "train/hooks/last_save.h"
+#include "train/hooks/hook.h"
 
 enum { POLL_SECONDS = 30 };
 
@@ -17,7 +17,7 @@ typedef struct preemption {
   ls_tpu_resolver *resolver;
   ls_train_stop *stop;
   int64_t nanos;
-  ls_last_save save;
+  char *folder;  // To save in, where no hook saves; NULL: nowhere.
   ls_worker worker;
   const char *state;  // Atomic. Of a system that is gone; NULL: it is there.
 } preemption;
@@ -50,48 +50,56 @@ static const char *state_of(const preemption *self) {
 // ---- The hook --------------------------------------------------------------
 // The thread asks before there is a session, and while a lost one is made
 // again: for a system that is gone nobody shall wait.
-static ls_status preemption_begin(void *user) {
-  preemption *self = user;
+static ls_status preemption_begin(void *state) {
+  preemption *self = state;
   ls_worker_join(&self->worker);
   __atomic_store_n(&self->state, NULL, __ATOMIC_RELEASE);
   return ls_worker_every(&self->worker, "TPUPolling", ls_runtime_current(),
                          self->nanos, poll_state, self);
 }
 
-static ls_status preemption_after_create(void *user, ls_run_context *context) {
-  return ls_last_save_check(&((preemption *)user)->save, context);
+static ls_status preemption_after_create(void *state, ls_run_context *context) {
+  return ls_session_check_save(context, ((const preemption *)state)->folder);
 }
 
-static ls_status preemption_after_run(void *user, ls_run_context *context,
+static ls_status preemption_after_run(void *state, ls_run_context *context,
                                       ls_nest results) {
   (void)results;
-  if (state_of(user) != NULL) ls_run_context_request_stop(context);
+  if (state_of(state) != NULL) ls_run_context_request_stop(context);
   return ls_ok();
 }
 
 // Hooks that save have saved at their end.
-static ls_status preemption_end(void *user, ls_run_context *context) {
-  preemption *self = user;
-  ls_hook *saver = NULL;
+static ls_status preemption_end(void *state, ls_run_context *context) {
+  preemption *self = state;
   int64_t step = -1;
   ls_worker_join(&self->worker);
-  const char *state = state_of(self);
-  if (state == NULL) return ls_ok();
-  if (ls_run_context_savers(context, &saver) == 0)
-    LS_RETURN_IF_ERROR(ls_last_save_now(&self->save, context, &step));
+  const char *lost_state = state_of(self);
+  if (lost_state == NULL) return ls_ok();
+  if (!ls_session_has_saver(context))
+    LS_RETURN_IF_ERROR(ls_session_save(context, self->folder, &step));
   return LS_STATUS(LS_UNAVAILABLE,
                    "TPU '%s' is in state %s, from which it does not come back: "
                    "go on from the last checkpoint on another one",
-                   self->resolver->name, state);
+                   self->resolver->name, lost_state);
 }
 
-static void preemption_destroy(void *user) {
-  preemption *self = user;
+static void preemption_destroy(void *state) {
+  preemption *self = state;
   ls_worker_join(&self->worker);
   ls_tpu_resolver_release(self->resolver);
-  ls_last_save_deinit(&self->save);
-  ls_hook_free(self);
+  ls_release(ls_current_allocator(), self->folder);
 }
+
+static const ls_hook_type preemption_type = {.name = "preemption",
+                                             .size = sizeof(preemption),
+                                             .needs_session = true,
+                                             .begin = preemption_begin,
+                                             .after_create_session =
+                                                 preemption_after_create,
+                                             .after_run = preemption_after_run,
+                                             .end = preemption_end,
+                                             .destroy = preemption_destroy};
 
 ls_status ls_preemption_hook(const ls_preemption_options *options,
                              ls_hook **out_hook) {
@@ -104,25 +112,11 @@ ls_status ls_preemption_hook(const ls_preemption_options *options,
         "poll_seconds of a preemption hook is %lld, expected 1 to %d",
         given.value, INT32_MAX);
   if (options->resolver->kind != LS_TPU_NAMED) return ls_ok();
-  preemption *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->runtime = ls_runtime_current();
-  self->resolver = ls_tpu_resolver_retain(options->resolver);
-  self->stop = options->stop;
-  self->nanos = (given.set ? given.value : POLL_SECONDS) * 1000000000;
-  const ls_status status =
-      ls_last_save_init(&self->save, true, options->folder);
-  if (!ls_status_is_ok(status)) {
-    preemption_destroy(self);
-    return status;
-  }
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "preemption",
-                         .user = self,
-                         .begin = preemption_begin,
-                         .after_create_session = preemption_after_create,
-                         .after_run = preemption_after_run,
-                         .end = preemption_end,
-                         .destroy = preemption_destroy},
-      out_hook);
+  preemption self = {.runtime = ls_runtime_current(),
+                     .stop = options->stop,
+                     .nanos =
+                         (given.set ? given.value : POLL_SECONDS) * 1000000000};
+  LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self.folder));
+  self.resolver = ls_tpu_resolver_retain(options->resolver);
+  return ls_hook_make(&preemption_type, &self, out_hook);
 }

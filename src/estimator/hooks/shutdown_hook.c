@@ -9,7 +9,7 @@
 #include "estimator/config/setting.h"
 #include "lockstep/shutdown_hooks.h"
 #include "tpu/system/resolver.h"
-#include "train/hooks/last_save.h"
+#include "train/hooks/hook.h"
 
 enum { TIMEOUT_MS = 60000 };
 static const int64_t FIRST_NANOS = INT64_C(5000000000);
@@ -17,8 +17,9 @@ static const int64_t FIRST_NANOS = INT64_C(5000000000);
 typedef struct graceful {
   ls_tpu_resolver *resolver;
   ls_shutdown_mode mode;
-  int64_t nanos;  // For an answer.
-  ls_last_save save;
+  int64_t nanos;   // For an answer.
+  bool saves;      // Before hosts are shut down; where no hook saves, in
+  char *folder;    //   this folder, NULL: nowhere.
   ls_pod *pod;     // NULL: nobody is asked.
   bool *lame;      // By host of the pod.
   ls_status ends;  // With which the training ends.
@@ -134,7 +135,8 @@ static ls_status act(graceful *self, ls_run_context *context) {
   ls_runtime_log(context->runtime, LS_LOG_WARNING, "estimator",
                  "lame workers found: hosts %s of TPU system '%s'", lame.text,
                  self->resolver->id->name);
-  LS_RETURN_IF_ERROR(ls_last_save_now(&self->save, context, &step));
+  if (self->saves)
+    LS_RETURN_IF_ERROR(ls_session_save(context, self->folder, &step));
   if (step >= 0)
     ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
                    "saved the checkpoint of step %lld before they go",
@@ -155,22 +157,23 @@ static ls_status act(graceful *self, ls_run_context *context) {
 }
 
 // ---- The hook --------------------------------------------------------------
-static ls_status graceful_begin(void *user) {
-  graceful *self = user;
+static ls_status graceful_begin(void *state) {
+  graceful *self = state;
   ls_status_free(self->ends);
   self->ends = ls_ok();
   return ls_ok();
 }
 
-static ls_status graceful_after_create(void *user, ls_run_context *context) {
-  graceful *self = user;
-  LS_RETURN_IF_ERROR(ls_last_save_check(&self->save, context));
+static ls_status graceful_after_create(void *state, ls_run_context *context) {
+  graceful *self = state;
+  if (self->saves)
+    LS_RETURN_IF_ERROR(ls_session_check_save(context, self->folder));
   return look_for_hosts(self, context->runtime);
 }
 
-static ls_status graceful_after_run(void *user, ls_run_context *context,
+static ls_status graceful_after_run(void *state, ls_run_context *context,
                                     ls_nest results) {
-  graceful *self = user;
+  graceful *self = state;
   int32_t count = 0;
   (void)results;
   if (self->pod == NULL || !ls_status_is_ok(self->ends)) return ls_ok();
@@ -178,48 +181,32 @@ static ls_status graceful_after_run(void *user, ls_run_context *context,
   return count > 0 ? act(self, context) : ls_ok();
 }
 
-static ls_status graceful_end(void *user, ls_run_context *context) {
-  graceful *self = user;
+static ls_status graceful_end(void *state, ls_run_context *context) {
+  graceful *self = state;
   const ls_status status = self->ends;
   (void)context;
   self->ends = ls_ok();
   return status;
 }
 
-static void graceful_destroy(void *user) {
-  graceful *self = user;
+static void graceful_destroy(void *state) {
+  graceful *self = state;
   ls_status_free(self->ends);
   ls_pod_release(self->pod);
   ls_tpu_resolver_release(self->resolver);
   ls_release(ls_current_allocator(), self->lame);
-  ls_last_save_deinit(&self->save);
-  ls_hook_free(self);
+  ls_release(ls_current_allocator(), self->folder);
 }
 
-static ls_status shutdown_hook_make(const ls_graceful_shutdown_options *options,
-                                    ls_shutdown_mode mode, int64_t timeout_ms,
-                                    ls_hook **out_hook) {
-  graceful *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->mode = mode;
-  self->nanos = timeout_ms * 1000000;
-  self->resolver = ls_tpu_resolver_retain(options->resolver);
-  const ls_status status = ls_last_save_init(
-      &self->save, options->saves != LS_FLAG_OFF, options->folder);
-  if (!ls_status_is_ok(status)) {
-    graceful_destroy(self);
-    return status;
-  }
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "graceful shutdown",
-                         .user = self,
-                         .begin = graceful_begin,
-                         .after_create_session = graceful_after_create,
-                         .after_run = graceful_after_run,
-                         .end = graceful_end,
-                         .destroy = graceful_destroy},
-      out_hook);
-}
+static const ls_hook_type graceful_type = {.name = "graceful shutdown",
+                                           .size = sizeof(graceful),
+                                           .needs_session = true,
+                                           .begin = graceful_begin,
+                                           .after_create_session =
+                                               graceful_after_create,
+                                           .after_run = graceful_after_run,
+                                           .end = graceful_end,
+                                           .destroy = graceful_destroy};
 
 ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
                                     ls_hook **out_hook) {
@@ -237,6 +224,11 @@ ls_status ls_graceful_shutdown_hook(const ls_graceful_shutdown_options *options,
   ls_shutdown_mode mode = options->mode;
   LS_RETURN_IF_ERROR(read_mode(&mode));
   if (mode == LS_SHUTDOWN_NONE) return ls_ok();
-  return shutdown_hook_make(options, mode, given.set ? given.value : TIMEOUT_MS,
-                            out_hook);
+  graceful self = {.mode = mode,
+                   .nanos = (given.set ? given.value : TIMEOUT_MS) * 1000000,
+                   .saves = options->saves != LS_FLAG_OFF};
+  if (self.saves)
+    LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self.folder));
+  self.resolver = ls_tpu_resolver_retain(options->resolver);
+  return ls_hook_make(&graceful_type, &self, out_hook);
 }

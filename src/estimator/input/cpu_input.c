@@ -38,8 +38,8 @@ static void destroy_feeder(void *user) {
 }
 
 static ls_status begin_feeder(void *user, ls_run_context *context) {
-  const ls_hook_options *begin = &((feeder *)user)->begin->options;
-  return begin->after_create_session(begin->user, context);
+  const ls_hook *begin = ((feeder *)user)->begin;
+  return begin->type->after_create_session(begin->state, context);
 }
 
 // -1: it is not known.
@@ -138,8 +138,8 @@ static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
 }
 
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
-  if (input->hook != NULL && input->hook->options.before_run == feed_next)
-    return ((const feeder *)input->hook->options.user)->rows;
+  if (input->hook != NULL && input->hook->type->before_run == feed_next)
+    return ((const feeder *)input->hook->state)->rows;
   return cpu_input_count_rows(input->features, &input->axis);
 }
 

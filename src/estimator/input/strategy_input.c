@@ -52,8 +52,8 @@ static void strategy_input_destroy(void *user) {
 }
 
 static ls_status strategy_input_begin(void *user, ls_run_context *context) {
-  const ls_hook_options *first = &((feeder *)user)->begin->options;
-  return first->after_create_session(first->user, context);
+  const ls_hook *first = ((feeder *)user)->begin;
+  return first->type->after_create_session(first->state, context);
 }
 
 static ls_nest strategy_input_part_of(const feeder *self, ls_nest split,

@@ -12,20 +12,17 @@ typedef struct tpu_stop {
   ls_opt num_steps;
   int64_t last;  // -1: not known yet.
   ls_variable *iterations;
-  ls_tensor step;
   ls_iteration_count *count;  // Of a time; else NULL.
   int64_t loaded, began;      // Of the run at hand.
 } tpu_stop;
 
-static void tpu_stop_destroy(void *user) {
-  ls_iteration_count_destroy(((tpu_stop *)user)->count);
-  ls_hook_free(user);
+static void tpu_stop_destroy(void *state) {
+  ls_iteration_count_destroy(((tpu_stop *)state)->count);
 }
 
-static ls_status tpu_stop_begin(void *user) {
-  tpu_stop *self = user;
-  LS_RETURN_IF_ERROR(ls_global_step_read(&self->step));
-  return ls_iterations_per_loop(ls_graph_current(), &self->iterations);
+static ls_status tpu_stop_begin(void *state) {
+  return ls_iterations_per_loop(ls_graph_current(),
+                                &((tpu_stop *)state)->iterations);
 }
 
 static ls_status load_next(tpu_stop *self, const ls_run_context *context,
@@ -38,17 +35,17 @@ static ls_status load_next(tpu_stop *self, const ls_run_context *context,
   return ls_load_iterations(context, self->iterations, self->loaded);
 }
 
-static ls_status tpu_stop_after_create(void *user, ls_run_context *context) {
-  tpu_stop *self = user;
+static ls_status tpu_stop_after_create(void *state, ls_run_context *context) {
+  tpu_stop *self = state;
   int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (self->last < 0) self->last = ls_steps_after(step, self->num_steps.value);
   return load_next(self, context, step);
 }
 
-static ls_status tpu_stop_before_run(void *user, ls_run_context *context,
+static ls_status tpu_stop_before_run(void *state, ls_run_context *context,
                                      ls_run_wish *wish) {
-  tpu_stop *self = user;
+  tpu_stop *self = state;
   (void)wish;
   self->began = ls_runtime_now(context->runtime);
   return ls_ok();
@@ -56,9 +53,9 @@ static ls_status tpu_stop_before_run(void *user, ls_run_context *context,
 
 // The step is read by a run of its own: what a run fetches may be from before
 // its loop.
-static ls_status tpu_stop_after_run(void *user, ls_run_context *context,
+static ls_status tpu_stop_after_run(void *state, ls_run_context *context,
                                     ls_nest results) {
-  tpu_stop *self = user;
+  tpu_stop *self = state;
   int64_t step = 0;
   (void)results;
   if (self->count != NULL)
@@ -66,11 +63,21 @@ static ls_status tpu_stop_after_run(void *user, ls_run_context *context,
         self->count,
         (double)(ls_runtime_now(context->runtime) - self->began) * 1e-9,
         self->loaded);
-  LS_RETURN_IF_ERROR(ls_run_context_step(context, self->step, &step));
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   if (step < self->last) return load_next(self, context, step);
   ls_run_context_request_stop(context);
   return ls_ok();
 }
+
+static const ls_hook_type tpu_stop_type = {.name = "TPU stop at step",
+                                           .size = sizeof(tpu_stop),
+                                           .needs_session = true,
+                                           .begin = tpu_stop_begin,
+                                           .after_create_session =
+                                               tpu_stop_after_create,
+                                           .before_run = tpu_stop_before_run,
+                                           .after_run = tpu_stop_after_run,
+                                           .destroy = tpu_stop_destroy};
 
 ls_status ls_tpu_stop_hook(ls_loop_length length, ls_opt num_steps,
                            ls_opt last_step, ls_hook **out_hook) {
@@ -83,27 +90,12 @@ ls_status ls_tpu_stop_hook(ls_loop_length length, ls_opt num_steps,
   if (length.steps < 1 && length.seconds < 1)
     return ls_invalid_argument("a loop on the device without a step or a "
                                "second: at least 1 is possible");
-  tpu_stop *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  *self = (tpu_stop){.length = length,
-                     .num_steps = num_steps,
-                     .last = last_step.set ? last_step.value : -1};
-  const ls_status status =
-      length.seconds > 0 ? ls_iteration_count_create((ls_opt){0}, &self->count)
-                         : ls_ok();
-  if (!ls_status_is_ok(status)) {
-    tpu_stop_destroy(self);
-    return status;
-  }
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "TPU stop at step",
-                         .user = self,
-                         .begin = tpu_stop_begin,
-                         .after_create_session = tpu_stop_after_create,
-                         .before_run = tpu_stop_before_run,
-                         .after_run = tpu_stop_after_run,
-                         .destroy = tpu_stop_destroy},
-      out_hook);
+  tpu_stop self = {.length = length,
+                   .num_steps = num_steps,
+                   .last = last_step.set ? last_step.value : -1};
+  if (length.seconds > 0)
+    LS_RETURN_IF_ERROR(ls_iteration_count_create((ls_opt){0}, &self.count));
+  return ls_hook_make(&tpu_stop_type, &self, out_hook);
 }
 
 // ---- Evaluation and prediction ---------------------------------------------
@@ -113,60 +105,57 @@ typedef struct setter {
   ls_tensor stopping;
 } setter;
 
-static ls_status setter_begin(void *user) {
+static ls_status setter_begin(void *state) {
   return ls_iterations_per_loop(ls_graph_current(),
-                                &((setter *)user)->iterations);
+                                &((setter *)state)->iterations);
 }
 
-static ls_status setter_after_create(void *user, ls_run_context *context) {
-  const setter *self = user;
+static ls_status setter_after_create(void *state, ls_run_context *context) {
+  const setter *self = state;
   return ls_load_iterations(context, self->iterations, self->steps);
 }
+
+static const ls_hook_type setter_type = {.name = "evaluation's iterations",
+                                         .size = sizeof(setter),
+                                         .needs_session = true,
+                                         .begin = setter_begin,
+                                         .after_create_session =
+                                             setter_after_create};
 
 ls_status ls_eval_iterations_hook(int64_t steps, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_RETURN_IF_ERROR(ls_check_positive("Eval steps", steps));
-  setter *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->steps = steps;
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "evaluation's iterations",
-                         .user = self,
-                         .begin = setter_begin,
-                         .after_create_session = setter_after_create,
-                         .destroy = ls_hook_free},
-      out_hook);
+  return ls_hook_make(&setter_type, &(setter){.steps = steps}, out_hook);
 }
 
-static ls_status predict_before_run(void *user, ls_run_context *context,
+static ls_status predict_before_run(void *state, ls_run_context *context,
                                     ls_run_wish *wish) {
   (void)context;
-  wish->fetches = ls_leaf(((setter *)user)->stopping);
+  wish->fetches = ls_leaf(((setter *)state)->stopping);
   return ls_ok();
 }
 
-static ls_status predict_after_run(void *user, ls_run_context *context,
+static ls_status predict_after_run(void *state, ls_run_context *context,
                                    ls_nest results) {
-  (void)user, (void)context;
+  (void)state, (void)context;
   return ls_result_count(results) == 0
              ? ls_ok()
              : ls_out_of_range("Stopped by stopping signal.");
 }
 
+static const ls_hook_type predict_type = {
+    .name = "TPU stop at prediction's end",
+    .size = sizeof(setter),
+    .needs_session = true,
+    .begin = setter_begin,
+    .after_create_session = setter_after_create,
+    .before_run = predict_before_run,
+    .after_run = predict_after_run};
+
 ls_status ls_predict_stop_hook(ls_tensor stopping, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
-  setter *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  *self = (setter){.steps = 1, .stopping = stopping};
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "TPU stop at prediction's end",
-                         .user = self,
-                         .begin = setter_begin,
-                         .after_create_session = setter_after_create,
-                         .before_run = predict_before_run,
-                         .after_run = predict_after_run,
-                         .destroy = ls_hook_free},
-      out_hook);
+  return ls_hook_make(&predict_type,
+                      &(setter){.steps = 1, .stopping = stopping}, out_hook);
 }
 
 // ---- Counting evaluations --------------------------------------------------
@@ -175,8 +164,8 @@ typedef struct counter {
   ls_tensor step;
 } counter;
 
-static ls_status counter_begin(void *user) {
-  counter *self = user;
+static ls_status counter_begin(void *state) {
+  counter *self = state;
   ls_variable *variable = NULL;
   ls_graph *graph = ls_graph_current();
   LS_RETURN_IF_ERROR(ls_eval_step_get(graph, &variable));
@@ -185,16 +174,16 @@ static ls_status counter_begin(void *user) {
   return ls_tensor_is_failed(self->step) ? ls_graph_take_error(graph) : ls_ok();
 }
 
-static ls_status counter_before_run(void *user, ls_run_context *context,
+static ls_status counter_before_run(void *state, ls_run_context *context,
                                     ls_run_wish *wish) {
   (void)context;
-  wish->fetches = ls_leaf(((counter *)user)->step);
+  wish->fetches = ls_leaf(((counter *)state)->step);
   return ls_ok();
 }
 
-static ls_status counter_after_run(void *user, ls_run_context *context,
+static ls_status counter_after_run(void *state, ls_run_context *context,
                                    ls_nest results) {
-  const counter *self = user;
+  const counter *self = state;
   const int64_t done = ls_result_count(results);
   if (self->most == 0)
     ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
@@ -208,18 +197,19 @@ static ls_status counter_after_run(void *user, ls_run_context *context,
   return ls_ok();
 }
 
+static const ls_hook_type counter_type = {.name = "stop after evaluations",
+                                          .size = sizeof(counter),
+                                          .needs_session = true,
+                                          .begin = counter_begin,
+                                          .before_run = counter_before_run,
+                                          .after_run = counter_after_run};
+
 ls_status ls_stop_after_evals_hook(int64_t num_evals, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   enum { FEW = 20, LINES = 10 };
-  counter *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->most = num_evals > 0 ? num_evals : 0;
-  self->every = self->most < FEW ? 1 : self->most / LINES;
-  return ls_hook_of_state(&(ls_hook_options){.name = "stop after evaluations",
-                                             .user = self,
-                                             .begin = counter_begin,
-                                             .before_run = counter_before_run,
-                                             .after_run = counter_after_run,
-                                             .destroy = ls_hook_free},
-                          out_hook);
+  const int64_t most = num_evals > 0 ? num_evals : 0;
+  return ls_hook_make(
+      &counter_type,
+      &(counter){.most = most, .every = most < FEW ? 1 : most / LINES},
+      out_hook);
 }

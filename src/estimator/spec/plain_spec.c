@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A spec for TPUs as CPUs use it: what the host does is part of each run.
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "estimator/spec/spec.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/tensor_tracer.h"
@@ -19,8 +20,8 @@ static void drop_writers(host_call *self) {
   self->initializers = self->flushers = ls_none();
 }
 
-static ls_status find_writers(void *user) {
-  host_call *self = user;
+static ls_status find_writers(void *state) {
+  host_call *self = state;
   drop_writers(self);
   return ls_file_writers_of(ls_graph_current(), &self->initializers,
                             &self->flushers);
@@ -29,52 +30,39 @@ static ls_status find_writers(void *user) {
 static ls_status plain_spec_run_all(const ls_run_context *context,
                                     ls_nest ops) {
   if (ls_nest_count(ops) == 0) return ls_ok();
-  ls_nest nothing = ls_none();
-  const ls_status status =
-      ls_session_run(context->session, ops, NULL, 0, &nothing);
-  ls_nest_release(nothing);
-  return status;
+  LS_OWN(ls_nest, nothing) = ls_none();
+  return ls_session_run(context->session, ops, NULL, 0, &nothing);
 }
 
-static ls_status initialize_writers(void *user, ls_run_context *context) {
-  return plain_spec_run_all(context, ((const host_call *)user)->initializers);
+static ls_status initialize_writers(void *state, ls_run_context *context) {
+  return plain_spec_run_all(context, ((const host_call *)state)->initializers);
 }
 
-static ls_status flush_writers(void *user, ls_run_context *context) {
-  return plain_spec_run_all(context, ((const host_call *)user)->flushers);
+static ls_status flush_writers(void *state, ls_run_context *context) {
+  return plain_spec_run_all(context, ((const host_call *)state)->flushers);
 }
 
-static ls_status add_to_run(void *user, ls_run_context *context,
+static ls_status add_to_run(void *state, ls_run_context *context,
                             ls_run_wish *wish) {
   (void)context;
-  wish->fetches = ((host_call *)user)->fetches;
+  wish->fetches = ((host_call *)state)->fetches;
   return ls_ok();
 }
 
-static void plain_spec_destroy(void *user) {
-  drop_writers(user);
-  ls_nest_release(((host_call *)user)->fetches);
-  ls_hook_free(user);
+static void plain_spec_destroy(void *state) {
+  drop_writers(state);
+  ls_nest_release(((host_call *)state)->fetches);
 }
 
-// Takes `fetches` over.
-static ls_status make_hook(ls_nest fetches, ls_hook **out_hook) {
-  host_call *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) {
-    ls_nest_release(fetches);
-    return ls_out_of_memory();
-  }
-  self->fetches = fetches;
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "host call",
-                         .user = self,
-                         .begin = find_writers,
-                         .after_create_session = initialize_writers,
-                         .before_run = add_to_run,
-                         .end = flush_writers,
-                         .destroy = plain_spec_destroy},
-      out_hook);
-}
+static const ls_hook_type host_call_type = {.name = "host call",
+                                            .size = sizeof(host_call),
+                                            .needs_session = true,
+                                            .begin = find_writers,
+                                            .after_create_session =
+                                                initialize_writers,
+                                            .before_run = add_to_run,
+                                            .end = flush_writers,
+                                            .destroy = plain_spec_destroy};
 
 // ---- The spec --------------------------------------------------------------
 // The list with one more behind it.
@@ -109,15 +97,13 @@ typedef struct host_hooks {
 static ls_status call_host(const ls_host_function *function, const char *name,
                            host_hooks *hooks) {
   if (function->call == NULL) return ls_ok();
-  const ls_nest made = ls_host_function_call(function, name);
-  const ls_status status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) {
-    LS_RETURN_IF_ERROR(make_hook(made, &hooks->items[hooks->count]));
-    ++hooks->count;
-    return ls_ok();
-  }
-  ls_nest_release(made);
-  return status;
+  host_call self = {.fetches = ls_none()};
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_host_function_call(function, name), &self.fetches));
+  LS_RETURN_IF_ERROR(
+      ls_hook_make(&host_call_type, &self, &hooks->items[hooks->count]));
+  ++hooks->count;
+  return ls_ok();
 }
 
 // Of what the spec gives, and what that needs.

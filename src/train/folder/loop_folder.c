@@ -22,9 +22,9 @@ static ls_status loop_folder_resume(ls_loop *it) {
         "the run in '%s' is at step %lld already, beyond the %lld asked for",
         it->saves.folder, (long long)steps, (long long)it->plan.num_steps);
   // What a run began with is in what it has saved.
-  if (it->saves.saved < 0) LS_RETURN_IF_ERROR(warm_up(it));
+  if (it->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(it));
   it->continues = writes;
-  it->place.steps = it->resumed = steps;
+  it->hooks.context.steps = it->resumed = steps;
   it->place.began -= (int64_t)(it->saves.seconds * 1e9);
   return ls_ok();
 }

@@ -223,7 +223,7 @@ ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
                       .step = step,
                       .evaluate = evaluate,
                       .input = input,
-                      .saved = -1};
+                      .saving = {.yields = true, .saved = -1}};
   if (folder == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(ls_train_prepare_optimizer(runtime, plan->options.model));
   LS_RETURN_IF_ERROR(ls_train_variables(runtime, plan->options.model, true,
@@ -239,7 +239,7 @@ ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
 ls_status ls_saves_deinit(ls_saves *saves) {
   if (saves->runtime == NULL) return ls_ok();
   ls_allocator *allocator = ls_runtime_allocator(saves->runtime);
-  const ls_status status = ls_checkpoints_close(saves->checkpoints);
+  const ls_status status = ls_saving_close(&saves->saving);
   ls_record_destroy(saves->identity);
   ls_release(allocator, saves->states);
   ls_release(allocator, saves->variables);
@@ -269,7 +269,7 @@ ls_status ls_saves_open(ls_saves *saves, const ls_run_ranks *ranks) {
       .goes_on = o->save_goes_on ? LS_FLAG_ON : LS_FLAG_OFF};
   if (o->save_steps > 0) options.every_steps = LS_SOME(o->save_steps);
   if (o->save_seconds > 0) options.every_seconds = LS_SOME(o->save_seconds);
-  return ls_checkpoints_open(&options, &saves->checkpoints);
+  return ls_saving_open(&saves->saving, &options);
 }
 
 // ---- Another run's ---------------------------------------------------------
@@ -316,8 +316,8 @@ static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
   if (read) {
     LS_RETURN_IF_ERROR(
         ls_run_ranks_agree(ranks, read_former(it, path, out_steps)));
-    LS_RETURN_IF_ERROR(ls_saves_save(it, *out_steps, NULL, 0));
-    LS_RETURN_IF_ERROR(ls_saves_wait(it));
+    LS_RETURN_IF_ERROR(ls_saving_save(&it->saving, *out_steps, NULL, 0));
+    LS_RETURN_IF_ERROR(ls_saving_wait(&it->saving));
   }
   return ls_run_ranks_agree(ranks, ls_run_ranks_writes(ranks)
                                        ? files->remove(files->user, path)
@@ -327,11 +327,11 @@ static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
 static ls_status saves_restore(ls_saves *it, int64_t *out_steps) {
   ls_restore_report report;
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(
-      it->checkpoints,
+      it->saving.checkpoints,
       &(ls_restore_options){.inexact = it->plan->options.inexact ? LS_FLAG_ON
                                                                  : LS_FLAG_OFF},
       &report));
-  *out_steps = it->saved = report.step;
+  *out_steps = it->saving.saved = report.step;
   return ls_ok();
 }
 
@@ -350,7 +350,8 @@ static ls_status saves_resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
                               int64_t *out_steps) {
   size_t count = 0;
   int64_t has = 0, bits = 0;
-  LS_RETURN_IF_ERROR(ls_checkpoints_list(it->checkpoints, NULL, 0, &count));
+  LS_RETURN_IF_ERROR(
+      ls_checkpoints_list(it->saving.checkpoints, NULL, 0, &count));
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(it, path, &has)));
   LS_RETURN_IF_ERROR(ls_run_ranks_tell(ranks, has, &has, &bits));
   const bool former = (has & HAS_FORMER) != 0;
@@ -408,44 +409,7 @@ ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
   return ls_ok();
 }
 
-// ---- Saving ----------------------------------------------------------------
-bool ls_saves_have_failed(const ls_saves *saves) {
-  return saves->checkpoints != NULL &&
-         ls_checkpoints_have_failed(saves->checkpoints);
-}
-
-// By time alone not while the last one is being written, so that no step waits
-// for the disk.
-bool ls_saves_due(const ls_saves *saves, int64_t step) {
-  return saves->checkpoints != NULL &&
-         ls_checkpoints_are_due(saves->checkpoints, step) &&
-         (saves->plan->options.save_steps > 0 ||
-          !ls_checkpoints_are_writing(saves->checkpoints));
-}
-
-// Not what may be of another program.
+// A checkpoint may be of another program until the run's own is known.
 bool ls_saves_are_known(const ls_saves *saves) {
   return saves->program.all[0] != '\0' || saves->wanted.all[0] == '\0';
-}
-
-ls_status ls_saves_save(ls_saves *saves, int64_t step,
-                        const ls_checkpoint_metric *metrics, size_t count) {
-  saves->saved = step;
-  return saves->checkpoints != NULL
-             ? ls_checkpoints_save(saves->checkpoints, step, metrics, count)
-             : ls_ok();
-}
-
-bool ls_saves_has_checkpoint(const ls_saves *saves, bool waits) {
-  size_t count = 0;
-  if (saves->checkpoints == NULL ||
-      (!waits && ls_checkpoints_are_writing(saves->checkpoints)))
-    return false;
-  ls_status_free(ls_checkpoints_list(saves->checkpoints, NULL, 0, &count));
-  return count > 0;
-}
-
-ls_status ls_saves_wait(ls_saves *saves) {
-  return saves->checkpoints != NULL ? ls_checkpoints_wait(saves->checkpoints)
-                                    : ls_ok();
 }

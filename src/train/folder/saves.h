@@ -10,6 +10,7 @@
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/iterator.h"
+#include "train/hooks/saving.h"
 #include "train/identity.h"
 #include "train/ranks.h"
 #include "train/run_plan.h"
@@ -28,8 +29,7 @@ typedef struct ls_saves {
   ls_saver values;
   ls_record *identity;
   ls_saveable *states;
-  ls_checkpoints *checkpoints;  // NULL: not open.
-  int64_t saved;                // The step of the last one; -1: none yet.
+  ls_saving saving;
   // While the input makes an element that is waited for, only where it is can
   // be told.
   bool input_stalls;
@@ -68,19 +68,8 @@ LS_MUST_USE ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 // what the run had before.
 LS_MUST_USE ls_status ls_saves_check_program(ls_saves *saves, int64_t examples);
 
-// Returns whether one is whole on the disk. What is being written is waited for
-// with `waits`, else it is not known.
-bool ls_saves_has_checkpoint(const ls_saves *saves, bool waits);
-// Whether the last save is known to have failed: the wait tells by what.
-bool ls_saves_have_failed(const ls_saves *saves);
-// Whether a save is due, as this rank sees it; and whether the run is known to
-// be the one that goes on, so that it may be saved.
-bool ls_saves_due(const ls_saves *saves, int64_t step);
+// Returns whether the run is known to be the one that goes on, so that it may
+// be saved.
 bool ls_saves_are_known(const ls_saves *saves);
-LS_MUST_USE ls_status ls_saves_save(ls_saves *saves, int64_t step,
-                                    const ls_checkpoint_metric *metrics,
-                                    size_t count);
-// The run ends: until all is on the disk.
-LS_MUST_USE ls_status ls_saves_wait(ls_saves *saves);
 
 #endif  // LS_TRAIN_FOLDER_SAVES_H_

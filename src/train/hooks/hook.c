@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
@@ -12,37 +11,99 @@
 // ---- Hooks -----------------------------------------------------------------
 static void hook_destroy(ls_object *object) {
   ls_hook *hook = (ls_hook *)object;
-  if (hook->options.destroy != NULL) hook->options.destroy(hook->options.user);
-  ls_release(ls_current_allocator(), hook->options.name);
-  ls_release(ls_current_allocator(), hook);
+  ls_allocator *allocator = ls_current_allocator();
+  if (hook->type->destroy != NULL) hook->type->destroy(hook->state);
+  if (hook->type->size > 0) ls_release(allocator, hook->state);
+  ls_release(allocator, hook->users.name);
+  ls_release(allocator, hook);
 }
 
-static const ls_object_type type = {.name = "hook", .destroy = hook_destroy};
+static const ls_object_type object_type = {.name = "hook",
+                                           .destroy = hook_destroy};
+
+ls_status ls_hook_lend(const ls_hook_type *type, void *state,
+                       ls_hook **out_hook) {
+  LS_NEW_OR_RETURN(ls_current_allocator(), ls_hook, hook);
+  ls_object_init(&hook->object, &object_type);
+  hook->type = type;
+  hook->state = state;
+  hook->needs_session = type->needs_session;
+  *out_hook = hook;
+  return ls_ok();
+}
+
+static ls_status make_state(const ls_hook_type *type, const void *initial,
+                            ls_hook **out_hook) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_ARRAY_OR_RETURN(allocator, char, state, type->size);
+  LS_RETURN_IF_ERROR(ls_hook_lend(type, state, out_hook));
+  if (initial != NULL) memcpy(state, initial, type->size);
+  state = NULL;  // It is the hook's.
+  return ls_ok();
+}
+
+ls_status ls_hook_make(const ls_hook_type *type, const void *initial,
+                       ls_hook **out_hook) {
+  const ls_status status = make_state(type, initial, out_hook);
+  if (!ls_status_is_ok(status) && initial != NULL && type->destroy != NULL)
+    type->destroy((void *)(uintptr_t)initial);
+  return status;
+}
+
+ls_status ls_hook_copy_text(const char *text, char **out_copy) {
+  *out_copy = text != NULL
+                  ? ls_copy_text(ls_current_allocator(), text, strlen(text))
+                  : NULL;
+  return text == NULL || *out_copy != NULL ? ls_ok() : ls_out_of_memory();
+}
 
 ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_hook *hook = ls_new(allocator, ls_hook);
-  const char *called = options->name != NULL ? options->name : "hook";
-  char *name = ls_copy_text(allocator, called, strlen(called));
-  if (hook == NULL || name == NULL) {
-    ls_release(allocator, hook);
-    ls_release(allocator, name);
+  static const ls_hook_type nothing;
+  const char *name = options->name != NULL ? options->name : "hook";
+  ls_hook *hook = NULL;
+  LS_RETURN_IF_ERROR(ls_hook_lend(&nothing, options->user, &hook));
+  char *copy = ls_copy_text(ls_current_allocator(), name, strlen(name));
+  if (copy == NULL) {
+    ls_hook_release(hook);
     return ls_out_of_memory();
   }
-  ls_object_init(&hook->object, &type);
-  hook->options = *options;
-  hook->options.name = name;
+  hook->users =
+      (ls_hook_type){.name = copy,
+                     .begin = options->begin,
+                     .after_create_session = options->after_create_session,
+                     .session_lost = options->session_lost,
+                     .before_run = options->before_run,
+                     .after_run = options->after_run,
+                     .run_failed = options->run_failed,
+                     .end = options->end,
+                     .destroy = options->destroy};
+  hook->type = &hook->users;
   *out_hook = hook;
   return ls_ok();
+}
+
+void *ls_hook_state(size_t size) {
+  return ls_new_array(ls_current_allocator(), char, size);
+}
+
+void ls_hook_free(void *state) { ls_release(ls_current_allocator(), state); }
+
+ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
+  const ls_status status = ls_hook_create(options, out_hook);
+  if (ls_status_is_ok(status))
+    (*out_hook)->needs_session = true;
+  else
+    options->destroy(options->user);
+  return status;
 }
 
 ls_hook *ls_hook_retain(ls_hook *hook) { return ls_object_retain(hook); }
 
 void ls_hook_release(ls_hook *hook) { ls_object_release(hook); }
 
-const char *ls_hook_name(const ls_hook *hook) { return hook->options.name; }
+const char *ls_hook_name(const ls_hook *hook) { return hook->type->name; }
 
 ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
                          size_t count) {
@@ -51,40 +112,6 @@ ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
       return ls_invalid_argument("All hooks must be hooks: %s[%zu] is NULL",
                                  field, i);
   return ls_ok();
-}
-
-// ---- Ready-made ones -------------------------------------------------------
-void *ls_hook_state(size_t size) {
-  ls_allocator *allocator = ls_current_allocator();
-  return ls_new_array(allocator, char, size);
-}
-
-void ls_hook_free(void *state) { ls_release(ls_current_allocator(), state); }
-
-static ls_status hook_make(const ls_hook_options *options, bool counts,
-                           bool needs_session, ls_hook **out_hook) {
-  const ls_status status = ls_hook_create(options, out_hook);
-  if (!ls_status_is_ok(status)) {
-    if (options->destroy != NULL) options->destroy(options->user);
-    return status;
-  }
-  (*out_hook)->counts = counts;
-  (*out_hook)->needs_session = needs_session;
-  return ls_ok();
-}
-
-ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
-  return hook_make(options, false, true, out_hook);
-}
-
-ls_status ls_hook_of_both(const ls_hook_options *options, bool needs_session,
-                          ls_hook **out_hook) {
-  return hook_make(options, false, needs_session, out_hook);
-}
-
-ls_status ls_hook_of_steps(const ls_hook_options *options, bool needs_session,
-                           ls_hook **out_hook) {
-  return hook_make(options, true, needs_session, out_hook);
 }
 
 // ---- Contexts --------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks inside: every one, also a ready-made, is its options.
+// Hooks inside: each has a type, which says what it is, and a state.
 #ifndef LS_TRAIN_HOOKS_HOOK_H_
 #define LS_TRAIN_HOOKS_HOOK_H_
 
@@ -7,14 +7,50 @@
 #include "lockstep/hook.h"
 #include "lockstep/models.h"
 #include "lockstep/monitored_session.h"
-#include "lockstep/object.h"
+#include "train/own.h"
+
+// A type of hooks, a static table. Each function gets the hook's state; NULL:
+// it does nothing in that moment.
+typedef struct ls_hook_type {
+  const char *name;    // For messages; "": they do not mention the hook.
+  size_t size;         // Of the state; 0: it is lent.
+  bool counts;         // Asks each run for the step.
+  bool needs_session;  // Not for functions, unless a hook says otherwise.
+  ls_status (*begin)(void *state);
+  ls_status (*after_create_session)(void *state, ls_run_context *context);
+  void (*session_lost)(void *state);
+  ls_status (*before_run)(void *state, ls_run_context *context,
+                          ls_run_wish *wish);
+  ls_status (*after_run)(void *state, ls_run_context *context, ls_nest results);
+  ls_status (*run_failed)(void *state, ls_status status);
+  ls_status (*end)(void *state, ls_run_context *context);
+  void (*destroy)(void *state);  // Drops what the state holds, also by half.
+} ls_hook_type;
 
 struct ls_hook {
   ls_object object;
-  ls_hook_options options;
-  // Whether it asks each run for the step, and whether it is for sessions only.
-  bool counts, needs_session;
+  const ls_hook_type *type;
+  void *state;
+  bool needs_session;
+  ls_hook_type users;  // The type of a hook that a user has made.
 };
+
+// Makes a hook with a copy of `initial`, of the type's size, as its state;
+// NULL: with zeroes. What `initial` holds is taken over, also on failure.
+LS_MUST_USE ls_status ls_hook_make(const ls_hook_type *type,
+                                   const void *initial, ls_hook **out_hook);
+// Makes a hook whose state is lent, and outlives it.
+LS_MUST_USE ls_status ls_hook_lend(const ls_hook_type *type, void *state,
+                                   ls_hook **out_hook);
+// The same of options whose `user` is a state of ls_hook_state, which `destroy`
+// frees; taken over also on failure. It is for sessions.
+void *ls_hook_state(size_t size);
+void ls_hook_free(void *state);
+LS_MUST_USE ls_status ls_hook_of_state(const ls_hook_options *options,
+                                       ls_hook **out_hook);
+// Copies a text for a state, from which ls_release of the current allocator
+// takes it; NULL stays NULL.
+LS_MUST_USE ls_status ls_hook_copy_text(const char *text, char **out_copy);
 
 // Functions that a loop calls, in place of a session's graph.
 typedef struct ls_called_step {
@@ -41,43 +77,33 @@ struct ls_run_context {
   bool stopped;  // Asked for.
 };
 
-// A ready-made hook with a state of its own, of `size` zeroes, which `options`
-// destroy with `destroy`, or which ls_hook_free drops. NULL: no memory.
-void *ls_hook_state(size_t size);
-void ls_hook_free(void *state);
-// Makes it of `options`, whose `user` is the state, taken over also on failure.
-// It is for sessions.
-LS_MUST_USE ls_status ls_hook_of_state(const ls_hook_options *options,
-                                       ls_hook **out_hook);
-// The same, for functions, too, unless it `needs_session` as it was made; and
-// asks each run for the step.
-LS_MUST_USE ls_status ls_hook_of_both(const ls_hook_options *options,
-                                      bool needs_session, ls_hook **out_hook);
-LS_MUST_USE ls_status ls_hook_of_steps(const ls_hook_options *options,
-                                       bool needs_session, ls_hook **out_hook);
-
 // ---- Steps -----------------------------------------------------------------
 // The value of the global step in the session, in a run of its own.
 LS_MUST_USE ls_status ls_run_context_step(const ls_run_context *context,
                                           ls_tensor step, int64_t *out_step);
 // The global step of the current graph, read.
 LS_MUST_USE ls_status ls_global_step_read(ls_tensor *out_step);
-// The hooks of the context's session that save checkpoints: their number, and
-// the first of them, lent; NULL without one.
-size_t ls_run_context_savers(const ls_run_context *context,
-                             ls_hook **out_saver);
-// Has such a hook save now; all is on the disk then.
-LS_MUST_USE ls_status ls_saver_hook_save(ls_hook *saver,
-                                         ls_run_context *context,
-                                         int64_t *out_step);
 // A list of hooks, which messages call `field`.
 //   LS_INVALID_ARGUMENT  one is NULL.
 LS_MUST_USE ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
                                      size_t count);
-// Whether one of them saves checkpoints. (saver_hook.c)
-bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
 // The integer in a result.
 int64_t ls_result_count(ls_nest result);
+
+// ---- Saves (saver_hook.c) --------------------------------------------------
+// Returns whether one of them saves checkpoints.
+bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);
+bool ls_session_has_saver(const ls_run_context *context);
+// Saves one more checkpoint of a session, before what it runs on is shut down:
+// by its one hook that saves or, without one, in `folder`, NULL for nowhere. Of
+// several hooks none is asked, and the log says so. All is on the disk then.
+// `*out_step` is -1 where nothing was saved.
+LS_MUST_USE ls_status ls_session_save(ls_run_context *context,
+                                      const char *folder, int64_t *out_step);
+// Checks, once there is a session, that it can be saved so.
+//   LS_FAILED_PRECONDITION  there is no global step.
+LS_MUST_USE ls_status ls_session_check_save(const ls_run_context *context,
+                                            const char *folder);
 
 // ---- Results ---------------------------------------------------------------
 // The one number of it, or its mean over the batch of functions' replicas.
@@ -101,10 +127,10 @@ LS_MUST_USE ls_status ls_named_result_number(ls_named_result *result,
                                              const ls_run_context *context,
                                              double *out_number);
 
-// Whether a loss that is no number is this hook's to judge. (value_hooks.c)
+// Returns whether this hook checks the loss for NaN. (value_hooks.c)
 bool ls_hook_guards_loss(const ls_hook *hook);
 
-// The step behind `more` from `step` on, if there are numbers for so many.
+// Returns the step that is `more` after `step`, if there are numbers for it.
 static inline int64_t ls_steps_after(int64_t step, int64_t more) {
   return more < INT64_MAX - step ? step + more : INT64_MAX;
 }

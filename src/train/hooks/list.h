@@ -7,31 +7,40 @@
 
 // Zeroed: none.
 typedef struct ls_hook_list {
-  ls_hook **hooks;  // Retained.
-  size_t count;
-  ls_run_wish *wishes;  // Of the next run, one a hook; theirs.
-  bool counts;          // Some ask each run for the step.
-  bool lives;           // They know a session, or functions whose values are.
+  ls_hook **hooks;      // Retained.
+  ls_run_wish *wishes;  // Of the next run, one for each hook; theirs.
+  size_t count, hooks_capacity, wishes_capacity;
+  bool counts;    // Some ask each run for the step.
+  bool is_alive;  // They know a session, or functions whose values are set.
   ls_run_context context;
 } ls_hook_list;
 
-LS_MUST_USE ls_status ls_hook_list_init(ls_hook_list *list,
-                                        ls_hook *const *hooks, size_t count);
+// Adds `hook`, which is taken over, also on failure; NULL: none.
+LS_MUST_USE ls_status ls_hook_list_add(ls_hook_list *list, ls_hook *hook);
+LS_MUST_USE ls_status ls_hook_list_add_all(ls_hook_list *list,
+                                           ls_hook *const *hooks, size_t count);
 void ls_hook_list_deinit(ls_hook_list *list);
 
-// Each in its moment; a failure names the hook, unless that has no name. What
-// goes on ends with `lose`, which begins again with `create`.
+// Each calls the hooks in one moment; a failure names the hook, unless that has
+// no name. What goes on ends with `lose`, and begins again with `create`, which
+// reads the step if a hook counts.
 LS_MUST_USE ls_status ls_hook_list_begin(ls_hook_list *list);
 LS_MUST_USE ls_status ls_hook_list_create(ls_hook_list *list);
 void ls_hook_list_lose(ls_hook_list *list);
-LS_MUST_USE ls_status ls_hook_list_before(ls_hook_list *list);
-// What is told of a run and what they do around it: `status`, taken over,
-// unless a hook knows better why it has failed.
-LS_MUST_USE ls_status ls_hook_list_judge(ls_hook_list *list, ls_status status);
-// Item `first` + i of `results` is hook i's.
-LS_MUST_USE ls_status ls_hook_list_after(ls_hook_list *list, ls_nest results,
-                                         size_t first);
 LS_MUST_USE ls_status ls_hook_list_end(ls_hook_list *list);
+
+// How a loop makes a run: after the hooks have said what they wish, it runs,
+// and sets what the context has of it. `*out_has_run`: hooks have something to
+// see, which may be so of a run that fails, too.
+typedef struct ls_hooked_run {
+  ls_status (*make)(void *user, bool *out_has_run);
+  void *user;
+  const ls_nest *results;  // Item `first` + i is hook i's; NULL: none.
+  size_t first;
+} ls_hooked_run;
+// Makes one, with the hooks around it. A hook may know better why it failed.
+LS_MUST_USE ls_status ls_hook_list_run(ls_hook_list *list,
+                                       const ls_hooked_run *run);
 
 // ---- Functions -------------------------------------------------------------
 //   LS_INVALID_ARGUMENT  a hook that is for sessions: names it.

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/hooks/monitored.h"
 
-#include <string.h>
-
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 
-enum { CALLERS, STEP, FIRST_OF_HOOKS };  // What a run fetches, in its order.
+enum { CALLERS, STEP, FIRST_OF_HOOKS };  // A run's fetches, in their order.
 
 // ---- Making ----------------------------------------------------------------
 static ls_status copy_options(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = FIRST_OF_HOOKS + self->options.num_hooks;
-  LS_RETURN_IF_ERROR(ls_hook_list_init(&self->hooks, self->options.hooks,
-                                       self->options.num_hooks));
+  LS_RETURN_IF_ERROR(ls_hook_list_add_all(&self->hooks, self->options.hooks,
+                                          self->options.num_hooks));
   self->hooks.context.graph = self->options.graph;
   self->hooks.context.of = self;
   self->wanted = ls_new_array(allocator, ls_nest, count);
   self->asked = ls_new_array(allocator, ls_nest, count);
   if (self->wanted == NULL || self->asked == NULL) return ls_out_of_memory();
-  if (self->options.checkpoints == NULL) return ls_ok();
-  self->checkpoints = ls_copy_text(allocator, self->options.checkpoints,
-                                   strlen(self->options.checkpoints));
-  return self->checkpoints != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_hook_copy_text(self->options.checkpoints, &self->checkpoints);
 }
 
 static ls_status monitored_begin(ls_monitored_session *self) {
@@ -93,7 +89,7 @@ static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
   return ls_ok();
 }
 
-// The caller's fetches, and all that hooks wish for.
+// Gathers the caller's fetches, and all that hooks wish for.
 static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   const ls_hook_list *hooks = &self->hooks;
   self->wanted[CALLERS] = fetches;
@@ -112,7 +108,7 @@ static ls_status gather_wishes(ls_monitored_session *self, ls_nest fetches) {
   return ls_ok();
 }
 
-// Whether two are one: a leaf of the same tensor or op, or one list.
+// Returns true for a leaf of the same tensor or op, or for one list.
 static bool monitored_is_same(ls_nest a, ls_nest b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
@@ -127,32 +123,25 @@ static bool monitored_is_same(ls_nest a, ls_nest b) {
   }
 }
 
-// Makes `fetches` the list of what is wanted, unless it is that.
+// Makes `fetches` the list of what is wanted, unless it already is.
 static ls_status gather_fetches(ls_monitored_session *self) {
   const size_t count = FIRST_OF_HOOKS + self->hooks.count;
-  bool same = self->fetches.kind != LS_KIND_NONE;
-  for (size_t i = 0; i < count && same; ++i)
-    same = monitored_is_same(self->wanted[i], self->asked[i]);
-  if (same) return ls_ok();
+  bool is_same = self->fetches.kind != LS_KIND_NONE;
+  for (size_t i = 0; i < count && is_same; ++i)
+    is_same = monitored_is_same(self->wanted[i], self->asked[i]);
+  if (is_same) return ls_ok();
   for (size_t i = 0; i < count; ++i)
     self->asked[i] = ls_nest_retain(self->wanted[i]);
   ls_nest_release(self->fetches);
-  self->fetches = ls_nest_sequence(LS_KIND_LIST, self->asked, count);
-  const ls_status status = ls_nest_status(self->fetches);
-  if (ls_status_is_ok(status)) return status;
-  ls_nest_release(self->fetches);
   self->fetches = ls_none();
-  return status;
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, self->asked, count),
+                      &self->fetches);
 }
 
-static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
-                               const ls_feed *feeds, size_t num_feeds) {
+static ls_status make_run(void *user, bool *out_has_run) {
+  ls_monitored_session *self = user;
   ls_run_context *context = &self->hooks.context;
-  self->num_feeds = 0;
-  context->fetches = fetches;
-  LS_RETURN_IF_ERROR(add_feeds(self, feeds, num_feeds));
-  LS_RETURN_IF_ERROR(ls_hook_list_before(&self->hooks));
-  LS_RETURN_IF_ERROR(gather_wishes(self, fetches));
+  LS_RETURN_IF_ERROR(gather_wishes(self, context->fetches));
   LS_RETURN_IF_ERROR(gather_fetches(self));
   context->results = ls_none();
   LS_RETURN_IF_ERROR(ls_session_run(context->session, self->fetches,
@@ -160,12 +149,25 @@ static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
                                     &self->results));
   context->results = ls_nest_item(self->results, CALLERS);
   context->steps = ls_result_count(ls_nest_item(self->results, STEP));
-  return ls_hook_list_after(&self->hooks, self->results, FIRST_OF_HOOKS);
+  *out_has_run = true;
+  return ls_ok();
+}
+
+static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
+                               const ls_feed *feeds, size_t num_feeds) {
+  self->num_feeds = 0;
+  self->hooks.context.fetches = fetches;
+  LS_RETURN_IF_ERROR(add_feeds(self, feeds, num_feeds));
+  return ls_hook_list_run(&self->hooks,
+                          &(ls_hooked_run){.make = make_run,
+                                           .user = self,
+                                           .results = &self->results,
+                                           .first = FIRST_OF_HOOKS});
 }
 
 // ---- Losses ----------------------------------------------------------------
-// A step that nobody has come to before: it is not always the same that is
-// lost.
+// Counts losses anew at a step that is the first to come so far: then it is not
+// always the same one that is lost.
 static void note_step(ls_monitored_session *self) {
   const int64_t steps = self->hooks.context.steps;
   if (steps <= self->furthest) return;
@@ -173,8 +175,8 @@ static void note_step(ls_monitored_session *self) {
   self->losses = 0;
 }
 
-// OK: another session may be made.
-static ls_status judge_loss(ls_monitored_session *self, ls_status status) {
+// Returns OK if another session may be made.
+static ls_status count_loss(ls_monitored_session *self, ls_status status) {
   enum { MOST = 3 };
   const ls_opt most = self->options.most_losses;
   self->has_lost = true;
@@ -202,17 +204,16 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
     return ls_failed_precondition("a run of a monitored session after a stop "
                                   "was requested");
   for (;;) {
-    const ls_status status = ls_hook_list_judge(
-        &session->hooks, monitored_run(session, fetches, feeds, num_feeds));
+    const ls_status status = monitored_run(session, fetches, feeds, num_feeds);
     if (ls_status_is_ok(status)) {
       *results = ls_nest_item(session->results, CALLERS);
       note_step(session);
     }
     if (!ls_monitored_is_lost(status)) return status;
-    const ls_status judged = judge_loss(session, status);
-    if (ls_status_is_ok(judged)) log_loss(session, status);
+    const ls_status counted = count_loss(session, status);
+    if (ls_status_is_ok(counted)) log_loss(session, status);
     ls_status_free(status);
-    LS_RETURN_IF_ERROR(judged);
+    LS_RETURN_IF_ERROR(counted);
     LS_RETURN_IF_ERROR(ls_monitored_reopen(session));
   }
 }

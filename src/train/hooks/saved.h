@@ -18,6 +18,7 @@ LS_MUST_USE ls_status ls_saved_values_take(ls_saved_values *values,
                                            ls_variable *const *variables,
                                            size_t count);
 void ls_saved_values_drop(ls_saved_values *values);
+LS_OWNED_STRUCT(ls_saved_values, ls_saved_values_drop)
 
 // The variables of a collection, lent: a list of the caller's.
 LS_MUST_USE ls_status ls_collection_variables(const ls_graph *graph,

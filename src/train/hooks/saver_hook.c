@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves checkpoints of a session.
+// Saves checkpoints of a session, or of what functions train.
 #include <string.h>
 
 #include "base/require.h"
 #include "base/text.h"
 #include "lockstep/function_plan.h"
 #include "train/hooks/monitored.h"
+#include "train/hooks/saving.h"
 
 typedef struct saver {
   ls_saver_hook_options options;
   char *folder;
   ls_save_listener *listeners;
   size_t num_listeners, capacity;
-  ls_step_timer timer;
   ls_saved_values values;
-  ls_checkpoints *checkpoints;  // Of the session at hand.
-  bool has_graph;               // It is written.
+  ls_saving saving;  // Of the session at hand.
+  bool has_graph;    // It is written.
 } saver;
 
 // ---- Listeners -------------------------------------------------------------
-static ls_status tell_before(const saver *self, ls_session *session,
-                             int64_t step) {
+static ls_status notify_before(const saver *self, ls_session *session,
+                               int64_t step) {
   for (size_t i = 0; i < self->num_listeners; ++i)
     if (self->listeners[i].before_save != NULL)
       LS_RETURN_IF_ERROR(self->listeners[i].before_save(self->listeners[i].user,
@@ -28,8 +28,8 @@ static ls_status tell_before(const saver *self, ls_session *session,
   return ls_ok();
 }
 
-static ls_status tell_after(const saver *self, ls_run_context *context,
-                            int64_t step) {
+static ls_status notify_after(const saver *self, ls_run_context *context,
+                              int64_t step) {
   for (size_t i = 0; i < self->num_listeners; ++i) {
     bool stop = false;
     if (self->listeners[i].after_save == NULL) continue;
@@ -41,53 +41,49 @@ static ls_status tell_after(const saver *self, ls_run_context *context,
 }
 
 // ---- Saving ----------------------------------------------------------------
-// A disk that is full is no session that was lost: another one would not help.
+// A full disk is no lost session: another one would not help.
 static ls_status for_good(const ls_run_context *context, ls_status status) {
   const ls_code code = ls_status_code(status);
   if (context->session == NULL ||
       (code != LS_UNAVAILABLE && code != LS_ABORTED))
     return status;
-  const ls_status told = ls_failed_precondition("a checkpoint cannot be saved: "
-                                                "%s",
-                                                ls_status_message(status));
-  ls_status_free(status);
-  return told;
+  LS_OWN(ls_status, cause) = status;
+  return ls_failed_precondition("a checkpoint cannot be saved: %s",
+                                ls_status_message(cause));
 }
 
 static ls_status saver_hook_save(saver *self, ls_run_context *context,
                                  int64_t step) {
-  LS_RETURN_IF_ERROR(tell_before(self, context->session, step));
+  LS_RETURN_IF_ERROR(notify_before(self, context->session, step));
   LS_RETURN_IF_ERROR(
-      for_good(context, ls_checkpoints_save(self->checkpoints, step, NULL, 0)));
-  // Who is told that it is saved may look at it.
+      for_good(context, ls_saving_save(&self->saving, step, NULL, 0)));
+  // Listeners may look at the file.
   if (self->num_listeners > 0)
-    LS_RETURN_IF_ERROR(
-        for_good(context, ls_checkpoints_wait(self->checkpoints)));
-  return tell_after(self, context, step);
+    LS_RETURN_IF_ERROR(for_good(context, ls_saving_wait(&self->saving)));
+  return notify_after(self, context, step);
 }
 
-// Of a function there is one once it was called.
-static const ls_graph *graph_of(const ls_run_context *context) {
+// Returns the graph that is run; a function has one once it was called.
+static const ls_graph *find_graph(const ls_run_context *context) {
   return context->graph != NULL ? context->graph
                                 : ls_function_graph(context->called.step);
 }
 
 static ls_status write_graph(saver *self, const ls_run_context *context) {
   const ls_file_system *files = ls_runtime_files(context->runtime);
-  const ls_graph *graph = graph_of(context);
-  ls_text path;
+  const ls_graph *graph = find_graph(context);
   char *text = NULL;
   if (graph == NULL) return ls_ok();
   self->has_graph = true;
   if (self->options.graph_text == LS_FLAG_OFF || context->called.rank > 0)
     return ls_ok();
-  LS_RETURN_IF_ERROR(ls_graph_print(graph, &text));
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_current_allocator());
   ls_text_append_format(&path, "%s/graph.ls", self->folder);
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, ls_text_data(&path), text, strlen(text));
-  ls_text_deinit(&path);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  LS_RETURN_IF_ERROR(ls_graph_print(graph, &text));
+  const ls_status status =
+      files->write(files->user, ls_text_data(&path), text, strlen(text));
   ls_text_release(text);
   return status;
 }
@@ -96,9 +92,10 @@ static bool has_ranks(const ls_run_context *context) {
   return context->called.num_ranks > 1;
 }
 
-// All come to a save, or none.
+// All ranks come to a save, or none.
 static ls_status check_ranks(const saver *self, const ls_run_context *context) {
-  return !has_ranks(context) || self->timer.every_steps > 0
+  const ls_opt every = self->options.every_steps;
+  return !has_ranks(context) || (every.set && every.value > 0)
              ? ls_ok()
              : ls_unimplemented("saves by time on %d ranks, each with a clock "
                                 "of its own: say every_steps",
@@ -106,93 +103,91 @@ static ls_status check_ranks(const saver *self, const ls_run_context *context) {
 }
 
 static ls_status open_checkpoints(saver *self, const ls_run_context *context) {
+  const ls_saver_hook_options *o = &self->options;
+  const bool has_seconds = o->every_seconds.set && o->every_seconds.value > 0;
   LS_RETURN_IF_ERROR(check_ranks(self, context));
-  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context,
-                                          self->options.variables,
-                                          self->options.num_variables));
-  return ls_checkpoints_open(
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, context, o->variables,
+                                          o->num_variables));
+  return ls_saving_open(
+      &self->saving,
       &(ls_checkpoints_options){
           .folder = self->folder,
           .values = &self->values.saver,
-          .states = self->options.states,
-          .num_states = self->options.num_states,
-          .keep = self->options.keep,
-          .keep_every_hours = self->options.keep_every_hours,
-          .every_steps = LS_SOME(0),
-          .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF},
-      &self->checkpoints);
+          .states = o->states,
+          .num_states = o->num_states,
+          .keep = o->keep,
+          .keep_every_hours = o->keep_every_hours,
+          .every_steps = LS_SOME(o->every_steps.set ? o->every_steps.value : 0),
+          .every_seconds = has_seconds ? o->every_seconds : (ls_opt){0},
+          .ranks = has_ranks(context) ? LS_FLAG_ON : LS_FLAG_OFF});
 }
 
 // ---- The hook --------------------------------------------------------------
-static ls_status saver_begin(void *user) {
-  saver *self = user;
+static ls_status saver_begin(void *state) {
+  saver *self = state;
   for (size_t i = 0; i < self->num_listeners; ++i)
     if (self->listeners[i].begin != NULL)
       LS_RETURN_IF_ERROR(self->listeners[i].begin(self->listeners[i].user));
   return ls_ok();
 }
 
-// What a lost session was writing is whole, or is not there.
-static void saver_lost(void *user) {
-  saver *self = user;
-  ls_status_free(ls_checkpoints_close(self->checkpoints));
-  self->checkpoints = NULL;
+// What a lost session was writing is complete, or is not there.
+static void saver_lost(void *state) {
+  ls_status_free(ls_saving_close(&((saver *)state)->saving));
 }
 
-static ls_status saver_after_create(void *user, ls_run_context *context) {
-  saver *self = user;
-  int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+static ls_status saver_after_create(void *state, ls_run_context *context) {
+  saver *self = state;
   LS_RETURN_IF_ERROR(for_good(context, open_checkpoints(self, context)));
   LS_RETURN_IF_ERROR(for_good(context, write_graph(self, context)));
-  LS_RETURN_IF_ERROR(saver_hook_save(self, context, step));
-  (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
-  return ls_ok();
+  return saver_hook_save(self, context, context->steps);
 }
 
-static ls_status saver_before_run(void *user, ls_run_context *context,
+static ls_status saver_before_run(void *state, ls_run_context *context,
                                   ls_run_wish *wish) {
-  const ls_step_timer *timer = &((saver *)user)->timer;
-  if (timer->every_steps > 0)
-    wish->most_steps =
-        ls_steps_after(timer->last_step, timer->every_steps) - context->steps;
+  wish->most_steps =
+      ls_saving_steps_left(&((saver *)state)->saving, context->steps);
   return ls_ok();
 }
 
-// What has gone wrong on one of several ranks, the next save tells all.
-static ls_status saver_hook_check(const saver *self,
-                                  const ls_run_context *context) {
+// What has gone wrong on one of several ranks, the next save reports to all.
+static ls_status check_save(const saver *self, const ls_run_context *context) {
   return has_ranks(context)
              ? ls_ok()
-             : for_good(context, ls_checkpoints_check(self->checkpoints));
+             : for_good(context,
+                        ls_checkpoints_check(self->saving.checkpoints));
 }
 
-// What was read in the run may be from before its steps: the true one is looked
-// at only when a save is due then.
-static ls_status saver_after_run(void *user, ls_run_context *context,
+// What was read in the run may be from before its steps: the true one is read
+// only when a save is due then.
+static ls_status saver_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
-  saver *self = user;
+  saver *self = state;
   int64_t step = context->steps;
   (void)results;
   if (!self->has_graph) LS_RETURN_IF_ERROR(write_graph(self, context));
-  if (!ls_step_timer_is_due(&self->timer,
-                            step + self->options.steps_per_run.value))
-    return saver_hook_check(self, context);
+  if (!ls_saving_is_due(&self->saving,
+                        step + self->options.steps_per_run.value))
+    return check_save(self, context);
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  if (!ls_step_timer_is_due(&self->timer, step)) return ls_ok();
-  (void)ls_step_timer_done(&self->timer, step, NULL, NULL);
-  return saver_hook_save(self, context, step);
+  return ls_saving_is_due(&self->saving, step)
+             ? saver_hook_save(self, context, step)
+             : ls_ok();
 }
 
-static ls_status saver_end(void *user, ls_run_context *context) {
-  saver *self = user;
+static ls_status save_unless_saved(saver *self, ls_run_context *context,
+                                   int64_t *out_step) {
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, out_step));
+  return self->saving.saved != *out_step
+             ? saver_hook_save(self, context, *out_step)
+             : ls_ok();
+}
+
+static ls_status saver_end(void *state, ls_run_context *context) {
+  saver *self = state;
   int64_t step = 0;
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  if (self->timer.last_step != step)
-    LS_RETURN_IF_ERROR(saver_hook_save(self, context, step));
-  const ls_status status = ls_checkpoints_close(self->checkpoints);
-  self->checkpoints = NULL;
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(save_unless_saved(self, context, &step));
+  LS_RETURN_IF_ERROR(ls_saving_close(&self->saving));
   for (size_t i = 0; i < self->num_listeners; ++i)
     if (self->listeners[i].end != NULL)
       LS_RETURN_IF_ERROR(self->listeners[i].end(self->listeners[i].user,
@@ -200,15 +195,26 @@ static ls_status saver_end(void *user, ls_run_context *context) {
   return ls_ok();
 }
 
-static void saver_destroy(void *user) {
-  saver *self = user;
+static void saver_destroy(void *state) {
+  saver *self = state;
   ls_allocator *allocator = ls_current_allocator();
   saver_lost(self);
   ls_saved_values_drop(&self->values);
   ls_release(allocator, self->folder);
   ls_release(allocator, self->listeners);
-  ls_hook_free(self);
 }
+
+static const ls_hook_type saver_type = {.name = "checkpoint saver",
+                                        .size = sizeof(saver),
+                                        .counts = true,
+                                        .begin = saver_begin,
+                                        .after_create_session =
+                                            saver_after_create,
+                                        .session_lost = saver_lost,
+                                        .before_run = saver_before_run,
+                                        .after_run = saver_after_run,
+                                        .end = saver_end,
+                                        .destroy = saver_destroy};
 
 static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
                                size_t count) {
@@ -220,18 +226,16 @@ static ls_status add_listeners(saver *self, const ls_save_listener *listeners,
   return ls_ok();
 }
 
-static ls_status saver_hook_fill(saver *self,
-                                 const ls_saver_hook_options *options) {
+static ls_status saver_fill(saver *self, const ls_saver_hook_options *options) {
+  ls_step_timer timer;
   self->options = *options;
   if (!self->options.every_steps.set && !self->options.every_seconds.set)
     self->options.every_seconds = LS_SOME(600);
   if (!self->options.steps_per_run.set)
     self->options.steps_per_run = LS_SOME(1);
-  LS_RETURN_IF_ERROR(ls_step_timer_begin(
-      &self->timer, self->options.every_steps, self->options.every_seconds));
-  self->folder = ls_copy_text(ls_current_allocator(), options->folder,
-                              strlen(options->folder));
-  if (self->folder == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, self->options.every_steps,
+                                         self->options.every_seconds));
+  LS_RETURN_IF_ERROR(ls_hook_copy_text(options->folder, &self->folder));
   return add_listeners(self, options->listeners, options->num_listeners);
 }
 
@@ -243,65 +247,106 @@ ls_status ls_saver_hook(const ls_saver_hook_options *options,
   LS_REQUIRE_ITEMS(options->listeners, options->num_listeners);
   LS_REQUIRE_ITEMS(options->variables, options->num_variables);
   LS_REQUIRE_ITEMS(options->states, options->num_states);
-  saver *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  const ls_status status = saver_hook_fill(self, options);
-  if (!ls_status_is_ok(status)) {
-    saver_destroy(self);
-    return status;
-  }
-  return ls_hook_of_steps(
-      &(ls_hook_options){.name = "checkpoint saver",
-                         .user = self,
-                         .begin = saver_begin,
-                         .after_create_session = saver_after_create,
-                         .session_lost = saver_lost,
-                         .before_run = saver_before_run,
-                         .after_run = saver_after_run,
-                         .end = saver_end,
-                         .destroy = saver_destroy},
-      false, out_hook);
+  LS_OWN(ls_hook, hook) = NULL;
+  LS_RETURN_IF_ERROR(ls_hook_make(&saver_type, NULL, &hook));
+  LS_RETURN_IF_ERROR(saver_fill(hook->state, options));
+  *out_hook = ls_give(&hook);
+  return ls_ok();
 }
 
-// ---- Savers of a session ---------------------------------------------------
-size_t ls_run_context_savers(const ls_run_context *context,
-                             ls_hook **out_saver) {
-  const ls_hook_list *list = &context->of->hooks;
-  size_t count = 0;
-  *out_saver = NULL;
-  for (size_t i = 0; i < list->count; ++i)
-    if (list->hooks[i]->options.begin == saver_begin && count++ == 0)
-      *out_saver = list->hooks[i];
-  return count;
-}
-
-ls_status ls_saver_hook_save(ls_hook *hook, ls_run_context *context,
-                             int64_t *out_step) {
-  saver *self = hook->options.user;
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, out_step));
-  if (self->timer.last_step != *out_step) {
-    (void)ls_step_timer_done(&self->timer, *out_step, NULL, NULL);
-    LS_RETURN_IF_ERROR(saver_hook_save(self, context, *out_step));
-  }
-  return for_good(context, ls_checkpoints_wait(self->checkpoints));
+// ---- Savers in a list ------------------------------------------------------
+// Returns how many of the hooks save, and the first of them.
+static size_t find_savers(ls_hook *const *hooks, size_t count,
+                          saver **out_first) {
+  size_t num_savers = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (hooks[i]->type == &saver_type && num_savers++ == 0)
+      *out_first = hooks[i]->state;
+  return num_savers;
 }
 
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    if (hooks[i]->options.begin == saver_begin) return true;
-  return false;
+  saver *first = NULL;
+  return find_savers(hooks, count, &first) > 0;
 }
 
 ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
                                        const ls_save_listener *listeners,
                                        size_t num_listeners) {
+  saver *first = NULL;
   LS_RETURN_IF_ERROR(ls_hooks_check("hooks", hooks, num_hooks));
   LS_REQUIRE_ITEMS(listeners, num_listeners);
-  for (size_t i = 0; i < num_hooks; ++i)
-    if (hooks[i]->options.begin == saver_begin)
-      return add_listeners(hooks[i]->options.user, listeners, num_listeners);
+  if (find_savers(hooks, num_hooks, &first) > 0)
+    return add_listeners(first, listeners, num_listeners);
   return ls_invalid_argument(
       "there are %zu listeners to saves and no hook that "
       "saves, among %zu",
       num_listeners, num_hooks);
+}
+
+// ---- Saves on demand -------------------------------------------------------
+static size_t savers_of_session(const ls_run_context *context,
+                                saver **out_first) {
+  const ls_hook_list *list = &context->of->hooks;
+  return find_savers(list->hooks, list->count, out_first);
+}
+
+bool ls_session_has_saver(const ls_run_context *context) {
+  saver *first = NULL;
+  return savers_of_session(context, &first) > 0;
+}
+
+ls_status ls_session_check_save(const ls_run_context *context,
+                                const char *folder) {
+  if (context->has_step || (folder == NULL && !ls_session_has_saver(context)))
+    return ls_ok();
+  return ls_failed_precondition(
+      "a checkpoint shall be saved, and graph '%s' has no global step "
+      "(ls_global_step_create)",
+      ls_graph_name(context->graph));
+}
+
+// Saves what the session would begin with, if it were a new one.
+static ls_status save_in_folder(const ls_run_context *context,
+                                const char *folder, int64_t step) {
+  const ls_monitored_session *session = context->of;
+  const ls_scaffold *scaffold = session->scaffold;
+  LS_OWN(ls_saved_values, values) = {0};
+  ls_saving saving = {0};
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&values, context, scaffold->saved,
+                                          scaffold->num_saved));
+  LS_RETURN_IF_ERROR(ls_saving_open(
+      &saving,
+      &(ls_checkpoints_options){.folder = folder,
+                                .values = &values.saver,
+                                .states = session->options.states,
+                                .num_states = session->options.num_states,
+                                .keep = LS_SOME(0),
+                                .background = LS_FLAG_OFF}));
+  const ls_status status = ls_saving_save(&saving, step, NULL, 0);
+  return ls_status_join(status, ls_saving_close(&saving));
+}
+
+ls_status ls_session_save(ls_run_context *context, const char *folder,
+                          int64_t *out_step) {
+  saver *first = NULL;
+  const size_t num_savers = savers_of_session(context, &first);
+  int64_t step = -1;
+  *out_step = -1;
+  if (num_savers > 1) {
+    ls_runtime_log(context->runtime, LS_LOG_ERROR, "train",
+                   "multiple savers, %zu of them: no checkpoint is saved on "
+                   "demand",
+                   num_savers);
+    return ls_ok();
+  }
+  if (num_savers == 1) {
+    LS_RETURN_IF_ERROR(save_unless_saved(first, context, &step));
+    LS_RETURN_IF_ERROR(for_good(context, ls_saving_wait(&first->saving)));
+  } else if (folder != NULL) {
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+    LS_RETURN_IF_ERROR(save_in_folder(context, folder, step));
+  }
+  *out_step = step;
+  return ls_ok();
 }

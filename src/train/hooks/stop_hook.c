@@ -5,38 +5,44 @@
 
 // ---- Stopping --------------------------------------------------------------
 typedef struct stop_at {
-  ls_opt num_steps, last_step;
+  ls_opt num_steps;
   int64_t last;  // -1: not known yet.
 } stop_at;
 
-// So many steps are counted from the first session on, also in a later one.
-static ls_status stop_after_create(void *user, ls_run_context *context) {
-  stop_at *self = user;
-  int64_t now = 0;
-  if (self->last >= 0) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
-  self->last = ls_steps_after(now, self->num_steps.value);
+// Counts so many steps from the first session on, also in a later one.
+static ls_status stop_after_create(void *state, ls_run_context *context) {
+  stop_at *self = state;
+  if (self->last < 0)
+    self->last = ls_steps_after(context->steps, self->num_steps.value);
   return ls_ok();
 }
 
-static ls_status stop_before_run(void *user, ls_run_context *context,
+static ls_status stop_before_run(void *state, ls_run_context *context,
                                  ls_run_wish *wish) {
-  wish->most_steps = ((stop_at *)user)->last - context->steps;
+  wish->most_steps = ((stop_at *)state)->last - context->steps;
   return ls_ok();
 }
 
 // What was read in the run may be from before its step, so where that would be
 // the last one it is read again.
-static ls_status stop_after_run(void *user, ls_run_context *context,
+static ls_status stop_after_run(void *state, ls_run_context *context,
                                 ls_nest results) {
-  const stop_at *self = user;
-  int64_t now = context->steps;
+  const stop_at *self = state;
+  int64_t step = context->steps;
   (void)results;
-  if (now < self->last - 1) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
-  if (now >= self->last) ls_run_context_request_stop(context);
+  if (step < self->last - 1) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
+  if (step >= self->last) ls_run_context_request_stop(context);
   return ls_ok();
 }
+
+static const ls_hook_type stop_type = {.name = "stop at step",
+                                       .size = sizeof(stop_at),
+                                       .counts = true,
+                                       .after_create_session =
+                                           stop_after_create,
+                                       .before_run = stop_before_run,
+                                       .after_run = stop_after_run};
 
 ls_status ls_stop_at_step_hook(ls_opt num_steps, ls_opt last_step,
                                ls_hook **out_hook) {
@@ -51,48 +57,37 @@ ls_status ls_stop_at_step_hook(ls_opt num_steps, ls_opt last_step,
     return ls_invalid_argument("a hook that stops at %lld steps: %s is below 0",
                                (long long)given.value,
                                num_steps.set ? "num_steps" : "last_step");
-  stop_at *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  *self = (stop_at){num_steps, last_step, last_step.set ? last_step.value : -1};
-  return ls_hook_of_steps(
-      &(ls_hook_options){.name = "stop at step",
-                         .user = self,
-                         .after_create_session = stop_after_create,
-                         .before_run = stop_before_run,
-                         .after_run = stop_after_run,
-                         .destroy = ls_hook_free},
-      false, out_hook);
+  const int64_t last = last_step.set ? last_step.value : -1;
+  return ls_hook_make(&stop_type, &(stop_at){num_steps, last}, out_hook);
 }
 
 // ---- Waiting ---------------------------------------------------------------
 typedef struct waiter {
   int64_t until;
-  bool done;
+  bool is_done;
 } waiter;
 
-static ls_status wait_before_run(void *user, ls_run_context *context,
+static ls_status wait_before_run(void *state, ls_run_context *context,
                                  ls_run_wish *wish) {
   enum { LOOK_NANOS = 500 * 1000 * 1000 };
-  waiter *self = user;
+  waiter *self = state;
   (void)wish;
-  while (!self->done && self->until > 0 &&
+  while (!self->is_done && self->until > 0 &&
          !ls_run_context_stop_requested(context)) {
-    int64_t now = 0;
-    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &now));
-    self->done = now >= self->until;
-    if (!self->done) ls_runtime_sleep(context->runtime, LOOK_NANOS);
+    LS_RETURN_IF_ERROR(ls_run_context_steps(context, &context->steps));
+    self->is_done = context->steps >= self->until;
+    if (!self->is_done) ls_runtime_sleep(context->runtime, LOOK_NANOS);
   }
   return ls_ok();
 }
 
+static const ls_hook_type wait_type = {.name = "wait for step",
+                                       .size = sizeof(waiter),
+                                       .counts = true,
+                                       .needs_session = true,
+                                       .before_run = wait_before_run};
+
 ls_status ls_wait_for_step_hook(int64_t step, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
-  waiter *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  *self = (waiter){.until = step};
-  return ls_hook_of_steps(&(ls_hook_options){.name = "wait for step",
-                                             .user = self,
-                                             .before_run = wait_before_run,
-                                             .destroy = ls_hook_free},
-                          true, out_hook);
+  return ls_hook_make(&wait_type, &(waiter){.until = step}, out_hook);
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that look at values: a loss that is no number, and lines in the log.
+// Hooks that look at values: a guard of the loss, and lines in the log.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "train/hooks/hook.h"
 
 // ---- No number -------------------------------------------------------------
 typedef struct nan_guard {
-  ls_tensor loss;          // Of a graph; or
-  ls_named_result result;  //   what the caller gets by this name.
-  char *name;
+  ls_tensor loss;  // Of a graph; or
+  char *name;      //   what the caller gets by this name.
+  ls_named_result result;
   bool fails;
 } nan_guard;
 
-static ls_status nan_before_run(void *user, ls_run_context *context,
+static ls_status nan_before_run(void *state, ls_run_context *context,
                                 ls_run_wish *wish) {
-  const nan_guard *self = user;
+  const nan_guard *self = state;
   (void)context;
   if (self->name == NULL) wish->fetches = ls_leaf(self->loss);
   return ls_ok();
@@ -33,9 +34,9 @@ static ls_status find_loss(nan_guard *self, const ls_run_context *context,
   return ls_ok();
 }
 
-static ls_status nan_after_run(void *user, ls_run_context *context,
+static ls_status nan_after_run(void *state, ls_run_context *context,
                                ls_nest results) {
-  nan_guard *self = user;
+  nan_guard *self = state;
   double loss = 0;
   LS_RETURN_IF_ERROR(find_loss(self, context, results, &loss));
   if (!isnan(loss)) return ls_ok();
@@ -50,44 +51,37 @@ static ls_status nan_after_run(void *user, ls_run_context *context,
   return ls_ok();
 }
 
-static void nan_destroy(void *user) {
-  ls_release(ls_current_allocator(), ((nan_guard *)user)->name);
-  ls_hook_free(user);
+static void nan_destroy(void *state) {
+  ls_release(ls_current_allocator(), ((nan_guard *)state)->name);
 }
 
-static ls_status make_guard(nan_guard *self, ls_hook **out_hook) {
-  return ls_hook_of_both(&(ls_hook_options){.name = "NaN guard",
-                                            .user = self,
-                                            .before_run = nan_before_run,
-                                            .after_run = nan_after_run,
-                                            .destroy = nan_destroy},
-                         self->name == NULL, out_hook);
-}
+static const ls_hook_type nan_type = {.name = "NaN guard",
+                                      .size = sizeof(nan_guard),
+                                      .before_run = nan_before_run,
+                                      .after_run = nan_after_run,
+                                      .destroy = nan_destroy};
 
 ls_status ls_nan_hook(ls_tensor loss, ls_flag fails, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
-  nan_guard *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  *self = (nan_guard){.loss = loss, .fails = fails != LS_FLAG_OFF};
-  return make_guard(self, out_hook);
+  LS_RETURN_IF_ERROR(ls_hook_make(
+      &nan_type, &(nan_guard){.loss = loss, .fails = fails != LS_FLAG_OFF},
+      out_hook));
+  (*out_hook)->needs_session = true;
+  return ls_ok();
 }
 
 ls_status ls_nan_hook_named(const char *name, ls_flag fails,
                             ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(name);
-  nan_guard *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->fails = fails != LS_FLAG_OFF;
-  self->name = ls_copy_text(ls_current_allocator(), name, strlen(name));
-  self->result.name = self->name;
-  if (self->name != NULL) return make_guard(self, out_hook);
-  nan_destroy(self);
-  return ls_out_of_memory();
+  nan_guard self = {.fails = fails != LS_FLAG_OFF};
+  LS_RETURN_IF_ERROR(ls_hook_copy_text(name, &self.name));
+  self.result.name = self.name;
+  return ls_hook_make(&nan_type, &self, out_hook);
 }
 
 bool ls_hook_guards_loss(const ls_hook *hook) {
-  return hook->options.after_run == nan_after_run;
+  return hook->type == &nan_type;
 }
 
 // ---- Lines -----------------------------------------------------------------
@@ -98,12 +92,12 @@ typedef struct logger {
   ls_named_result *found;
   ls_nest *results;
   ls_step_timer timer;
-  int64_t runs;
-  bool wanted;  // By this run.
+  int64_t num_runs;
+  bool is_due;  // After this run.
 } logger;
 
-static void log_destroy(void *user) {
-  logger *self = user;
+static void log_destroy(void *state) {
+  logger *self = state;
   ls_allocator *allocator = ls_current_allocator();
   for (size_t i = 0; self->names != NULL && i < self->options.num_values; ++i)
     ls_release(allocator, self->names[i]);
@@ -111,22 +105,21 @@ static void log_destroy(void *user) {
   ls_release(allocator, self->results);
   ls_release(allocator, self->found);
   ls_nest_release(self->fetches);
-  ls_hook_free(self);
 }
 
-static ls_status log_begin(void *user) {
-  logger *self = user;
-  self->runs = 0;
+static ls_status log_begin(void *state) {
+  logger *self = state;
+  self->num_runs = 0;
   return ls_step_timer_begin(&self->timer, self->options.every_steps,
                              self->options.every_seconds);
 }
 
-static ls_status log_before_run(void *user, ls_run_context *context,
+static ls_status log_before_run(void *state, ls_run_context *context,
                                 ls_run_wish *wish) {
-  logger *self = user;
+  logger *self = state;
   (void)context;
-  self->wanted = ls_step_timer_is_due(&self->timer, self->runs);
-  if (self->wanted) wish->fetches = self->fetches;
+  self->is_due = ls_step_timer_is_due(&self->timer, self->num_runs);
+  if (self->is_due) wish->fetches = self->fetches;
   return ls_ok();
 }
 
@@ -142,25 +135,24 @@ static void append_value(ls_text *text, ls_nest value,
   ls_status_free(status);
 }
 
-static void value_hooks_write_line(logger *self, const ls_run_context *context,
-                                   double seconds, bool timed) {
+static void write_line(logger *self, const ls_run_context *context,
+                       double seconds, bool is_timed) {
   char line[1000];
-  ls_text text;
   if (self->options.format != NULL) {
     self->options.format(self->options.user, self->names, self->results,
                          self->options.num_values, line, sizeof(line));
     ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", line);
     return;
   }
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   for (size_t i = 0; i < self->options.num_values; ++i) {
     ls_text_append_format(&text, "%s%s = ", i > 0 ? ", " : "", self->names[i]);
     append_value(&text, self->results[i], context);
   }
-  if (timed) ls_text_append_format(&text, " (%.3f sec)", seconds);
+  if (is_timed) ls_text_append_format(&text, " (%.3f sec)", seconds);
   if (text.data != NULL)
     ls_runtime_log(context->runtime, LS_LOG_INFO, "train", "%s", text.data);
-  ls_text_deinit(&text);
 }
 
 static ls_status find_results(logger *self, const ls_run_context *context,
@@ -179,23 +171,23 @@ static ls_status log_results(logger *self, const ls_run_context *context,
   double seconds = 0;
   LS_RETURN_IF_ERROR(find_results(self, context, results));
   const bool timed =
-      ls_step_timer_done(&self->timer, self->runs, &seconds, NULL);
-  value_hooks_write_line(self, context, seconds, timed);
+      ls_step_timer_done(&self->timer, self->num_runs, &seconds, NULL);
+  write_line(self, context, seconds, timed);
   return ls_ok();
 }
 
-static ls_status log_after_run(void *user, ls_run_context *context,
+static ls_status log_after_run(void *state, ls_run_context *context,
                                ls_nest results) {
-  logger *self = user;
-  if (self->wanted) LS_RETURN_IF_ERROR(log_results(self, context, results));
-  ++self->runs;
+  logger *self = state;
+  if (self->is_due) LS_RETURN_IF_ERROR(log_results(self, context, results));
+  ++self->num_runs;
   return ls_ok();
 }
 
-static ls_status log_end(void *user, ls_run_context *context) {
-  logger *self = user;
+static ls_status log_end(void *state, ls_run_context *context) {
+  logger *self = state;
   LS_OWN(ls_nest, results) = ls_none();
-  if (!self->options.at_end || (self->found != NULL && self->runs == 0))
+  if (!self->options.at_end || (self->found != NULL && self->num_runs == 0))
     return ls_ok();
   if (self->found == NULL)
     LS_RETURN_IF_ERROR(
@@ -212,51 +204,59 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
-// In their order; names are copied.
-static ls_status keep_sorted(logger *self, const named *all, ls_nest *leaves) {
+// Keeps them in their order; names are copied.
+static ls_status keep_sorted(logger *self, const named *all) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = self->options.num_values;
+  LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i) {
     self->names[i] = ls_copy_text(allocator, all[i].name, strlen(all[i].name));
-    if (self->names[i] == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(self->names[i]);
     if (self->found != NULL)
       self->found[i].name = self->names[i];
     else
-      leaves[i] = ls_leaf(all[i].value);
+      ls_nest_builder_append(&list, ls_leaf(all[i].value));
   }
   if (self->found != NULL) return ls_ok();
-  self->fetches = ls_nest_sequence(LS_KIND_LIST, leaves, count);
-  return ls_nest_status(self->fetches);
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST),
+                      &self->fetches);
 }
 
 static ls_status keep_values(logger *self, const ls_log_hook_options *options) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = options->num_values;
-  LS_OWN_ARRAY(allocator, named, all, count + 1);
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
+  const bool is_by_name = options->values == NULL;
+  LS_OWN_ARRAY_OR_RETURN(allocator, named, all, count + 1);
+  self->options = *options;
   self->names = ls_new_array(allocator, const char *, count + 1);
+  LS_RETURN_IF_NO_MEMORY(self->names);
   self->results = ls_new_array(allocator, ls_nest, count + 1);
-  const bool by_name = options->values == NULL;
-  if (by_name)
+  LS_RETURN_IF_NO_MEMORY(self->results);
+  if (is_by_name) {
     self->found = ls_new_array(allocator, ls_named_result, count + 1);
-  if (all == NULL || leaves == NULL || self->names == NULL ||
-      self->results == NULL || (by_name && self->found == NULL)) {
-    return ls_out_of_memory();
-  } else {
-    for (size_t i = 0; i < count; ++i)
-      all[i] = (named){options->names[i],
-                       by_name ? ls_failed_tensor() : options->values[i]};
-    qsort(all, count, sizeof(*all), compare_names);
-    return keep_sorted(self, all, leaves);
+    LS_RETURN_IF_NO_MEMORY(self->found);
   }
+  for (size_t i = 0; i < count; ++i)
+    all[i] = (named){options->names[i],
+                     is_by_name ? ls_failed_tensor() : options->values[i]};
+  qsort(all, count, sizeof(*all), compare_names);
+  return keep_sorted(self, all);
 }
+
+static const ls_hook_type log_type = {.name = "logger",
+                                      .size = sizeof(logger),
+                                      .begin = log_begin,
+                                      .before_run = log_before_run,
+                                      .after_run = log_after_run,
+                                      .end = log_end,
+                                      .destroy = log_destroy};
 
 ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_OUT(out_hook);
   LS_REQUIRE(options);
   LS_REQUIRE_EACH(options->names, options->num_values);
-  const bool timed = options->every_steps.set || options->every_seconds.set;
-  if (!timed && !options->at_end)
+  const bool is_timed = options->every_steps.set || options->every_seconds.set;
+  if (!is_timed && !options->at_end)
     return ls_invalid_argument(
         "a hook that logs %zu values: say when, each so many steps or seconds "
         "or at the end",
@@ -264,20 +264,10 @@ ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   ls_step_timer timer;
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, options->every_steps,
                                          options->every_seconds));
-  logger *self = ls_hook_state(sizeof(*self));
-  if (self == NULL) return ls_out_of_memory();
-  self->options = *options;
-  const ls_status status = keep_values(self, options);
-  if (!ls_status_is_ok(status)) {
-    log_destroy(self);
-    return status;
-  }
-  return ls_hook_of_both(&(ls_hook_options){.name = "logger",
-                                            .user = self,
-                                            .begin = log_begin,
-                                            .before_run = log_before_run,
-                                            .after_run = log_after_run,
-                                            .end = log_end,
-                                            .destroy = log_destroy},
-                         self->found == NULL, out_hook);
+  LS_OWN(ls_hook, hook) = NULL;
+  LS_RETURN_IF_ERROR(ls_hook_make(&log_type, NULL, &hook));
+  LS_RETURN_IF_ERROR(keep_values(hook->state, options));
+  hook->needs_session = options->values != NULL;
+  *out_hook = ls_give(&hook);
+  return ls_ok();
 }

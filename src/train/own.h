@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LS_OWN owns of train and of the layers below.
+#ifndef LS_TRAIN_OWN_H_
+#define LS_TRAIN_OWN_H_
+
+#include "lockstep/hook.h"
+#include "nn/own.h"
+
+LS_OWNED_POINTER(ls_hook, ls_hook_release)
+
+#endif  // LS_TRAIN_OWN_H_
