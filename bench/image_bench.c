@@ -21,7 +21,7 @@
 #include <turbojpeg.h>
 #endif
 
-#include "io/images/png.h"
+#include "io/png_write.h"
 #include "lockstep/files.h"
 #include "lockstep/image.h"
 #include "lockstep/iterator.h"

@@ -19,9 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/bytes/example.h"
+#include "formats/bytes/tfrecord_file.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
-#include "io/protobuf/example.h"
 #include "lockstep/full.h"
 
 enum { EXAMPLES = 60000, PIXELS = 784, BATCH = 128, HELD = 10000 };

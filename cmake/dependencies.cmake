@@ -23,9 +23,9 @@ target_link_libraries(ls_dependencies INTERFACE
 
 set(LS_MISSING "")  # Lines of the summary.
 
-# Finds `module`, for which `source` of src/io is there, as PkgConfig::<prefix>
-# and as LS_HAVE_<prefix> in that file; without it `lost` is turned off. Only
-# src/io sees its headers.
+# Finds `module`, which `source` of src/formats/images reads files with, as
+# PkgConfig::<prefix> and as LS_HAVE_<prefix> in that file; without it `lost` is
+# turned off. Only src/formats sees its headers.
 set(LS_IO_LIBRARIES "")
 function(ls_want prefix module package source lost)
   pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
@@ -34,7 +34,7 @@ function(ls_want prefix module package source lost)
     set(LS_MISSING "${LS_MISSING}" PARENT_SCOPE)
     return()
   endif()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/io/images/${source}"
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/formats/images/${source}"
     PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${prefix}=1)
   target_link_libraries(ls_dependencies INTERFACE
     $<LINK_ONLY:PkgConfig::${prefix}>)

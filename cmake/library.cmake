@@ -53,7 +53,7 @@ foreach(folder IN LISTS folders)
 endforeach()
 ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
 foreach(library IN LISTS LS_IO_LIBRARIES)
-  target_link_libraries(ls_io PRIVATE PkgConfig::${library})
+  target_link_libraries(ls_formats PRIVATE PkgConfig::${library})
 endforeach()
 
 # The vector kernels: the same sources once per instruction set, told apart by

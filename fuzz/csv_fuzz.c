@@ -4,8 +4,8 @@
 // they come one by one.
 #include <stdlib.h>
 
-#include "io/csv.h"
-#include "io/lines.h"
+#include "formats/bytes/csv.h"
+#include "formats/bytes/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

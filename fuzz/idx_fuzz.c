@@ -3,7 +3,7 @@
 // header says.
 #include <stdlib.h>
 
-#include "io/idx.h"
+#include "formats/bytes/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,9 +3,9 @@
 // all there is, and rises within the file. The first byte says whether what it
 // tells of the file, and its checksum, are made right first.
 #include "bytes_files.h"
+#include "formats/bytes/offsets.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
-#include "io/offsets.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

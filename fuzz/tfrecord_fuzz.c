@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "io/protobuf/example.h"
+#include "formats/bytes/example.h"
+#include "formats/bytes/tfrecord_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: data
+// Layer: formats
 //
 // Data sets that are read from files, and files that are written.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer: data
+// Layer: formats
 //
 // Images: the pixels of PNG and JPEG files, and what a map over them does.
 //

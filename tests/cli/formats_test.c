@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
-#include "io/images/png.h"
+#include "formats/bytes/example.h"
+#include "formats/bytes/tfrecord_file.h"
 #include "io/inflate.h"
 #include "io/npy.h"
-#include "io/protobuf/example.h"
+#include "io/png_write.h"
 #include "io/zip.h"
 #include "support/expect.h"
 #include "support/image_files.h"

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/bytes/example.h"
+#include "formats/bytes/tfrecord_file.h"
 #include "io/npy.h"
-#include "io/protobuf/example.h"
 #include "io/zip.h"
 #include "lockstep/full.h"
 

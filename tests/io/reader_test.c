@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/bytes/offsets.h"
 #include "io/inflate.h"
-#include "io/offsets.h"
 #include "support/fault.h"
 #include "support/memory_files.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "formats/bytes/tfrecord_file.h"
 #include "io/bytes.h"
 #include "io/crc32c.h"
 #include "support/fault.h"

@@ -4,7 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_IMAGE_FILES_H_
 #define LS_TESTS_SUPPORT_IMAGE_FILES_H_
 
-#include "io/images/image.h"
+#include "formats/images/image.h"
 #include "lockstep/array.h"
 
 // The file's bytes, given back with ls_release and the system's allocator.

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "io/images/image.h"
+#include "formats/images/image.h"
 #include "lockstep/eager.h"
 #include "lockstep/image.h"
 #include "lockstep/lockstep.h"

@@ -7,7 +7,6 @@
 #ifndef LS_IO_PROTOBUF_TFRECORD_H_
 #define LS_IO_PROTOBUF_TFRECORD_H_
 
-#include "io/offsets.h"
 #include "io/reader.h"
 #include "lockstep/array.h"
 
@@ -25,12 +24,6 @@ typedef struct ls_record_place {
   int64_t offset;  // Its start in the file.
 } ls_record_place;
 
-// Fills `offsets` with the starts of a plain file's records. Checks lengths,
-// but does not read the records' bytes.
-//   LS_DATA_LOSS  names file, record and byte.
-LS_MUST_USE ls_status ls_tfrecord_scan(const ls_file *file,
-                                       ls_offsets *offsets);
-
 // Returns the bytes of a complete record `frame`; lent. `check`: verifies the
 // checksums.
 //   LS_DATA_LOSS  a checksum or the length differs.
@@ -47,23 +40,15 @@ LS_MUST_USE ls_status ls_tfrecord_next(ls_reader *reader,
                                        ls_record_place *place, bool check,
                                        ls_bytes *out_bytes);
 
+// Reads the head at the position of a reader and moves after it; arguments and
+// errors as in ls_tfrecord_next.
+LS_MUST_USE ls_status ls_tfrecord_next_head(ls_reader *reader,
+                                            ls_record_place *place, bool check,
+                                            size_t *out_size);
+
 // Makes the head and the foot of a record.
 void ls_tfrecord_frame(const void *data, size_t size,
                        unsigned char head[LS_TFRECORD_HEAD],
                        unsigned char foot[LS_TFRECORD_FOOT]);
-
-// ---- Writing ---------------------------------------------------------------
-typedef struct ls_tfrecord_output ls_tfrecord_output;
-
-// Begins a file, which becomes visible when the writer is closed; the caller
-// closes it.
-LS_MUST_USE ls_status ls_tfrecord_output_open(ls_runtime *runtime,
-                                              const char *path,
-                                              ls_tfrecord_output **out_writer);
-LS_MUST_USE ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer,
-                                             const void *data, size_t size);
-// Ends the file; it becomes visible if `keep` and nothing failed. Accepts NULL.
-LS_MUST_USE ls_status ls_tfrecord_output_close(ls_tfrecord_output *writer,
-                                               bool keep);
 
 #endif  // LS_IO_PROTOBUF_TFRECORD_H_

@@ -13,7 +13,7 @@
 #include "base/nanos.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "io/images/png.h"
+#include "io/png_write.h"
 #include "lockstep/events.h"
 #include "lockstep/shape_rules.h"
 #include "train/events/event_graph.h"

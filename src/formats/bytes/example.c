@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protobuf: fields, each a number with a wire type, and a value.
+//   Example { Features features = 1; }
+//   Features { map<string, Feature> feature = 1; }, a map being entries of {
+//   key = 1; value = 2; }
+//   Feature { BytesList = 1, FloatList = 2 or Int64List = 3 }
+//   a list { repeated value = 1 }, numbers one by one or packed into one field.
+#include "formats/bytes/example.h"
+
+#include "io/protobuf/protobuf_read.h"
+
+const char *ls_feature_kind_name(ls_feature_kind kind) {
+  static const char *const names[] = {"no values", "bytes", "floats",
+                                      "integers"};
+  return names[kind];
+}
+
+// ---- Fields ----------------------------------------------------------------
+// The unread rest of a message.
+typedef struct message {
+  ls_proto_input left;
+  const ls_record_place *place;
+  const unsigned char *data;  // First byte of the example.
+} message;
+
+static ls_status report_damage(const message *in, const unsigned char *at,
+                               const char *problem) {
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' record %lld is no tf.Example: %s at byte %lld",
+                   in->place->file, (long long)in->place->record, problem,
+                   (long long)(in->place->offset + (at - in->data)));
+}
+
+static inline ls_status next_field(message *in, ls_proto_field *out) {
+  const unsigned char *start = in->left.at;
+  const char *fault = ls_proto_read_field(&in->left, out);
+  return fault == NULL ? ls_ok() : report_damage(in, start, fault);
+}
+
+// Returns the message, or bytes, in a field.
+static message example_message_in(const message *outer,
+                                  const ls_proto_field *found) {
+  return (message){.left = {found->at, found->at + found->value},
+                   .place = outer->place,
+                   .data = outer->data};
+}
+
+// ---- Features --------------------------------------------------------------
+static ls_status read_feature(message in, ls_feature *out) {
+  *out = (ls_feature){0};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&in, &found));
+    if (found.number > 3 || found.type != LS_PROTO_BYTES) continue;
+    if ((uint32_t)out->kind == found.number)
+      return report_damage(&in, start, "a feature has two lists of one kind");
+    *out = (ls_feature){.kind = (ls_feature_kind)found.number,
+                        .list = found.at,
+                        .size = (size_t)found.value};
+  }
+  return ls_ok();
+}
+
+// Reads a map's entry: the name, and the feature's message.
+static ls_status read_map_entry(message in, ls_bytes *out_name,
+                                message *out_feature) {
+  *out_name = (ls_bytes){.data = ""};
+  *out_feature = (message){.place = in.place, .data = in.data};
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&in, &found));
+    if (found.type != LS_PROTO_BYTES) continue;
+    if (found.number == 1)
+      *out_name = (ls_bytes){(const char *)found.at, (size_t)found.value};
+    if (found.number != 2) continue;
+    if (out_feature->left.at != NULL)
+      return report_damage(&in, start, "an entry has two features");
+    *out_feature = example_message_in(&in, &found);
+  }
+  return ls_ok();
+}
+
+typedef ls_status (*entry_function)(void *user, ls_bytes name, message feature);
+
+static ls_status visit_entries(const ls_record_place *place, const void *data,
+                               size_t size, entry_function found_entry,
+                               void *user) {
+  message example = {.left = {data, (const unsigned char *)data + size},
+                     .place = place,
+                     .data = data};
+  while (example.left.at < example.left.end) {
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&example, &found));
+    if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
+    message features = example_message_in(&example, &found);
+    while (features.left.at < features.left.end) {
+      LS_RETURN_IF_ERROR(next_field(&features, &found));
+      if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
+      ls_bytes name;
+      message feature;
+      LS_RETURN_IF_ERROR(read_map_entry(example_message_in(&features, &found),
+                                        &name, &feature));
+      LS_RETURN_IF_ERROR(found_entry(user, name, feature));
+    }
+  }
+  return ls_ok();
+}
+
+typedef struct finding {
+  const ls_bytes *names;
+  size_t count;
+  ls_feature *features;
+} finding;
+
+static ls_status match_names(void *user, ls_bytes name, message feature) {
+  const finding *self = user;
+  for (size_t i = 0; i < self->count; ++i) {
+    if (self->names[i].size == name.size &&
+        memcmp(self->names[i].data, name.data, name.size) == 0)
+      LS_RETURN_IF_ERROR(read_feature(feature, &self->features[i]));
+  }
+  return ls_ok();
+}
+
+ls_status ls_example_find(const ls_record_place *place, const void *data,
+                          size_t size, const ls_bytes *names, size_t count,
+                          ls_feature *out_features) {
+  for (size_t i = 0; i < count; ++i)
+    out_features[i] = (ls_feature){0};
+  finding self = {names, count, out_features};
+  return size == 0 ? ls_ok()
+                   : visit_entries(place, data, size, match_names, &self);
+}
+
+typedef struct visiting {
+  ls_status (*found)(void *user, ls_bytes name, const ls_feature *feature);
+  void *user;
+} visiting;
+
+static ls_status visit_feature(void *user, ls_bytes name, message feature) {
+  const visiting *self = user;
+  ls_feature read;
+  LS_RETURN_IF_ERROR(read_feature(feature, &read));
+  return self->found(self->user, name, &read);
+}
+
+ls_status ls_example_visit(const ls_record_place *place, const void *data,
+                           size_t size,
+                           ls_status (*found)(void *user, ls_bytes name,
+                                              const ls_feature *feature),
+                           void *user) {
+  visiting self = {found, user};
+  return size == 0 ? ls_ok()
+                   : visit_entries(place, data, size, visit_feature, &self);
+}
+
+// ---- Values ----------------------------------------------------------------
+static ls_status open_list(const ls_feature_place *place,
+                           const ls_feature *feature, ls_feature_kind wanted,
+                           message *out) {
+  *out = (message){.place = place->record, .data = place->data};
+  if (feature->kind == wanted) {
+    out->left = (ls_proto_input){feature->list, feature->list + feature->size};
+    return ls_ok();
+  }
+  return ls_invalid_argument(
+      "'%s' record %lld at byte %lld: feature '%.*s' has %s, %s are wanted",
+      place->record->file, (long long)place->record->record,
+      (long long)place->record->offset, (int)place->name.size, place->name.data,
+      ls_feature_kind_name(feature->kind), ls_feature_kind_name(wanted));
+}
+
+ls_status ls_feature_bytes(const ls_feature_place *place,
+                           const ls_feature *feature, ls_bytes *out,
+                           size_t room, size_t *out_count) {
+  message in;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_BYTES, &in));
+  while (in.left.at < in.left.end) {
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&in, &found));
+    if (found.number != 1 || found.type != LS_PROTO_BYTES) continue;
+    if (*out_count < room)
+      out[*out_count] = (ls_bytes){(const char *)found.at, (size_t)found.value};
+    ++*out_count;
+  }
+  return ls_ok();
+}
+
+// Packed floats have the layout of a little-endian machine's.
+static void copy_floats(const ls_proto_field *packed, float *out, size_t room,
+                        size_t *count) {
+  const size_t num_packed = (size_t)packed->value / 4;
+  for (size_t i = 0; i < num_packed && *count + i < room; ++i) {
+    const uint32_t bits = ls_load_le32(packed->at + 4 * i);
+    memcpy(out + *count + i, &bits, 4);
+  }
+  *count += num_packed;
+}
+
+ls_status ls_feature_floats(const ls_feature_place *place,
+                            const ls_feature *feature, float *out, size_t room,
+                            size_t *out_count) {
+  message in;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_FLOATS, &in));
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&in, &found));
+    if (found.number != 1) continue;
+    if (found.type == LS_PROTO_BYTES && found.value % 4 == 0) {
+      copy_floats(&found, out, room, out_count);
+    } else if (found.type == LS_PROTO_FIXED_32) {
+      const uint32_t bits = (uint32_t)found.value;
+      if (*out_count < room) memcpy(out + *out_count, &bits, 4);
+      ++*out_count;
+    } else {
+      return report_damage(&in, start, "a float has another size");
+    }
+  }
+  return ls_ok();
+}
+
+ls_status ls_feature_ints(const ls_feature_place *place,
+                          const ls_feature *feature, int64_t *out, size_t room,
+                          size_t *out_count) {
+  message in;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(open_list(place, feature, LS_FEATURE_INTS, &in));
+  while (in.left.at < in.left.end) {
+    const unsigned char *start = in.left.at;
+    ls_proto_field found = {0};
+    LS_RETURN_IF_ERROR(next_field(&in, &found));
+    if (found.number != 1) continue;
+    if (found.type == LS_PROTO_VARINT) {
+      if (*out_count < room) out[*out_count] = (int64_t)found.value;
+      ++*out_count;
+      continue;
+    }
+    if (found.type != LS_PROTO_BYTES)
+      return report_damage(&in, start, "an integer is written otherwise");
+    for (message packed = example_message_in(&in, &found);
+         packed.left.at < packed.left.end;) {
+      uint64_t value = 0;
+      start = packed.left.at;
+      if (!ls_proto_read_varint(&packed.left, &value))
+        return report_damage(&in, start, "a number is cut off or too long");
+      if (*out_count < room) out[*out_count] = (int64_t)value;
+      ++*out_count;
+    }
+  }
+  return ls_ok();
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// File format: "LSOFFS1\n"; kind, and checksum of everything after it, 4 bytes
+// each; size and time of the indexed file, number of offsets, 8 bytes each;
+// then the offsets, 8 bytes each. Little-endian.
+#include "formats/bytes/offsets.h"
+
+#include "io/bytes.h"
+#include "io/crc32c.h"
+
+enum { MAGIC_SIZE = 8, HEAD_SIZE = 16, ALL_HEAD = 40 };
+static const char magic[] = "LSOFFS1\n";
+
+void ls_offsets_init(ls_offsets *offsets, ls_allocator *allocator) {
+  *offsets = (ls_offsets){.allocator = allocator};
+}
+
+void ls_offsets_deinit(ls_offsets *offsets) {
+  ls_release(offsets->allocator, offsets->items);
+  *offsets = (ls_offsets){.allocator = offsets->allocator};
+}
+
+ls_status ls_offsets_add(ls_offsets *offsets, int64_t offset) {
+  if (offsets->size == offsets->capacity &&
+      !ls_grow(offsets->allocator, &offsets->items, &offsets->capacity,
+               offsets->size + 1, sizeof(*offsets->items))) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "no memory for the places of more than %zu records",
+                     offsets->size);
+  }
+  offsets->items[offsets->size++] = offset;
+  return ls_ok();
+}
+
+// ---- Files -----------------------------------------------------------------
+ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
+                          const ls_file *file, uint32_t kind,
+                          const ls_offsets *offsets) {
+  const size_t size = ALL_HEAD + offsets->size * 8;
+  unsigned char *data = ls_allocate(offsets->allocator, size);
+  if (data == NULL) return ls_out_of_memory();
+  memcpy(data, magic, MAGIC_SIZE);
+  ls_store_le32(data + 8, kind);
+  ls_store_le64(data + 16, (uint64_t)file->size);
+  ls_store_le64(data + 24, (uint64_t)file->modified);
+  ls_store_le64(data + 32, offsets->size);
+  for (size_t i = 0; i < offsets->size; ++i)
+    ls_store_le64(data + ALL_HEAD + 8 * i, (uint64_t)offsets->items[i]);
+  ls_store_le32(data + 12, ls_crc32c(0, data + HEAD_SIZE, size - HEAD_SIZE));
+  const ls_file_system *files = ls_runtime_files(runtime);
+  const ls_status status = files->write(files->user, path, data, size);
+  ls_release(offsets->allocator, data);
+  return ls_status_annotate(status, "it was to keep where records of '%s' are",
+                            file->path);
+}
+
+// Returns true if the bytes are valid for this file and kind: offsets increase
+// and end within the file.
+static bool is_right(const unsigned char *data, size_t size,
+                     const ls_file *file, uint32_t kind) {
+  if (size < ALL_HEAD || memcmp(data, magic, MAGIC_SIZE) != 0 ||
+      ls_load_le32(data + 8) != kind ||
+      ls_load_le32(data + 12) !=
+          ls_crc32c(0, data + HEAD_SIZE, size - HEAD_SIZE) ||
+      ls_load_le64(data + 16) != (uint64_t)file->size ||
+      ls_load_le64(data + 24) != (uint64_t)file->modified ||
+      ls_load_le64(data + 32) != (size - ALL_HEAD) / 8 ||
+      (size - ALL_HEAD) % 8 != 0)
+    return false;
+  int64_t last = 0;
+  for (size_t at = ALL_HEAD; at < size; at += 8) {
+    const int64_t next = (int64_t)ls_load_le64(data + at);
+    if (next < last || next > file->size) return false;
+    last = next;
+  }
+  return true;
+}
+
+ls_status ls_offsets_load(ls_runtime *runtime, const char *path,
+                          const ls_file *file, uint32_t kind,
+                          ls_offsets *offsets, bool *out_found) {
+  *out_found = false;
+  const ls_file_system *files = ls_runtime_files(runtime);
+  char *data = NULL;
+  size_t size = 0;
+  ls_status status = files->read(files->user, path, SIZE_MAX,
+                                 offsets->allocator, &data, &size);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  const unsigned char *bytes = (const unsigned char *)data;
+  if (is_right(bytes, size, file, kind)) {
+    for (size_t at = ALL_HEAD; at < size && ls_status_is_ok(status); at += 8)
+      status = ls_offsets_add(offsets, (int64_t)ls_load_le64(bytes + at));
+    *out_found = ls_status_is_ok(status);
+  }
+  ls_release(offsets->allocator, data);
+  return status;
+}

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+// CSV files: columns with types, given or seen in the first rows.
+#include "base/memory/map.h"
+#include "base/memory/own.h"
+#include "base/require.h"
+#include "base/values/array_internal.h"
+#include "formats/bytes/csv.h"
+#include "formats/bytes/lines.h"
+#include "formats/files/source.h"
+#include "lockstep/element_spec.h"
+
+typedef struct csv_column {
+  const char *name;
+  ls_dtype dtype;
+  const char *missing;    // NULL: an empty field is refused.
+  size_t field;           // Its place in a row.
+  bool guessed;           // Nobody said what it is.
+  bool stacked;           // One of those that are one array.
+  size_t item, leaf, at;  // In elements: which ones, its first byte there.
+} csv_column;
+
+typedef struct csv_decoder {
+  ls_record_decoder base;
+  char delimiter;
+  bool header;
+  csv_column *columns;
+  size_t count;
+  const char **keys;              // Of the items of elements.
+  size_t num_items, num_stacked;  // Some columns may be one of them,
+  char *stack;                    // which has this name.
+  size_t num_fields;              // Of every row.
+  char *texts;  // Names and what is missing, each with a zero.
+  // The first file's line of names, as it stands.
+  char *names;
+  ls_csv_field *fields;
+} csv_decoder;
+
+enum { GUESS_ROWS = 100 };
+
+static void destroy_csv(ls_record_decoder *decoder) {
+  csv_decoder *self = (csv_decoder *)decoder;
+  ls_release(decoder->allocator, self->columns);
+  ls_release(decoder->allocator, self->keys);
+  ls_release(decoder->allocator, self->names);
+  ls_release(decoder->allocator, self->fields);
+  ls_release(decoder->allocator, self->texts);
+  ls_release(decoder->allocator, self->stack);
+}
+
+static void describe_csv(const ls_record_decoder *decoder, ls_text *text) {
+  const csv_decoder *self = (const csv_decoder *)decoder;
+  for (size_t i = 0; i < self->count; ++i)
+    ls_text_append_format(text, ", %s=%s%s", self->columns[i].name,
+                          ls_dtype_name(self->columns[i].dtype),
+                          self->columns[i].stacked ? "+" : "");
+}
+
+// ---- Rows ------------------------------------------------------------------
+// The fields of a row that was found, all of them, in room of `allocator`.
+static ls_status split_row(const csv_decoder *self, char *row, size_t size,
+                           ls_csv_field **out_fields, size_t *out_count) {
+  ls_allocator *allocator = self->base.allocator;
+  size_t room = 16;
+  *out_fields = NULL;
+  // Taking a row apart changes it: once to count, on a copy.
+  LS_OWN_MEMORY(allocator, char, copy) = ls_copy_text(allocator, row, size);
+  LS_RETURN_IF_NO_MEMORY(copy);
+  ls_csv_split(copy, size, self->delimiter, NULL, 0, &room);
+  *out_fields = ls_new_array(allocator, ls_csv_field, room);
+  if (*out_fields == NULL) return ls_out_of_memory();
+  ls_csv_split(row, size, self->delimiter, *out_fields, room, out_count);
+  return ls_ok();
+}
+
+// The bytes of a file from `from` to `to`; the caller's.
+static ls_status read_bytes(const csv_decoder *self, const ls_file *file,
+                            int64_t from, int64_t to, char **out) {
+  const size_t size = (size_t)(to - from);
+  *out = ls_allocate(self->base.allocator, size);
+  if (*out == NULL) return ls_out_of_memory();
+  return ls_file_read(file, from, *out, size);
+}
+
+static bool same_names(const csv_decoder *self, const ls_csv_field *fields,
+                       size_t count) {
+  if (count != self->num_fields) return false;
+  for (size_t i = 0; i < count; ++i)
+    if (fields[i].size != self->fields[i].size ||
+        memcmp(fields[i].text, self->fields[i].text, fields[i].size) != 0)
+      return false;
+  return true;
+}
+
+// All files have the first one's names.
+static ls_status check_csv(const ls_record_decoder *decoder,
+                           const ls_source_file *source) {
+  const csv_decoder *self = (const csv_decoder *)decoder;
+  if (!self->header) return ls_ok();
+  LS_OWN_MEMORY(decoder->allocator, char, row) = NULL;
+  size_t count = 0;
+  LS_OWN_MEMORY(decoder->allocator, ls_csv_field, fields) = NULL;
+  const int64_t end = source->offsets.items[0];
+  LS_RETURN_IF_ERROR(read_bytes(self, source->file, 0, end, &row));
+  const size_t lead = ls_csv_lead(row, (size_t)end);
+  LS_RETURN_IF_ERROR(
+      split_row(self, row + lead, (size_t)end - lead, &fields, &count));
+  if (!same_names(self, fields, count))
+    return ls_invalid_argument(
+        "'%s' has other columns than the files before it: %zu names in its "
+        "first line, %zu in theirs, or other ones",
+        source->file->path, count, self->num_fields);
+  return ls_ok();
+}
+
+static ls_status scan_csv(const ls_record_decoder *decoder,
+                          ls_source_file *file) {
+  const csv_decoder *self = (const csv_decoder *)decoder;
+  ls_offsets *offsets = &file->offsets;
+  LS_RETURN_IF_ERROR(ls_csv_scan(file->file, self->delimiter, 0, offsets));
+  if (self->header && ls_offsets_count(offsets) > 0) {
+    // The line of names is no element.
+    --offsets->size;
+    memmove(offsets->items, offsets->items + 1,
+            offsets->size * sizeof(*offsets->items));
+  }
+  file->count = ls_offsets_count(offsets);
+  return ls_ok();
+}
+
+// ---- Values ----------------------------------------------------------------
+static ls_status bad_field(const csv_column *column, const ls_record_at *at,
+                           const ls_csv_field *field) {
+  const int64_t line =
+      ls_lines_number(at->file, at->offset + (int64_t)field->at);
+  return ls_invalid_argument(
+      "'%s' line %lld, byte %lld, column '%s': '%.*s' is no %s%s",
+      at->file->path, (long long)line,
+      (long long)(at->offset + (int64_t)field->at), column->name,
+      (int)(field->size < 60 ? field->size : 60), field->text,
+      ls_dtype_name(column->dtype),
+      field->size == 0  ? "; say what a missing value is"
+      : column->guessed ? ", as the first rows are; say what the column is"
+                        : "");
+}
+
+static ls_status read_field(const csv_column *column, const ls_record_at *at,
+                            const ls_csv_field *field, void *out) {
+  if (ls_csv_read(field, column->dtype, out)) return ls_ok();
+  if (field->size == 0 && column->missing != NULL) {
+    const ls_csv_field missing = {.text = column->missing,
+                                  .size = strlen(column->missing)};
+    if (ls_csv_read(&missing, column->dtype, out)) return ls_ok();
+  }
+  return bad_field(column, at, field);
+}
+
+// The fields of a row, in room of the fetch.
+static ls_status csv_files_take_apart(const csv_decoder *self, ls_fetch *fetch,
+                                      const ls_record_at *at, char *bytes,
+                                      size_t size, ls_csv_field **out) {
+  size_t count = 0;
+  *out = ls_fetch_room(fetch, self->num_fields * sizeof(**out));
+  if (*out == NULL) return ls_out_of_memory();
+  ls_csv_split(bytes, size, self->delimiter, *out, self->num_fields, &count);
+  if (count == self->num_fields) return ls_ok();
+  return ls_invalid_argument(
+      "'%s' line %lld, byte %lld has %zu fields, the file has %zu columns",
+      at->file->path, (long long)ls_lines_number(at->file, at->offset),
+      (long long)at->offset, count, self->num_fields);
+}
+
+static ls_status read_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
+                          const ls_record_at *at, char *bytes, size_t size,
+                          const size_t *row_sizes, void *const *rows,
+                          size_t k) {
+  const csv_decoder *self = (const csv_decoder *)decoder;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_csv_field *fields = NULL;
+  ls_status status =
+      csv_files_take_apart(self, fetch, at, bytes, size, &fields);
+  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
+    const csv_column *column = &self->columns[i];
+    char *row = (char *)rows[column->leaf] + k * row_sizes[column->leaf];
+    status = read_field(column, at, &fields[column->field], row + column->at);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static ls_status make_value(const csv_column *column, const ls_record_at *at,
+                            const ls_csv_field *field, ls_array **out) {
+  if (column->dtype == LS_DTYPE_STRING) {
+    ls_bytes text = {field->text, field->size};
+    if (field->size == 0 && !field->quoted && column->missing != NULL)
+      text = (ls_bytes){column->missing, strlen(column->missing)};
+    return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, out);
+  }
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(column->dtype, LS_SCALAR, out));
+  const ls_status status =
+      read_field(column, at, field, ls_array_mutable_data(*out));
+  if (!ls_status_is_ok(status)) ls_array_release(*out);
+  return status;
+}
+
+static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
+                          const ls_record_at *at, char *bytes, size_t size,
+                          ls_nest *element) {
+  const csv_decoder *self = (const csv_decoder *)decoder;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_csv_field *fields = NULL;
+  ls_nest *items = ls_fetch_room(fetch, self->num_items * sizeof(*items));
+  ls_status status = items == NULL ? ls_out_of_memory()
+                                   : csv_files_take_apart(self, fetch, at,
+                                                          bytes, size, &fields);
+  size_t made = 0;
+  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
+    const csv_column *column = &self->columns[i];
+    const ls_csv_field *field = &fields[column->field];
+    ls_array *array = NULL;  // Of those that are stacked the first makes it.
+    if (!column->stacked)
+      status = make_value(column, at, field, &array);
+    else if (column->item == made)
+      status = ls_array_create(column->dtype,
+                               LS_SHAPE((int64_t)self->num_stacked), &array);
+    if (!ls_status_is_ok(status)) break;
+    if (column->item == made) items[made++] = ls_nest_array(array);
+    if (column->stacked) {
+      char *to = (char *)ls_nest_data(items[column->item], 0) + column->at;
+      status = read_field(column, at, field, to);
+    }
+  }
+  if (ls_status_is_ok(status)) {
+    status = ls_element_replace(
+        ls_nest_dict("", self->keys, items, self->num_items), element);
+  } else {
+    while (made > 0)
+      ls_nest_release(items[--made]);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+static const ls_record_format csv_format = {.name = "csv",
+                                            .scan = scan_csv,
+                                            .check = check_csv,
+                                            .writes = true,
+                                            .read = read_csv,
+                                            .make = make_csv,
+                                            .describe = describe_csv,
+                                            .destroy = destroy_csv};
+
+// ---- Columns ---------------------------------------------------------------
+// Adds a column of this name, which need not end with a zero.
+static void add_column(csv_decoder *self, const char *name, size_t size,
+                       const ls_csv_column *wanted, size_t place, char **room) {
+  csv_column *column = &self->columns[self->count];
+  *column = (csv_column){.name = *room, .field = place};
+  memcpy(*room, name, size);
+  (*room)[size] = '\0';
+  ++self->count;
+  *room += size + 1;
+  if (wanted == NULL) return;
+  column->dtype = wanted->dtype;
+  column->stacked = wanted->stacked;
+  if (wanted->missing == NULL) return;
+  const size_t length = strlen(wanted->missing) + 1;
+  column->missing = memcpy(*room, wanted->missing, length);
+  *room += length;
+}
+
+// Where the columns are, by name; of two of one name the first. Values are
+// places from 1 on.
+static ls_status map_fields(const csv_decoder *self, ls_map *places) {
+  for (size_t i = 0; i < self->num_fields; ++i) {
+    const ls_csv_field *field = &self->fields[i];
+    if (ls_map_find(places, field->text, field->size) != NULL) continue;
+    if (!ls_map_insert(places, field->text, field->size, (void *)(i + 1)))
+      return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+static ls_status find_field(const csv_decoder *self, const ls_map *places,
+                            const char *path, const char *name,
+                            size_t *out_place) {
+  const uintptr_t place = (uintptr_t)ls_map_find_text(places, name);
+  *out_place = place - 1;
+  if (place > 0) return ls_ok();
+  LS_OWN(ls_text, names) = {0};
+  ls_text_init(&names, self->base.allocator);
+  for (size_t i = 0; i < self->num_fields && i < 20; ++i)
+    ls_text_append_format(&names, "%s'%.*s'", i == 0 ? "" : ", ",
+                          (int)self->fields[i].size, self->fields[i].text);
+  return ls_not_found("'%s' has no column '%s'; it has %s", path, name,
+                      ls_text_data(&names));
+}
+
+static ls_status check_column(const ls_csv_column *column) {
+  if (column->name == NULL)
+    return ls_invalid_argument("a column of CSV without a name");
+  const ls_dtype dtype = column->dtype;
+  if (dtype == LS_DTYPE_NONE || dtype == LS_DTYPE_STRING ||
+      dtype == LS_DTYPE_BOOL || ls_dtype_is_float(dtype) ||
+      ls_dtype_is_integer(dtype))
+    return ls_ok();
+  return ls_invalid_argument("column '%s' as %s: floats, integers, bool and "
+                             "string are read",
+                             column->name, ls_dtype_name(dtype));
+}
+
+// The columns that are wanted, where they are by `places`; all without a wish.
+static ls_status choose_columns(csv_decoder *self, const ls_map *places,
+                                const char *path,
+                                const ls_csv_options *options) {
+  ls_allocator *allocator = self->base.allocator;
+  const size_t count =
+      options->num_columns > 0 ? options->num_columns : self->num_fields;
+  size_t size = 0;
+  for (size_t i = 0; i < options->num_columns; ++i) {
+    LS_RETURN_IF_ERROR(check_column(&options->columns[i]));
+    const char *missing = options->columns[i].missing;
+    size += strlen(options->columns[i].name) + 1 +
+            (missing != NULL ? strlen(missing) + 1 : 0);
+  }
+  for (size_t i = 0; options->num_columns == 0 && i < count; ++i)
+    size += self->fields[i].size + 1;
+  self->columns = ls_new_array(allocator, csv_column, count);
+  self->keys = ls_new_array(allocator, const char *, count);
+  self->texts = ls_allocate(allocator, size);
+  if (self->columns == NULL || self->keys == NULL || self->texts == NULL)
+    return ls_out_of_memory();
+  char *room = self->texts;
+  for (size_t i = 0; i < count; ++i) {
+    size_t place = i;
+    if (options->num_columns == 0) {
+      add_column(self, self->fields[i].text, self->fields[i].size, NULL, i,
+                 &room);
+      continue;
+    }
+    const ls_csv_column *wanted = &options->columns[i];
+    if (self->header)
+      LS_RETURN_IF_ERROR(find_field(self, places, path, wanted->name, &place));
+    add_column(self, wanted->name, strlen(wanted->name), wanted, place, &room);
+  }
+  return ls_ok();
+}
+
+static ls_dtype both(ls_dtype a, ls_dtype b) {
+  if (a == LS_DTYPE_NONE || a == b) return b;
+  if (b == LS_DTYPE_NONE) return a;
+  return a == LS_DTYPE_STRING || b == LS_DTYPE_STRING ? LS_DTYPE_STRING
+                                                      : LS_DTYPE_F32;
+}
+
+// What nobody has said, by the rows that were found.
+static ls_status guess(csv_decoder *self, const ls_file *file,
+                       const ls_offsets *offsets) {
+  for (size_t i = 0; i < self->count; ++i)
+    self->columns[i].guessed = self->columns[i].dtype == LS_DTYPE_NONE;
+  ls_status status = ls_ok();
+  for (int64_t row = self->header; row < ls_offsets_count(offsets); ++row) {
+    char *bytes = NULL;
+    ls_csv_field *fields = NULL;
+    size_t count = 0;
+    const int64_t from = offsets->items[row], to = offsets->items[row + 1];
+    status = read_bytes(self, file, from, to, &bytes);
+    if (ls_status_is_ok(status))
+      status = split_row(self, bytes, (size_t)(to - from), &fields, &count);
+    for (size_t i = 0; ls_status_is_ok(status) && i < self->count; ++i) {
+      csv_column *column = &self->columns[i];
+      if (column->guessed && column->field < count)
+        column->dtype =
+            both(column->dtype, ls_csv_kind(&fields[column->field]));
+    }
+    ls_release(self->base.allocator, fields);
+    ls_release(self->base.allocator, bytes);
+    if (!ls_status_is_ok(status)) break;
+  }
+  for (size_t i = 0; i < self->count; ++i)
+    if (self->columns[i].dtype == LS_DTYPE_NONE)
+      self->columns[i].dtype = LS_DTYPE_STRING;
+  return status;
+}
+
+// The line of names, which the fields lie in.
+static ls_status read_names(csv_decoder *self, const ls_file *file,
+                            const ls_offsets *offsets) {
+  if (ls_offsets_count(offsets) == 0)
+    return ls_invalid_argument("'%s' is empty: it has no line of names",
+                               file->path);
+  const int64_t from = offsets->items[0], to = offsets->items[1];
+  LS_RETURN_IF_ERROR(read_bytes(self, file, from, to, &self->names));
+  return split_row(self, self->names, (size_t)(to - from), &self->fields,
+                   &self->num_fields);
+}
+
+// Which item each column is: one of its own, or a part of the stacked one.
+static ls_status number_items(csv_decoder *self) {
+  const csv_column *first = NULL;
+  for (size_t i = 0; i < self->count; ++i) {
+    csv_column *column = &self->columns[i];
+    column->item =
+        column->stacked && first != NULL ? first->item : self->num_items++;
+    self->keys[column->item] = column->stacked ? self->stack : column->name;
+    if (!column->stacked) continue;
+    if (first == NULL) first = column;
+    column->at = self->num_stacked++ * ls_dtype_size(column->dtype);
+    if (column->dtype != first->dtype || column->dtype == LS_DTYPE_STRING)
+      return ls_invalid_argument(
+          "columns '%s' of %s and '%s' of %s are no stack: say one type",
+          first->name, ls_dtype_name(first->dtype), column->name,
+          ls_dtype_name(column->dtype));
+  }
+  return ls_ok();
+}
+
+// A dict of all items, and which leaf each of them is: dicts are flattened by
+// sorted key.
+static ls_status make_spec(csv_decoder *self) {
+  LS_RETURN_IF_ERROR(number_items(self));
+  const size_t count = self->num_items;
+  ls_allocator *allocator = self->base.allocator;
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY(allocator, size_t, leaves, count);  // By item.
+  if (items == NULL || leaves == NULL) return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_i64((int64_t)i);
+  LS_OWN(ls_nest, numbers) = ls_nest_dict("", self->keys, items, count);
+  LS_RETURN_IF_ERROR(ls_nest_status(numbers));
+  ls_nest_flatten(numbers, items, count);
+  for (size_t leaf = 0; leaf < count; ++leaf)
+    leaves[items[leaf].as.i64] = leaf;
+  for (size_t i = 0; i < self->count; ++i)
+    self->columns[i].leaf = leaves[self->columns[i].item];
+  for (size_t i = 0; i < self->count; ++i) {
+    const csv_column *column = &self->columns[i];
+    const ls_shape all = LS_SHAPE((int64_t)self->num_stacked);
+    if (column->at == 0)  // Of those that are stacked the first.
+      items[column->item] =
+          ls_nest_spec(column->dtype, column->stacked ? all : LS_SCALAR);
+  }
+  self->base.spec = ls_nest_dict("", self->keys, items, count);
+  return ls_nest_status(self->base.spec);
+}
+
+static ls_status learn(csv_decoder *self, const ls_file *file,
+                       const ls_csv_options *options) {
+  LS_OWN(ls_offsets, offsets) = {0};
+  ls_offsets_init(&offsets, self->base.allocator);
+  ls_status status =
+      ls_csv_scan(file, self->delimiter, GUESS_ROWS + 1, &offsets);
+  self->num_fields = options->num_columns;
+  if (ls_status_is_ok(status) && self->header)
+    status = read_names(self, file, &offsets);
+  LS_OWN(ls_map, places) = {0};
+  ls_map_init(&places, self->base.allocator);
+  if (ls_status_is_ok(status) && self->header)
+    status = map_fields(self, &places);
+  if (ls_status_is_ok(status))
+    status = choose_columns(self, &places, file->path, options);
+  if (ls_status_is_ok(status)) status = guess(self, file, &offsets);
+  return ls_status_is_ok(status) ? make_spec(self) : status;
+}
+
+// ---- Making ----------------------------------------------------------------
+static ls_status csv_files_begin(csv_decoder *self, const char *const *paths,
+                                 size_t num_paths,
+                                 const ls_csv_options *options) {
+  self->delimiter = options->delimiter != '\0' ? options->delimiter : ',';
+  self->header = options->header != LS_FLAG_OFF;
+  self->base.load = options->load;
+  if (self->delimiter == '"' || self->delimiter == '\n' ||
+      self->delimiter == '\r')
+    return ls_invalid_argument("a delimiter of CSV that is a quote or ends "
+                               "lines");
+  if (options->columns == NULL && options->num_columns > 0)
+    return ls_null_argument("ls_dataset_csv", "columns");
+  if (!self->header && options->num_columns == 0)
+    return ls_invalid_argument("CSV without a line of names: say what its "
+                               "columns are, in their order");
+  const char *stack = options->stack != NULL ? options->stack : "values";
+  self->stack = ls_copy_text(self->base.allocator, stack, strlen(stack));
+  if (self->stack == NULL) return ls_out_of_memory();
+  if (options->keep_index == LS_FLAG_ON)
+    self->base.index_kind = 3 | (uint32_t)self->header << 8 |
+                            (uint32_t)(unsigned char)self->delimiter << 16;
+  ls_allocator *allocator = self->base.allocator;
+  const char **found = NULL;
+  size_t count = 0;
+  ls_source_file *first = NULL;
+  ls_status status =
+      ls_source_paths(paths, num_paths, allocator, &found, &count);
+  if (ls_status_is_ok(status))
+    status = ls_source_file_open(found[0], NULL, &first);
+  if (ls_status_is_ok(status)) status = learn(self, first->file, options);
+  ls_object_release(first);
+  ls_release(allocator, found);
+  return status;
+}
+
+ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
+                           const ls_csv_options *options) {
+  const ls_csv_options opts = options != NULL ? *options : (ls_csv_options){0};
+  csv_decoder *decoder =
+      (csv_decoder *)ls_record_decoder_new(&csv_format, sizeof(*decoder));
+  if (decoder == NULL) return NULL;
+  const ls_status status = csv_files_begin(decoder, paths, num_paths, &opts);
+  return ls_record_source_new(paths, num_paths, &decoder->base, status);
+}

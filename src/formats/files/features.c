@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/files/features.h"
+
+#include "base/memory/own.h"
+#include "base/values/array_internal.h"
+#include "lockstep/element_spec.h"
+#include "lockstep/half.h"
+#include "lockstep/shape_rules.h"
+
+typedef struct feature {
+  ls_tfrecord_feature wanted;  // Its name is in `names`.
+  int64_t count;               // Values of an example; -1: any number.
+  size_t leaf;                 // Its number in elements.
+} feature;
+
+struct ls_features {
+  ls_allocator *allocator;
+  feature *items;
+  ls_bytes *names;
+  const char **keys;
+  size_t count;
+  char *texts;
+};
+
+// ---- Making ----------------------------------------------------------------
+static ls_status features_check(const ls_tfrecord_feature *wanted,
+                                int64_t *out_count) {
+  const ls_dtype dtype = wanted->dtype;
+  const ls_shape *shape = &wanted->shape;
+  if (wanted->name == NULL)
+    return ls_invalid_argument("a feature without a name");
+  if (!ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype) &&
+      dtype != LS_DTYPE_BOOL && dtype != LS_DTYPE_STRING)
+    return ls_invalid_argument("feature '%s' as %s: floats, integers, bool and "
+                               "string are read",
+                               wanted->name, ls_dtype_name(dtype));
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_shape_check(*shape),
+                                        "of feature '%s'", wanted->name));
+  const bool any = shape->rank == 1 && shape->dim[0] == LS_UNKNOWN_DIM;
+  *out_count = any ? -1 : ls_shape_num_elements(*shape);
+  if (!any && !ls_shape_is_known(*shape))
+    return ls_invalid_argument("feature '%s' as %s: a known shape, or [-1] for "
+                               "as many values as there are",
+                               wanted->name, LS_SHAPE_TEXT(dtype, *shape));
+  return ls_ok();
+}
+
+// Which leaf each feature is: dicts are flattened by sorted key.
+static ls_status number_leaves(ls_features *self) {
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, items, self->count);
+  for (size_t i = 0; i < self->count; ++i)
+    items[i] = ls_nest_i64((int64_t)i);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", self->keys, items, self->count);
+  LS_RETURN_IF_ERROR(ls_nest_status(dict));
+  ls_nest_flatten(dict, items, self->count);
+  for (size_t leaf = 0; leaf < self->count; ++leaf)
+    self->items[items[leaf].as.i64].leaf = leaf;
+  return ls_ok();
+}
+
+static ls_status features_fill(ls_features *self,
+                               const ls_tfrecord_feature *features) {
+  size_t size = 0;
+  for (size_t i = 0; i < self->count; ++i) {
+    LS_RETURN_IF_ERROR(features_check(&features[i], &self->items[i].count));
+    size += strlen(features[i].name) + 1;
+  }
+  self->texts = ls_allocate(self->allocator, size);
+  if (self->texts == NULL) return ls_out_of_memory();
+  char *at = self->texts;
+  for (size_t i = 0; i < self->count; ++i) {
+    const size_t length = strlen(features[i].name);
+    memcpy(at, features[i].name, length + 1);
+    self->items[i].wanted = features[i];
+    self->items[i].wanted.name = at;
+    self->names[i] = (ls_bytes){at, length};
+    self->keys[i] = at;
+    at += length + 1;
+  }
+  return number_leaves(self);
+}
+
+ls_status ls_features_create(const ls_tfrecord_feature *features, size_t count,
+                             ls_features **out) {
+  *out = NULL;
+  if (features == NULL)
+    return ls_invalid_argument("%zu features, and no list of them", count);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_features, self);
+  self->allocator = allocator;
+  self->count = count;
+  self->items = ls_new_array(allocator, feature, count);
+  self->names = ls_new_array(allocator, ls_bytes, count);
+  self->keys = ls_new_array(allocator, const char *, count);
+  LS_RETURN_IF_NO_MEMORY(self->items);
+  LS_RETURN_IF_NO_MEMORY(self->names);
+  LS_RETURN_IF_NO_MEMORY(self->keys);
+  LS_RETURN_IF_ERROR(features_fill(self, features));
+  *out = ls_give(&self);
+  return ls_ok();
+}
+
+void ls_features_destroy(ls_features *features) {
+  if (features == NULL) return;
+  ls_allocator *allocator = features->allocator;
+  ls_release(allocator, features->items);
+  ls_release(allocator, features->names);
+  ls_release(allocator, features->keys);
+  ls_release(allocator, features->texts);
+  ls_release(allocator, features);
+}
+
+ls_nest ls_features_spec(const ls_features *features) {
+  LS_OWN_ARRAY(features->allocator, ls_nest, items, features->count);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < features->count; ++i)
+    items[i] = ls_nest_spec(features->items[i].wanted.dtype,
+                            features->items[i].wanted.shape);
+  return ls_nest_dict("", features->keys, items, features->count);
+}
+
+void ls_features_describe(const ls_features *features, ls_text *text) {
+  for (size_t i = 0; i < features->count; ++i) {
+    const ls_tfrecord_feature *wanted = &features->items[i].wanted;
+    ls_text_append_format(text, ", %s=%s", wanted->name,
+                          LS_SHAPE_TEXT(wanted->dtype, wanted->shape));
+    if (wanted->optional) ls_text_append_format(text, "|%g", wanted->missing);
+  }
+}
+
+// ---- Numbers ---------------------------------------------------------------
+static ls_status wrong(const feature *self, const ls_record_place *place,
+                       const char *what, long long found, long long wanted) {
+  return ls_invalid_argument(
+      "'%s' record %lld at byte %lld: feature '%s', read as %s, has %lld %s, "
+      "%lld are wanted",
+      place->file, (long long)place->record, (long long)place->offset,
+      self->wanted.name, LS_SHAPE_TEXT(self->wanted.dtype, self->wanted.shape),
+      found, what, wanted);
+}
+
+// Stores an integer; false if it is out of bounds.
+static bool store_integer(ls_dtype dtype, int64_t value, void *to) {
+  const size_t size = ls_dtype_size(dtype);
+  if (dtype == LS_DTYPE_BOOL) {
+    *(bool *)to = value != 0;
+    return value == 0 || value == 1;
+  }
+  if (size == 8) {
+    memcpy(to, &value, 8);
+    return !ls_dtype_is_unsigned(dtype) || value >= 0;
+  }
+  const int bits = 8 * (int)size;
+  const bool is_unsigned = ls_dtype_is_unsigned(dtype);
+  const int64_t most = (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
+  const int64_t least = is_unsigned ? 0 : -most - 1;
+  if (size == 1) memcpy(to, &(uint8_t){(uint8_t)value}, 1);
+  if (size == 2) memcpy(to, &(uint16_t){(uint16_t)value}, 2);
+  if (size == 4) memcpy(to, &(uint32_t){(uint32_t)value}, 4);
+  return value >= least && value <= most;
+}
+
+static void store_float(ls_dtype dtype, float value, void *to) {
+  if (dtype == LS_DTYPE_F64) memcpy(to, &(double){value}, 8);
+  if (dtype == LS_DTYPE_F32) memcpy(to, &value, 4);
+  if (dtype == LS_DTYPE_F16) memcpy(to, &(uint16_t){ls_f16_from_f32(value)}, 2);
+  if (dtype == LS_DTYPE_BF16)
+    memcpy(to, &(uint16_t){ls_bf16_from_f32(value)}, 2);
+}
+
+static void store_missing(const feature *self, size_t count, char *to) {
+  const ls_dtype dtype = self->wanted.dtype;
+  const size_t size = ls_dtype_size(dtype);
+  for (size_t i = 0; i < count; ++i, to += size) {
+    if (ls_dtype_is_float(dtype))
+      store_float(dtype, (float)self->wanted.missing, to);
+    else
+      (void)!store_integer(dtype, (int64_t)self->wanted.missing, to);
+  }
+}
+
+// What a read of one feature needs.
+typedef struct reading {
+  const feature *self;
+  const ls_record_place *place;
+  ls_feature_place at;
+  const ls_feature *found;
+  ls_fetch *fetch;
+} reading;
+
+// One bytes value: the elements themselves.
+static ls_status read_raw(const reading *in, size_t count, char *to) {
+  const ls_dtype dtype = in->self->wanted.dtype;
+  ls_bytes bytes = {0};
+  size_t values = 0;
+  LS_RETURN_IF_ERROR(ls_feature_bytes(&in->at, in->found, &bytes, 1, &values));
+  if (values != 1)
+    return wrong(in->self, in->place, "bytes values", (long long)values, 1);
+  const size_t size = count * ls_dtype_size(dtype);
+  if (bytes.size != size)
+    return wrong(in->self, in->place, "bytes", (long long)bytes.size,
+                 (long long)size);
+  if (size > 0) memcpy(to, bytes.data, size);
+  for (size_t i = 0; dtype == LS_DTYPE_BOOL && i < size; ++i)
+    to[i] = to[i] != 0;
+  return ls_ok();
+}
+
+static ls_status read_floats(const reading *in, size_t count, char *to,
+                             size_t *values) {
+  const ls_dtype dtype = in->self->wanted.dtype;
+  if (dtype == LS_DTYPE_F32)
+    return ls_feature_floats(&in->at, in->found, (float *)(void *)to, count,
+                             values);
+  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
+  float *room = ls_fetch_room(in->fetch, count * sizeof(*room));
+  ls_status status =
+      room == NULL ? ls_out_of_memory()
+                   : ls_feature_floats(&in->at, in->found, room, count, values);
+  for (size_t i = 0; ls_status_is_ok(status) && i < count && i < *values; ++i)
+    store_float(dtype, room[i], to + i * ls_dtype_size(dtype));
+  ls_fetch_end(in->fetch, mark);
+  return status;
+}
+
+static ls_status read_integers(const reading *in, size_t count, char *to,
+                               size_t *values) {
+  const ls_dtype dtype = in->self->wanted.dtype;
+  if (dtype == LS_DTYPE_I64)
+    return ls_feature_ints(&in->at, in->found, (int64_t *)(void *)to, count,
+                           values);
+  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
+  int64_t *room = ls_fetch_room(in->fetch, count * sizeof(*room));
+  ls_status status =
+      room == NULL ? ls_out_of_memory()
+                   : ls_feature_ints(&in->at, in->found, room, count, values);
+  for (size_t i = 0; ls_status_is_ok(status) && i < count && i < *values; ++i) {
+    if (store_integer(dtype, room[i], to + i * ls_dtype_size(dtype))) continue;
+    status = ls_invalid_argument(
+        "'%s' record %lld at byte %lld: feature '%s' has %lld, which is no %s",
+        in->place->file, (long long)in->place->record,
+        (long long)in->place->offset, in->self->wanted.name, (long long)room[i],
+        ls_dtype_name(dtype));
+  }
+  ls_fetch_end(in->fetch, mark);
+  return status;
+}
+
+// `count` numbers into `to`.
+static ls_status features_read_numbers(const reading *in, size_t count,
+                                       char *to) {
+  const feature *self = in->self;
+  size_t values = 0;
+  if (in->found->kind == LS_FEATURE_ABSENT && self->wanted.optional) {
+    store_missing(self, count, to);
+    return ls_ok();
+  }
+  if (in->found->kind == LS_FEATURE_BYTES) return read_raw(in, count, to);
+  LS_RETURN_IF_ERROR(ls_dtype_is_float(self->wanted.dtype)
+                         ? read_floats(in, count, to, &values)
+                         : read_integers(in, count, to, &values));
+  if (values == count) return ls_ok();
+  return wrong(self, in->place, "values", (long long)values, (long long)count);
+}
+
+// ---- Examples --------------------------------------------------------------
+static reading reading_of(const feature *self, const ls_features *features,
+                          size_t number, ls_fetch *fetch,
+                          const ls_record_place *place, ls_bytes example,
+                          const ls_feature *found) {
+  return (reading){.self = self,
+                   .place = place,
+                   .at = {place, example.data, features->names[number]},
+                   .found = found,
+                   .fetch = fetch};
+}
+
+// Finds all of them, in room of the fetch.
+static ls_status features_find_all(const ls_features *features, ls_fetch *fetch,
+                                   const ls_record_place *place,
+                                   ls_bytes example, ls_feature **out) {
+  *out = ls_fetch_room(fetch, features->count * sizeof(**out));
+  if (*out == NULL) return ls_out_of_memory();
+  return ls_example_find(place, example.data, example.size, features->names,
+                         features->count, *out);
+}
+
+ls_status ls_features_read(const ls_features *features, ls_fetch *fetch,
+                           const ls_record_place *place, ls_bytes example,
+                           const size_t *row_sizes, void *const *rows,
+                           size_t k) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_feature *found = NULL;
+  ls_status status = features_find_all(features, fetch, place, example, &found);
+  for (size_t i = 0; i < features->count && ls_status_is_ok(status); ++i) {
+    const feature *self = &features->items[i];
+    const reading in =
+        reading_of(self, features, i, fetch, place, example, &found[i]);
+    status = features_read_numbers(&in, (size_t)self->count,
+                                   (char *)rows[self->leaf] +
+                                       k * row_sizes[self->leaf]);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+// How many values a feature of any number has, as elements of its type.
+static ls_status features_count_values(const reading *in, size_t *out) {
+  const ls_dtype dtype = in->self->wanted.dtype;
+  ls_bytes raw = {0};
+  *out = 0;
+  if (in->found->kind == LS_FEATURE_ABSENT && in->self->wanted.optional)
+    return ls_ok();
+  if (in->found->kind == LS_FEATURE_BYTES || dtype == LS_DTYPE_STRING) {
+    LS_RETURN_IF_ERROR(ls_feature_bytes(&in->at, in->found, &raw, 1, out));
+    if (dtype != LS_DTYPE_STRING) *out = raw.size / ls_dtype_size(dtype);
+    return ls_ok();
+  }
+  return ls_dtype_is_float(dtype)
+             ? ls_feature_floats(&in->at, in->found, NULL, 0, out)
+             : ls_feature_ints(&in->at, in->found, NULL, 0, out);
+}
+
+static ls_status make_strings(const reading *in, ls_shape shape, size_t count,
+                              ls_array **out) {
+  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
+  ls_bytes *texts = ls_fetch_room(in->fetch, count * sizeof(*texts));
+  size_t values = count;
+  ls_status status = texts == NULL ? ls_out_of_memory() : ls_ok();
+  if (ls_status_is_ok(status) && in->found->kind == LS_FEATURE_ABSENT &&
+      in->self->wanted.optional) {
+    for (size_t i = 0; i < count; ++i)
+      texts[i] = (ls_bytes){.data = ""};
+  } else if (ls_status_is_ok(status)) {
+    status = ls_feature_bytes(&in->at, in->found, texts, count, &values);
+  }
+  if (ls_status_is_ok(status) && values != count)
+    status = wrong(in->self, in->place, "values", (long long)values,
+                   (long long)count);
+  if (ls_status_is_ok(status))
+    status = ls_array_create_copy(LS_DTYPE_STRING, shape, texts, out);
+  ls_fetch_end(in->fetch, mark);
+  return status;
+}
+
+static ls_status features_make_array(const reading *in, ls_array **out) {
+  const ls_tfrecord_feature *wanted = &in->self->wanted;
+  ls_shape shape = wanted->shape;
+  size_t count = (size_t)in->self->count;
+  *out = NULL;
+  if (in->self->count < 0) {
+    LS_RETURN_IF_ERROR(features_count_values(in, &count));
+    shape = LS_SHAPE((int64_t)count);
+  }
+  if (wanted->dtype == LS_DTYPE_STRING)
+    return make_strings(in, shape, count, out);
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(wanted->dtype, shape, out));
+  const ls_status status =
+      features_read_numbers(in, count, ls_array_mutable_data(*out));
+  if (ls_status_is_ok(status)) return status;
+  ls_array_release(*out);
+  *out = NULL;
+  return status;
+}
+
+ls_status ls_features_make(const ls_features *features, ls_fetch *fetch,
+                           const ls_record_place *place, ls_bytes example,
+                           ls_nest *element) {
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  ls_feature *found = NULL;
+  ls_nest *items = ls_fetch_room(fetch, features->count * sizeof(*items));
+  ls_status status = items == NULL ? ls_out_of_memory()
+                                   : features_find_all(features, fetch, place,
+                                                       example, &found);
+  size_t made = 0;
+  while (made < features->count && ls_status_is_ok(status)) {
+    const reading in = reading_of(&features->items[made], features, made, fetch,
+                                  place, example, &found[made]);
+    ls_array *array = NULL;
+    status = features_make_array(&in, &array);
+    if (ls_status_is_ok(status)) items[made++] = ls_nest_array(array);
+  }
+  if (ls_status_is_ok(status)) {
+    status = ls_element_replace(
+        ls_nest_dict("", features->keys, items, features->count), element);
+  } else {
+    while (made > 0)
+      ls_nest_release(items[--made]);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are read from the start to the end, as packed ones must be. Where
+// it is: the file, and how many of its records have been given; to go there,
+// the file is read from its start.
+#include "data/stage.h"
+#include "formats/files/source.h"
+
+typedef struct record_stage {
+  ls_stage base;
+  size_t file;     // Behind the last one: the end.
+  int64_t record;  // In it, the next.
+  int64_t id;      // Of the next, among all.
+  bool is_open;
+  ls_reader reader;
+} record_stage;
+
+static const ls_record_source *source_of(const record_stage *self) {
+  return (const ls_record_source *)self->base.dataset;
+}
+
+static void close_reader(record_stage *self) {
+  if (self->is_open) ls_reader_close(&self->reader);
+  self->is_open = false;
+}
+
+static ls_status open_reader(record_stage *self) {
+  const ls_source_file *file = source_of(self)->files[self->file];
+  LS_RETURN_IF_ERROR(ls_reader_open(
+      file->file, self->base.work->allocator,
+      &(ls_reader_options){.packing = file->packing}, &self->reader));
+  self->is_open = true;
+  return ls_ok();
+}
+
+// The next record's bytes, of whatever file. OUT_OF_RANGE: the end.
+static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
+                            size_t *size) {
+  const ls_record_source *source = source_of(self);
+  while (self->file < source->num_files) {
+    if (!self->is_open) LS_RETURN_IF_ERROR(open_reader(self));
+    *at = (ls_record_at){.file = source->files[self->file]->file,
+                         .record = self->record,
+                         .opened = true};
+    const ls_status status = source->decoder->format->next(
+        source->decoder, &self->reader, at, bytes, size);
+    if (ls_status_is_ok(status)) return status;
+    close_reader(self);
+    // A file that is damaged has no more.
+    ++self->file;
+    self->record = 0;
+    if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+    ls_status_free(status);
+  }
+  return ls_out_of_range("the end of data set '%s'",
+                         source->decoder->format->name);
+}
+
+static ls_status next_record(ls_stage *stage, ls_nest *element) {
+  record_stage *self = (record_stage *)stage;
+  ls_record_at at;
+  char *bytes = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(next_bytes(self, &at, &bytes, &size));
+  ++self->record;
+  ++self->id;
+  ls_fetch *fetch = ls_work_take_fetch(stage->work);
+  if (fetch == NULL) return ls_out_of_memory();
+  const ls_status status = ls_record_source_element(source_of(self), fetch, &at,
+                                                    bytes, size, element);
+  ls_work_give_fetch(stage->work, fetch);
+  return status;
+}
+
+static ls_status skip_records(ls_stage *stage, int64_t count) {
+  record_stage *self = (record_stage *)stage;
+  for (int64_t i = 0; i < count; ++i) {
+    ls_record_at at;
+    char *bytes = NULL;
+    size_t size = 0;
+    const ls_status status = next_bytes(self, &at, &bytes, &size);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+      ls_status_free(status);
+      return ls_ok();
+    }
+    LS_RETURN_IF_ERROR(status);
+    ++self->record;
+    ++self->id;
+  }
+  return ls_ok();
+}
+
+static ls_status restart_records(ls_stage *stage, int64_t epoch) {
+  (void)epoch;
+  record_stage *self = (record_stage *)stage;
+  close_reader(self);
+  self->file = 0;
+  self->record = self->id = 0;
+  return ls_ok();
+}
+
+static ls_status save_records(ls_stage *stage, ls_record *record) {
+  const record_stage *self = (const record_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "file", (int64_t)self->file));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "record", self->record));
+  return ls_record_set_i64(record, "id", self->id);
+}
+
+static ls_status restore_records(ls_stage *stage, const ls_record *record) {
+  record_stage *self = (record_stage *)stage;
+  int64_t file = 0, number = 0, id = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "file", &file));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "record", &number));
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "id", &id));
+  const ls_record_source *source = source_of(self);
+  const int64_t files = (int64_t)source->num_files;
+  if (file < 0 || file > files || number < 0 || (file == files && number > 0))
+    return ls_invalid_argument(
+        "a place in file %lld, record %lld, of %zu files", (long long)file,
+        (long long)number, source->num_files);
+  close_reader(self);
+  self->file = (size_t)file;
+  self->record = 0;
+  LS_RETURN_IF_ERROR(skip_records(stage, number));
+  if (self->file != (size_t)file || self->record != number)
+    return ls_invalid_argument("'%s' has no record %lld",
+                               source->files[file]->file->path,
+                               (long long)number);
+  self->id = id;
+  return ls_ok();
+}
+
+static int64_t id_of_record(const ls_stage *stage) {
+  return ((const record_stage *)stage)->id - 1;
+}
+
+static void close_records(ls_stage *stage) {
+  close_reader((record_stage *)stage);
+}
+
+static const ls_stage_class stream_stage = {.next = next_record,
+                                            .restart = restart_records,
+                                            .save = save_records,
+                                            .restore = restore_records,
+                                            .skip = skip_records,
+                                            .id = id_of_record,
+                                            .close = close_records};
+
+ls_status ls_record_stream_open(ls_dataset *dataset, struct ls_work *work,
+                                struct ls_stage **out_stage) {
+  return ls_stage_new(&stream_stage, sizeof(record_stage), dataset, work, false,
+                      out_stage);
+}

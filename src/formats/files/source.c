@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/files/source.h"
+
+#include "base/memory/own.h"
+#include "formats/files/windows.h"
+
+// ---- Files -----------------------------------------------------------------
+static void destroy_file(ls_object *object) {
+  ls_source_file *self = (ls_source_file *)object;
+  ls_file_close(self->file);
+  ls_release(self->allocator, self->bytes);
+  ls_offsets_deinit(&self->offsets);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type file_type = {.name = "file",
+                                         .destroy = destroy_file};
+
+ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
+                              ls_source_file **out_file) {
+  *out_file = NULL;
+  ls_allocator *allocator = ls_current_allocator();
+  LS_NEW_OR_RETURN(allocator, ls_source_file, self);
+  ls_object_init(&self->object, &file_type);
+  self->allocator = allocator;
+  ls_offsets_init(&self->offsets, allocator);
+  const ls_status status =
+      ls_file_open_in(pool, ls_runtime_current(), path, &self->file);
+  if (ls_status_is_ok(status))
+    *out_file = self;
+  else
+    ls_object_release(self);
+  return status;
+}
+
+ls_status ls_source_file_load(ls_source_file *self) {
+  ls_file *file = self->file;
+  const size_t size = (size_t)file->size;
+  if (self->bytes != NULL) return ls_ok();
+  char *bytes = ls_allocate(self->allocator, size);
+  if (bytes == NULL) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
+                     size, file->path);
+  }
+  ls_file *loaded = NULL;
+  ls_status status = ls_file_read(file, 0, bytes, size);
+  if (ls_status_is_ok(status))
+    status =
+        ls_file_open_bytes(self->allocator, file->path, bytes, size, &loaded);
+  if (!ls_status_is_ok(status)) {
+    ls_release(self->allocator, bytes);
+    return status;
+  }
+  loaded->modified = file->modified;
+  self->file = loaded;
+  self->bytes = bytes;
+  ls_file_close(file);
+  return ls_ok();
+}
+
+bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded) {
+  enum { LOAD_MOST = 64 << 20 };
+  const bool loads = load == LS_FLAG_ON ||
+                     (load != LS_FLAG_OFF && size <= LOAD_MOST - *loaded);
+  if (loads) *loaded += size;
+  return loads;
+}
+
+// Appends what one path names to `text`, each name with its zero.
+static ls_status add_paths(const char *path, ls_allocator *allocator,
+                           ls_text *text, size_t *count) {
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
+  size_t num_found = 0;
+  if (path == NULL) return ls_invalid_argument("a path that is NULL");
+  LS_RETURN_IF_ERROR(ls_files_match(ls_runtime_current(), path, allocator,
+                                    &found, &num_found));
+  for (size_t i = 0; i < num_found; ++i)
+    ls_text_append_bytes(text, found[i], strlen(found[i]) + 1);
+  *count += num_found;
+  return ls_text_status(text);
+}
+
+ls_status ls_source_paths(const char *const *paths, size_t count,
+                          ls_allocator *allocator, const char ***out_paths,
+                          size_t *out_count) {
+  *out_paths = NULL;
+  *out_count = 0;
+  if (paths == NULL || count == 0)
+    return ls_invalid_argument("a data set of no files");
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, allocator);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = add_paths(paths[i], allocator, &text, out_count);
+  const size_t table = *out_count * sizeof(char *);
+  const char **block = ls_status_is_ok(status)
+                           ? ls_allocate(allocator, table + text.size)
+                           : NULL;
+  if (ls_status_is_ok(status) && block == NULL) status = ls_out_of_memory();
+  if (ls_status_is_ok(status)) {
+    char *at = (char *)block + table;
+    memcpy(at, text.data, text.size);
+    for (size_t i = 0; i < *out_count; ++i, at += strlen(at) + 1)
+      block[i] = at;
+    *out_paths = block;
+  }
+  return status;
+}
+
+void ls_source_describe(const ls_file *file, ls_text *text) {
+  const char *slash = strrchr(file->path, '/');
+  ls_text_append_format(text, "%s:%lld", slash == NULL ? file->path : slash + 1,
+                        (long long)file->size);
+}
+
+// ---- Decoders --------------------------------------------------------------
+static void destroy_decoder(ls_object *object) {
+  ls_record_decoder *self = (ls_record_decoder *)object;
+  if (self->format->destroy != NULL) self->format->destroy(self);
+  ls_nest_release(self->spec);
+  ls_release(self->allocator, self);
+}
+
+static const ls_object_type decoder_type = {.name = "decoder",
+                                            .destroy = destroy_decoder};
+
+ls_record_decoder *ls_record_decoder_new(const ls_record_format *format,
+                                         size_t bytes) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_record_decoder *self = ls_allocate_zeroed(allocator, 1, bytes);
+  if (self == NULL) return NULL;
+  ls_object_init(&self->object, &decoder_type);
+  self->allocator = allocator;
+  self->format = format;
+  return self;
+}
+
+// ---- Elements --------------------------------------------------------------
+ls_status ls_element_of_bytes(const void *data, size_t size, ls_nest *element) {
+  ls_array *array = NULL;
+  const ls_bytes bytes = {data, size};
+  LS_RETURN_IF_ERROR(
+      ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, &array));
+  return ls_element_replace(ls_nest_array(array), element);
+}
+
+// As rows of one element.
+static ls_status fill_element(const ls_record_source *self, ls_fetch *fetch,
+                              const ls_record_at *at, char *bytes, size_t size,
+                              ls_nest *element) {
+  const ls_dataset *base = &self->base;
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  const size_t count = base->num_leaves;
+  ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
+  ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
+  void **rows = ls_fetch_room(fetch, count * sizeof(*rows));
+  ls_status status = types == NULL || leaves == NULL || rows == NULL
+                         ? ls_out_of_memory()
+                         : ls_ok();
+  if (ls_status_is_ok(status)) {
+    for (size_t i = 0; i < count; ++i)
+      types[i] = base->leaves[i].type;
+    status = ls_element_reuse(base->structure, types, count, element);
+  }
+  if (ls_status_is_ok(status)) {
+    ls_nest_flatten(*element, leaves, count);
+    for (size_t i = 0; i < count; ++i)
+      rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+    status = self->decoder->format->read(self->decoder, fetch, at, bytes, size,
+                                         base->row_sizes, rows, 0);
+  }
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+ls_status ls_record_source_element(const ls_record_source *self,
+                                   ls_fetch *fetch, const ls_record_at *at,
+                                   char *bytes, size_t size, ls_nest *element) {
+  if (self->base.rows)
+    return fill_element(self, fetch, at, bytes, size, element);
+  return self->decoder->format->make(self->decoder, fetch, at, bytes, size,
+                                     element);
+}
+
+// The file that element `index` is in.
+static size_t file_of(const ls_record_source *self, int64_t index) {
+  size_t low = 0, high = self->num_files;
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if (self->first[middle] <= index)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// Elements that lie one behind the other are read at once, up to this much.
+enum { READ_MOST = 1 << 20 };
+
+// How many of `indices` follow one another in a file from record `record` on.
+static size_t run_of(const ls_source_file *file, int64_t record,
+                     const int64_t *indices, size_t count) {
+  const int64_t *at = file->offsets.items + record;
+  size_t run = 1;
+  while (run < count && indices[run] == indices[0] + (int64_t)run &&
+         record + (int64_t)run < file->count &&
+         at[run + 1] - at[0] <= READ_MOST)
+    ++run;
+  return run;
+}
+
+// Where bytes of a file are in memory, in all of it or in a window; NULL: they
+// are not.
+static char *bytes_at(const ls_source_file *file, const ls_file_window *window,
+                      int64_t offset, size_t size) {
+  return file->bytes != NULL ? file->bytes + offset
+                             : ls_file_window_find(window, offset, size);
+}
+
+// The bytes of `run` records: where they are in memory, else in room of the
+// fetch.
+static ls_status read_run(const ls_record_source *self,
+                          const ls_source_file *file,
+                          const ls_file_window *window, ls_fetch *fetch,
+                          int64_t record, size_t run, char **out) {
+  const int64_t *at = file->offsets.items + record;
+  const size_t size = (size_t)(at[run] - at[0]);
+  char *bytes = bytes_at(file, window, at[0], size);
+  if (bytes != NULL && !self->decoder->format->writes) {
+    *out = bytes;
+    return ls_ok();
+  }
+  *out = ls_fetch_room(fetch, size);
+  if (*out == NULL) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
+                     size, file->file->path);
+  }
+  if (bytes == NULL) return ls_file_read(file->file, at[0], *out, size);
+  memcpy(*out, bytes, size);
+  return ls_ok();
+}
+
+// Has the processor fetch a record that will be read next, from anywhere in
+// memory.
+static void look_ahead(const ls_record_source *self,
+                       const ls_file_window *window, int64_t index) {
+  const size_t number = file_of(self, index);
+  const ls_source_file *file = self->files[number];
+  if (window != NULL && window->file != file) return;
+  const int64_t *at = file->offsets.items + (index - self->first[number]);
+  const size_t size = at[1] - at[0] < 4096 ? (size_t)(at[1] - at[0]) : 4096;
+  const char *bytes = bytes_at(file, window, at[0], size);
+  if (bytes == NULL) return;
+  for (size_t byte = 0; byte < size; byte += LS_CACHE_LINE)
+    __builtin_prefetch(bytes + byte);
+}
+
+// The window of those elements in a file that will be read soon; NULL: none.
+static ls_file_window *enter_window(const ls_record_source *self, size_t number,
+                                    const ls_fetch *fetch, size_t count) {
+  const ls_fetch_soon *soon = &fetch->soon;
+  const ls_source_file *file = self->files[number];
+  if (soon->dataset != &self->base || file->bytes != NULL) return NULL;
+  int64_t first = soon->first - self->first[number];
+  int64_t end = first + soon->count;
+  if (first < 0) first = 0;
+  if (end > file->count) end = file->count;
+  return ls_windows_enter(self->windows, file, first, end - first,
+                          (int64_t)count);
+}
+
+static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
+                              const int64_t *indices, size_t count,
+                              void *const *rows) {
+  const ls_record_source *self = (const ls_record_source *)dataset;
+  const ls_source_file *last = NULL;
+  ls_file_window *window = NULL;
+  ls_status status = ls_ok();
+  for (size_t k = 0; k < count && ls_status_is_ok(status);) {
+    const size_t number = file_of(self, indices[k]);
+    const ls_source_file *file = self->files[number];
+    const int64_t record = indices[k] - self->first[number];
+    const size_t run = run_of(file, record, indices + k, count - k);
+    if (file != last) {
+      ls_windows_leave(self->windows, window);
+      window = enter_window(self, number, fetch, count - k);
+      last = file;
+    }
+    const ls_fetch_mark mark = ls_fetch_begin(fetch);
+    char *bytes = NULL;
+    status = read_run(self, file, window, fetch, record, run, &bytes);
+    if (k + run < count) look_ahead(self, window, indices[k + run]);
+    const int64_t *offsets = file->offsets.items + record;
+    for (size_t i = 0; i < run && ls_status_is_ok(status); ++i, ++k) {
+      const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
+                               false};
+      status = self->decoder->format->read(
+          self->decoder, fetch, &at, bytes + (offsets[i] - offsets[0]),
+          (size_t)(offsets[i + 1] - offsets[i]), dataset->row_sizes, rows, k);
+    }
+    ls_fetch_end(fetch, mark);
+  }
+  ls_windows_leave(self->windows, window);
+  return status;
+}
+
+static ls_status get_record(const ls_dataset *dataset, ls_fetch *fetch,
+                            int64_t index, ls_nest *element) {
+  const ls_record_source *self = (const ls_record_source *)dataset;
+  const size_t number = file_of(self, index);
+  const ls_source_file *file = self->files[number];
+  const int64_t record = index - self->first[number];
+  const int64_t *offsets = file->offsets.items + record;
+  const ls_record_at at = {file->file, record, offsets[0], false};
+  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  char *bytes = NULL;
+  ls_status status = read_run(self, file, NULL, fetch, record, 1, &bytes);
+  if (ls_status_is_ok(status))
+    status =
+        self->decoder->format->make(self->decoder, fetch, &at, bytes,
+                                    (size_t)(offsets[1] - offsets[0]), element);
+  ls_fetch_end(fetch, mark);
+  return status;
+}
+
+// ---- The data set ----------------------------------------------------------
+static void destroy_source(ls_dataset *dataset) {
+  ls_record_source *self = (ls_record_source *)dataset;
+  for (size_t i = 0; i < self->num_files; ++i)
+    ls_object_release(self->files[i]);
+  ls_release(dataset->allocator, self->files);
+  ls_release(dataset->allocator, self->first);
+  if (self->windows != NULL) ls_windows_deinit(self->windows);
+  ls_release(dataset->allocator, self->windows);
+  ls_object_release(self->decoder);
+}
+
+static void describe_source(const ls_dataset *dataset, ls_text *text) {
+  const ls_record_source *self = (const ls_record_source *)dataset;
+  ls_text_append_format(text, "%s", self->decoder->format->name);
+  for (size_t i = 0; i < self->num_files; ++i) {
+    ls_text_append(text, ", ");
+    ls_source_describe(self->files[i]->file, text);
+  }
+  if (self->decoder->format->describe != NULL)
+    self->decoder->format->describe(self->decoder, text);
+}
+
+static size_t num_files(const ls_dataset *dataset) {
+  return ((const ls_record_source *)dataset)->num_files;
+}
+
+static const char *file_path(const ls_dataset *dataset, size_t i) {
+  return ((const ls_record_source *)dataset)->files[i]->file->path;
+}
+
+static ls_dataset *shard_files(const ls_dataset *dataset, int64_t count,
+                               int64_t index) {
+  const ls_record_source *self = (const ls_record_source *)dataset;
+  ls_allocator *allocator = ls_current_allocator();
+  ls_source_file **files =
+      ls_new_array(allocator, ls_source_file *, self->num_files);
+  ls_status status = files == NULL ? ls_out_of_memory() : ls_ok();
+  size_t chosen = 0;
+  for (size_t i = (size_t)index; files != NULL && i < self->num_files;
+       i += (size_t)count)
+    files[chosen++] = ls_object_retain(self->files[i]);
+  return ls_record_source_of(files, chosen, ls_object_retain(self->decoder),
+                             status);
+}
+
+#define LS_RECORD_CLASS                                                        \
+  .name = "records", .destroy = destroy_source, .describe = describe_source,   \
+  .num_files = num_files, .file = file_path, .shard_files = shard_files
+
+static const ls_dataset_class rows_class = {LS_RECORD_CLASS,
+                                            .read = read_records};
+static const ls_dataset_class elements_class = {LS_RECORD_CLASS,
+                                                .get = get_record};
+static const ls_dataset_class stream_class = {LS_RECORD_CLASS,
+                                              .open = ls_record_stream_open};
+
+static ls_status source_begin(ls_record_source *self) {
+  ls_dataset *base = &self->base;
+  LS_RETURN_IF_ERROR(
+      ls_dataset_set_spec(base, ls_nest_retain(self->decoder->spec)));
+  self->first = ls_new_array(base->allocator, int64_t, self->num_files + 1);
+  self->windows = ls_new(base->allocator, ls_windows);
+  if (self->first == NULL || self->windows == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_windows_init(self->windows, base->allocator));
+  base->indexed = true;
+  for (size_t i = 0; i < self->num_files; ++i) {
+    if (self->files[i]->count < 0) base->indexed = false;
+    self->first[i + 1] = self->first[i] + self->files[i]->count;
+  }
+  base->size = base->indexed ? self->first[self->num_files] : LS_UNKNOWN_SIZE;
+  base->kind = !base->indexed ? &stream_class
+               : base->rows   ? &rows_class
+                              : &elements_class;
+  return ls_ok();
+}
+
+ls_dataset *ls_record_source_of(ls_source_file **files, size_t num_files,
+                                ls_record_decoder *decoder, ls_status status) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_record_source *self = (ls_record_source *)ls_dataset_new(
+      &stream_class, sizeof(*self), NULL, 0, status);
+  if (self == NULL) {
+    for (size_t i = 0; i < num_files; ++i)
+      ls_object_release(files[i]);
+    ls_release(allocator, files);
+    ls_object_release(decoder);
+    return NULL;
+  }
+  self->files = files;
+  self->num_files = num_files;
+  self->decoder = decoder;
+  ls_dataset *base = &self->base;
+  return ls_status_is_ok(base->failure)
+             ? ls_dataset_fail(base, source_begin(self))
+             : base;
+}
+
+// ---- Opening ---------------------------------------------------------------
+// Where the records of a file are, as kept beside it or found now.
+static ls_status find_records(const ls_record_decoder *decoder,
+                              ls_source_file *file) {
+  ls_allocator *allocator = file->allocator;
+  ls_runtime *runtime = ls_runtime_current();
+  const ls_record_format *format = decoder->format;
+  if (decoder->index_kind == 0) return format->scan(decoder, file);
+  LS_OWN(ls_text, path) = {0};
+  ls_text_init(&path, allocator);
+  ls_text_append_format(&path, "%s.index", file->file->path);
+  ls_status status = ls_text_status(&path);
+  bool found = false;
+  if (ls_status_is_ok(status))
+    status = ls_offsets_load(runtime, path.data, file->file,
+                             decoder->index_kind, &file->offsets, &found);
+  if (ls_status_is_ok(status) && found) {
+    file->count = ls_offsets_count(&file->offsets);
+  } else if (ls_status_is_ok(status)) {
+    status = format->scan(decoder, file);
+    if (ls_status_is_ok(status) && file->count >= 0)
+      status = ls_offsets_save(runtime, path.data, file->file,
+                               decoder->index_kind, &file->offsets);
+  }
+  return status;
+}
+
+static ls_status open_files(const char *const *paths, size_t count,
+                            const ls_record_decoder *decoder,
+                            ls_file_pool *pool, ls_source_file **files,
+                            size_t *opened) {
+  int64_t loaded = 0;
+  for (*opened = 0; *opened < count; ++*opened) {
+    ls_source_file *file = NULL;
+    LS_RETURN_IF_ERROR(ls_source_file_open(paths[*opened], pool, &file));
+    files[*opened] = file;
+    ls_status status = ls_ok();
+    if (ls_source_loads(decoder->load, file->file->size, &loaded))
+      status = ls_source_file_load(file);
+    if (ls_status_is_ok(status)) status = find_records(decoder, file);
+    if (ls_status_is_ok(status) && decoder->format->check != NULL)
+      status = decoder->format->check(decoder, file);
+    if (ls_status_is_ok(status)) continue;
+    ls_object_release(file);
+    return status;
+  }
+  return ls_ok();
+}
+
+ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
+                                 ls_record_decoder *decoder, ls_status status) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
+  size_t count = 0, opened = 0;
+  ls_source_file **files = NULL;
+  LS_OWN(ls_file_pool, pool) = NULL;
+  if (ls_status_is_ok(status))
+    status = ls_file_pool_create(allocator, LS_FILES_OPEN, &pool);
+  if (ls_status_is_ok(status))
+    status = ls_source_paths(paths, num_paths, allocator, &found, &count);
+  if (ls_status_is_ok(status)) {
+    files = ls_new_array(allocator, ls_source_file *, count);
+    status = files == NULL
+                 ? ls_out_of_memory()
+                 : open_files(found, count, decoder, pool, files, &opened);
+  }
+  return ls_record_source_of(files, opened, decoder, status);
+}

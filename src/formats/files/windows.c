@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/files/windows.h"
+
+ls_status ls_windows_init(ls_windows *windows, ls_allocator *allocator) {
+  windows->allocator = allocator;
+  return ls_mutex_init(&windows->lock);
+}
+
+void ls_windows_deinit(ls_windows *windows) {
+  for (size_t i = 0; i < LS_WINDOWS; ++i)
+    ls_release(windows->allocator, windows->all[i].bytes);
+  ls_mutex_deinit(&windows->lock);
+}
+
+// ---- With the lock held ----------------------------------------------------
+static ls_file_window *windows_find(ls_windows *self,
+                                    const ls_source_file *file, int64_t first,
+                                    int64_t count) {
+  for (size_t i = 0; i < LS_WINDOWS; ++i) {
+    ls_file_window *it = &self->all[i];
+    if (it->state != LS_FILE_WINDOW_EMPTY && it->file == file &&
+        it->first == first && it->count == count)
+      return it;
+  }
+  return NULL;
+}
+
+// A window for others: an empty one, or the one of which most has been read.
+// One that is half unread stays, as it would soon be read again; but not
+// forever, as who began it may have gone elsewhere.
+static ls_file_window *windows_make_room(ls_windows *self, int64_t wanted) {
+  ls_file_window *best = NULL;
+  double most = 0;
+  for (size_t i = 0; i < LS_WINDOWS; ++i) {
+    ls_file_window *it = &self->all[i];
+    if (it->users > 0 || it->state == LS_FILE_WINDOW_BEING_READ) continue;
+    if (it->state == LS_FILE_WINDOW_EMPTY) return it;
+    const double share = (double)it->taken / (double)it->count;
+    if (best != NULL && share <= most) continue;
+    best = it;
+    most = share;
+  }
+  if (best == NULL || most >= 0.5) return best;
+  best->taken += wanted;
+  return NULL;
+}
+
+// ---- Reading ---------------------------------------------------------------
+// Makes it one for these records; false: there is no memory.
+static bool windows_begin(ls_windows *self, ls_file_window *it,
+                          const ls_source_file *file, int64_t first,
+                          int64_t count) {
+  const int64_t *at = file->offsets.items + first;
+  ls_file_window fresh = {.state = LS_FILE_WINDOW_BEING_READ,
+                          .file = file,
+                          .first = first,
+                          .count = count,
+                          .bytes = it->bytes,
+                          .size = (size_t)(at[count] - at[0]),
+                          .capacity = it->capacity};
+  if (fresh.size > fresh.capacity) {
+    ls_release(self->allocator, fresh.bytes);
+    fresh.bytes = ls_allocate(self->allocator, fresh.size);
+    fresh.capacity = fresh.bytes == NULL ? 0 : fresh.size;
+  }
+  if (fresh.bytes == NULL) fresh.state = LS_FILE_WINDOW_EMPTY;
+  *it = fresh;
+  return fresh.bytes != NULL;
+}
+
+// Reads a part; the lock is held before and after. One that cannot be read is
+// not there: who reads a record of it says why.
+static void windows_read_part(ls_windows *self, ls_file_window *it) {
+  const int part = it->parts_begun++;
+  const size_t begin = (size_t)part * LS_FILE_WINDOW_PART;
+  const size_t left = it->size - begin;
+  const size_t size = left < LS_FILE_WINDOW_PART ? left : LS_FILE_WINDOW_PART;
+  const int64_t at = it->file->offsets.items[it->first] + (int64_t)begin;
+  ls_mutex_unlock(&self->lock);
+  const ls_status status =
+      ls_file_read(it->file->file, at, it->bytes + begin, size);
+  if (ls_status_is_ok(status))
+    __atomic_fetch_or(&it->there, (uint64_t)1 << part, __ATOMIC_RELEASE);
+  ls_status_free(status);
+  ls_mutex_lock(&self->lock);
+  ++it->parts_done;
+}
+
+ls_file_window *ls_windows_enter(ls_windows *self, const ls_source_file *file,
+                                 int64_t first, int64_t count, int64_t wanted) {
+  enum { LEAST = 128 };  // Below, a window is more work than it saves.
+  const int64_t *at = file->offsets.items + first;
+  if (count < LEAST || at[count] - at[0] > LS_FILE_WINDOW_MOST) return NULL;
+  ls_mutex_lock(&self->lock);
+  ls_file_window *it = windows_find(self, file, first, count);
+  if (it == NULL && (it = windows_make_room(self, wanted)) != NULL &&
+      !windows_begin(self, it, file, first, count))
+    it = NULL;
+  if (it != NULL) {
+    const int parts =
+        (int)((it->size + LS_FILE_WINDOW_PART - 1) / LS_FILE_WINDOW_PART);
+    ++it->users;
+    it->taken += wanted;
+    while (it->parts_begun < parts)
+      windows_read_part(self, it);
+    // Where a part is missing others try again, in another one.
+    const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_RELAXED);
+    if (it->parts_done == parts)
+      it->state = __builtin_popcountll(there) == parts ? LS_FILE_WINDOW_READ
+                                                       : LS_FILE_WINDOW_EMPTY;
+  }
+  ls_mutex_unlock(&self->lock);
+  return it;
+}
+
+char *ls_file_window_find(const ls_file_window *it, int64_t offset,
+                          size_t size) {
+  if (it == NULL || size == 0) return NULL;
+  const size_t begin = (size_t)(offset - it->file->offsets.items[it->first]);
+  const size_t first = begin / LS_FILE_WINDOW_PART;
+  const size_t last = (begin + size - 1) / LS_FILE_WINDOW_PART;
+  const uint64_t parts = (~(uint64_t)0 >> (63 - (last - first))) << first;
+  const uint64_t there = __atomic_load_n(&it->there, __ATOMIC_ACQUIRE);
+  return (there & parts) == parts ? it->bytes + begin : NULL;
+}
+
+void ls_windows_leave(ls_windows *self, ls_file_window *window) {
+  if (window == NULL) return;
+  ls_mutex_lock(&self->lock);
+  --window->users;
+  ls_mutex_unlock(&self->lock);
+}

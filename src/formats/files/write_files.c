@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays written to files, so that these makers and others' programs read them.
+#include "base/memory/own.h"
+#include "base/require.h"
+#include "formats/bytes/example.h"
+#include "formats/bytes/tfrecord_file.h"
+#include "io/npy.h"
+#include "io/zip.h"
+#include "lockstep/files.h"
+
+static ls_status no_array(const char *what, const char *key) {
+  return ls_invalid_argument("item '%s' of %s is no array", key, what);
+}
+
+// ---- npy and npz -----------------------------------------------------------
+ls_status ls_npy_write(const char *path, const ls_array *array) {
+  LS_REQUIRE(path);
+  LS_REQUIRE(array);
+  ls_runtime *runtime = ls_runtime_current();
+  const ls_file_system *files = ls_runtime_files(runtime);
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, ls_current_allocator());
+  ls_status status =
+      ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &text);
+  ls_text_append_bytes(&text, ls_array_data(array), ls_array_size(array));
+  if (ls_status_is_ok(status)) status = ls_text_status(&text);
+  if (ls_status_is_ok(status))
+    status = files->write(files->user, path, text.data, text.size);
+  return ls_status_annotate(status, "while writing '%s'", path);
+}
+
+static ls_status add_member(ls_zip_writer *writer, const char *key,
+                            const ls_array *array, bool packed) {
+  ls_allocator *allocator = ls_current_allocator();
+  ls_text name, head;
+  ls_text_init(&name, allocator);
+  ls_text_init(&head, allocator);
+  ls_text_append_format(&name, "%s.npy", key);
+  ls_status status =
+      ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &head);
+  if (ls_status_is_ok(status)) status = ls_text_status(&name);
+  if (ls_status_is_ok(status)) status = ls_text_status(&head);
+  if (ls_status_is_ok(status))
+    status = ls_zip_add(writer, name.data, packed, head.data, head.size,
+                        ls_array_data(array), ls_array_size(array));
+  ls_text_deinit(&name);
+  ls_text_deinit(&head);
+  return ls_status_annotate(status, "in array '%s'", key);
+}
+
+ls_status ls_npz_write(const char *path, ls_nest arrays, ls_flag packed) {
+  LS_REQUIRE(path);
+  LS_RETURN_IF_ERROR(ls_nest_status(arrays));
+  if (arrays.kind != LS_KIND_DICT)
+    return ls_invalid_argument("npz holds a dict of arrays");
+  ls_zip_writer *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_zip_writer_open(ls_runtime_current(), path, &writer));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < ls_nest_count(arrays) && ls_status_is_ok(status);
+       ++i) {
+    const char *key = ls_nest_key(arrays, i);
+    const ls_array *array = ls_nest_as_array(ls_nest_item(arrays, i));
+    status = array == NULL
+                 ? no_array("an npz file", key)
+                 : add_member(writer, key, array, packed == LS_FLAG_ON);
+  }
+  const bool keep = ls_status_is_ok(status);
+  status = ls_status_join(status, ls_zip_writer_close(writer, keep));
+  return ls_status_annotate(status, "while writing '%s'", path);
+}
+
+// ---- TFRecord --------------------------------------------------------------
+struct ls_tfrecord_writer {
+  ls_allocator *allocator;
+  ls_tfrecord_output *output;
+  ls_example_builder builder;
+};
+
+ls_status ls_tfrecord_writer_open(const char *path,
+                                  ls_tfrecord_writer **out_writer) {
+  LS_REQUIRE_OUT(out_writer);
+  LS_REQUIRE(path);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_NEW_OR_RETURN(allocator, ls_tfrecord_writer, writer);
+  writer->allocator = allocator;
+  ls_example_init(&writer->builder, allocator);
+  const ls_status status =
+      ls_tfrecord_output_open(ls_runtime_current(), path, &writer->output);
+  if (ls_status_is_ok(status))
+    *out_writer = writer;
+  else
+    ls_release(allocator, writer);
+  return status;
+}
+
+ls_status ls_tfrecord_writer_write(ls_tfrecord_writer *writer, const void *data,
+                                   size_t size) {
+  LS_REQUIRE(writer);
+  LS_REQUIRE_ITEMS(data, size);
+  return ls_tfrecord_output_add(writer->output, data, size);
+}
+
+// Numbers of other types than a list's own, converted.
+static ls_status add_floats(ls_tfrecord_writer *writer, const char *key,
+                            const ls_array *array, size_t count) {
+  const float *values = ls_array_data(array);
+  LS_OWN_MEMORY(writer->allocator, float, made) = NULL;
+  if (ls_array_dtype(array) != LS_DTYPE_F32) {
+    made = ls_new_array(writer->allocator, float, count);
+    if (made == NULL) return ls_out_of_memory();
+    for (size_t i = 0; i < count; ++i)
+      made[i] = (float)ls_array_f64(array, (int64_t)i);
+    values = made;
+  }
+  ls_example_add_floats(&writer->builder, key, values, count);
+  return ls_ok();
+}
+
+static ls_status add_integers(ls_tfrecord_writer *writer, const char *key,
+                              const ls_array *array, size_t count) {
+  const int64_t *values = ls_array_data(array);
+  LS_OWN_MEMORY(writer->allocator, int64_t, made) = NULL;
+  if (ls_array_dtype(array) != LS_DTYPE_I64) {
+    made = ls_new_array(writer->allocator, int64_t, count);
+    if (made == NULL) return ls_out_of_memory();
+    for (size_t i = 0; i < count; ++i)
+      made[i] = ls_array_i64(array, (int64_t)i);
+    values = made;
+  }
+  ls_example_add_ints(&writer->builder, key, values, count);
+  return ls_ok();
+}
+
+static ls_status add_feature(ls_tfrecord_writer *writer, const char *key,
+                             const ls_array *array) {
+  if (array == NULL) return no_array("a tf.Example", key);
+  const ls_dtype dtype = ls_array_dtype(array);
+  const size_t count = (size_t)ls_array_num_elements(array);
+  if (dtype == LS_DTYPE_STRING) {
+    ls_example_add_bytes(&writer->builder, key, ls_array_data(array), count);
+    return ls_ok();
+  }
+  if (dtype == LS_DTYPE_U8 && ls_array_shape(array).rank > 0) {
+    const ls_bytes bytes = {ls_array_data(array), count};
+    ls_example_add_bytes(&writer->builder, key, &bytes, 1);
+    return ls_ok();
+  }
+  if (ls_dtype_is_float(dtype)) return add_floats(writer, key, array, count);
+  if (ls_dtype_is_integer(dtype) || dtype == LS_DTYPE_BOOL)
+    return add_integers(writer, key, array, count);
+  return ls_invalid_argument("feature '%s' as %s: floats, integers, bool and "
+                             "strings are written",
+                             key, ls_dtype_name(dtype));
+}
+
+ls_status ls_tfrecord_writer_write_example(ls_tfrecord_writer *writer,
+                                           ls_nest features) {
+  LS_REQUIRE(writer);
+  LS_RETURN_IF_ERROR(ls_nest_status(features));
+  if (features.kind != LS_KIND_DICT)
+    return ls_invalid_argument("a tf.Example is a dict of arrays");
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < ls_nest_count(features) && ls_status_is_ok(status);
+       ++i)
+    status = add_feature(writer, ls_nest_key(features, i),
+                         ls_nest_as_array(ls_nest_item(features, i)));
+  // Also after a failure: the next example begins anew.
+  ls_bytes example;
+  status = ls_status_join(status, ls_example_end(&writer->builder, &example));
+  return ls_status_is_ok(status)
+             ? ls_tfrecord_output_add(writer->output, example.data,
+                                      example.size)
+             : status;
+}
+
+ls_status ls_tfrecord_writer_close(ls_tfrecord_writer *writer, bool keep) {
+  if (writer == NULL) return ls_ok();
+  const ls_status status = ls_tfrecord_output_close(writer->output, keep);
+  ls_example_deinit(&writer->builder);
+  ls_release(writer->allocator, writer);
+  return status;
+}

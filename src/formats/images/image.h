@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Image files: the parts that the readers of all formats share, and one reader
+// for all.
+//
+// Reading takes two steps: the header gives the size of the image, then the
+// caller has the pixels written to its own memory. No step allocates memory
+// because a header promises it: a file too small to hold its pixels, however
+// well they are packed, is refused first.
+#ifndef LS_FORMATS_IMAGES_IMAGE_H_
+#define LS_FORMATS_IMAGES_IMAGE_H_
+
+#include "io/png_write.h"
+
+// A whole file's bytes.
+typedef struct ls_image_file {
+  const char *name;  // Name of the file in messages.
+  const unsigned char *bytes;
+  size_t size;
+  int64_t most_pixels;  // More are refused.
+  bool allow_damaged;   // Accept what can be read of a damaged JPEG.
+} ls_image_file;
+
+typedef struct ls_image_header {
+  int64_t width, height;  // At least 1.
+  int channels;           // 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
+  int bits;               // Bits of a sample in the file: 1 to 16.
+} ls_image_header;
+
+// Returns true if the bytes begin like a PNG or a JPEG file.
+bool ls_image_is(const void *bytes, size_t size);
+
+// Reads the header of a PNG or JPEG file.
+//   LS_INVALID_ARGUMENT  neither format, or more pixels than are wanted.
+//   LS_DATA_LOSS         cut off, or damaged.
+//   LS_UNIMPLEMENTED     a kind that is not supported.
+LS_MUST_USE ls_status ls_image_parse(const ls_image_file *file,
+                                     ls_image_header *out_header);
+
+// Writes the image into `out`, which has its width and height, and any number
+// of channels and bits; bytes between the pixels of two rows stay unchanged.
+//   LS_UNIMPLEMENTED  this build has no library for the format.
+LS_MUST_USE ls_status ls_image_decode(ls_allocator *allocator,
+                                      const ls_image_file *file,
+                                      const ls_pixels *out);
+
+// Checks a header, for readers: refuses more pixels than are wanted, and more
+// than a file of this size can hold, given that every `pixels_a_byte` pixels
+// take at least a byte (0: no limit).
+LS_MUST_USE ls_status ls_image_check(const ls_image_file *file,
+                                     const char *format,
+                                     const ls_image_header *header,
+                                     int64_t pixels_a_byte);
+
+// Returns the brightness of a color as in JPEG and Pillow: 0.299 R + 0.587 G +
+// 0.114 B, rounded to nearest.
+static inline uint32_t ls_image_gray(uint32_t r, uint32_t g, uint32_t b) {
+  return (19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16;
+}
+
+#endif  // LS_FORMATS_IMAGES_IMAGE_H_

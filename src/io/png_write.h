@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixels in memory, and PNG files written from them.
+#ifndef LS_IO_PNG_WRITE_H_
+#define LS_IO_PNG_WRITE_H_
+
+#include "base/memory/allocator.h"
+
+// Pixels in memory: rows from the top, samples of a pixel side by side.
+typedef struct ls_pixels {
+  void *data;
+  size_t stride;  // Bytes from row to row.
+  int64_t width, height;
+  int channels;  // 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
+  int bits;      // 8, or 16 in the machine's order.
+} ls_pixels;
+
+// Packs an image, with zlib alone. The caller releases the bytes with
+// ls_release.
+LS_MUST_USE ls_status ls_png_encode(ls_allocator *allocator,
+                                    const ls_pixels *image,
+                                    unsigned char **out_bytes,
+                                    size_t *out_size);
+
+#endif  // LS_IO_PNG_WRITE_H_
