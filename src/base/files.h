@@ -10,6 +10,7 @@
 #ifndef LS_BASE_FILES_H_
 #define LS_BASE_FILES_H_
 
+#include "base/export.h"
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lockstep/object.h"
@@ -39,19 +40,24 @@ LS_MUST_USE ls_status ls_file_open(ls_runtime *runtime, const char *path,
 // The same of one of many: it is open while it is read and as long as the pool
 // has room for it. `pool` may be NULL.
 //   LS_DATA_LOSS  from reading: the file has another size or time now.
-LS_MUST_USE ls_status ls_file_open_in(ls_file_pool *pool, ls_runtime *runtime,
-                                      const char *path, ls_file **out_file);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_in(ls_file_pool *pool,
+                                                     ls_runtime *runtime,
+                                                     const char *path,
+                                                     ls_file **out_file);
 // Bytes of the caller's, lent, as a file. `data` may be NULL if there are none.
-LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
-                                         const char *name, const void *data,
-                                         size_t size, ls_file **out_file);
-void ls_file_close(ls_file *file);  // NULL is fine.
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_open_bytes(ls_allocator *allocator,
+                                                        const char *name,
+                                                        const void *data,
+                                                        size_t size,
+                                                        ls_file **out_file);
+LS_PRIVATE_API void ls_file_close(ls_file *file);  // NULL is fine.
 LS_OWNED_POINTER(ls_file, ls_file_close)
 
 // All `size` bytes from `offset` on.
 //   LS_DATA_LOSS  the file ends before: names file and offset.
-LS_MUST_USE ls_status ls_file_read(const ls_file *file, int64_t offset,
-                                   void *data, size_t size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_file_read(const ls_file *file,
+                                                  int64_t offset, void *data,
+                                                  size_t size);
 
 // A folder in a run folder.
 //   LS_INVALID_ARGUMENT  it is a link, which may lead to anybody's folder.
@@ -66,9 +72,9 @@ LS_MUST_USE ls_status ls_folder_make_own(ls_runtime *runtime, const char *path);
 enum { LS_FILES_OPEN = 64 };
 // Keeps up to `most` of its files open. The caller owns a reference, each of
 // its files another one.
-LS_MUST_USE ls_status ls_file_pool_create(ls_allocator *allocator, int most,
-                                          ls_file_pool **out_pool);
-void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
+LS_PRIVATE_API LS_MUST_USE ls_status
+ls_file_pool_create(ls_allocator *allocator, int most, ls_file_pool **out_pool);
+LS_PRIVATE_API void ls_file_pool_release(ls_file_pool *pool);  // NULL is fine.
 LS_OWNED_POINTER(ls_file_pool, ls_file_pool_release)
 int ls_file_pool_open(ls_file_pool *pool);  // How many are open now.
 
@@ -93,9 +99,10 @@ bool ls_pattern_is(const char *text);
 // names itself, whether it is there or not.
 //   LS_NOT_FOUND         none fits; the message has pattern and folder.
 //   LS_INVALID_ARGUMENT  a pattern in another component.
-LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
-                                     ls_allocator *allocator,
-                                     const char ***out_paths,
-                                     size_t *out_count);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
+                                                    const char *pattern,
+                                                    ls_allocator *allocator,
+                                                    const char ***out_paths,
+                                                    size_t *out_count);
 
 #endif  // LS_BASE_FILES_H_

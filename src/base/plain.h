@@ -10,15 +10,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include "base/export.h"
 #include "lockstep/status.h"
 
 // snprintf and vsnprintf with plain numbers.
-int ls_format(char *buffer, size_t size, const char *format, ...)
+LS_PRIVATE_API int ls_format(char *buffer, size_t size, const char *format, ...)
     LS_PRINTF(3, 4);
 int ls_format_v(char *buffer, size_t size, const char *format,
                 va_list arguments);
 // strtod and strtof of a plain number; `out_end` may be NULL.
-double ls_read_f64(const char *text, char **out_end);
+LS_PRIVATE_API double ls_read_f64(const char *text, char **out_end);
 float ls_read_f32(const char *text, char **out_end);
 
 #endif  // LS_BASE_PLAIN_H_

@@ -7,11 +7,13 @@
 
 #include <string.h>
 
+#include "base/export.h"
 #include "lockstep/status.h"
 
 // INVALID_ARGUMENT "ls_session_run: results is NULL", the names as in the
 // header.
-ls_status ls_null_argument(const char *function, const char *argument);
+LS_PRIVATE_API ls_status ls_null_argument(const char *function,
+                                          const char *argument);
 
 #define LS_REQUIRE(argument)                                                   \
   do {                                                                         \

@@ -7,6 +7,7 @@
 #define LS_BASE_RUNTIME_INTERNAL_H_
 
 #include "base/debug.h"
+#include "base/export.h"
 #include "base/memory/allocator.h"
 #include "base/memory/map.h"
 #include "base/threads/host_threads.h"
@@ -163,10 +164,11 @@ int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);
 void ls_runtime_sleep(const ls_runtime *runtime, int64_t nanos);
 // The files it works on: files->read(files->user, ...).
-const ls_file_system *ls_runtime_files(const ls_runtime *runtime);
+LS_PRIVATE_API const ls_file_system *
+ls_runtime_files(const ls_runtime *runtime);
 // The allocator of the runtime this thread works under; the system's when
 // there is none.
-ls_allocator *ls_current_allocator(void);
+LS_PRIVATE_API ls_allocator *ls_current_allocator(void);
 
 // The system's clock and files: what a runtime has by default.
 const ls_clock *ls_clock_system(void);

@@ -9,6 +9,7 @@
 #ifndef LS_DATA_DATASET_H_
 #define LS_DATA_DATASET_H_
 
+#include "base/export.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "data/fetch.h"
@@ -110,21 +111,23 @@ struct ls_dataset {
 // the first input's spec, size and kind, which the maker then changes. Where an
 // input is a failed one, or NULL, or `status` (taken over) is a failure, that
 // is what it is: the caller returns it as it is if `failure` is not OK.
-ls_dataset *ls_dataset_new(const ls_dataset_class *kind, size_t bytes,
-                           ls_dataset *const *inputs, size_t num_inputs,
-                           ls_status status);
+LS_PRIVATE_API ls_dataset *ls_dataset_new(const ls_dataset_class *kind,
+                                          size_t bytes,
+                                          ls_dataset *const *inputs,
+                                          size_t num_inputs, ls_status status);
 #define LS_DATASET_NEW(Type, kind, inputs, num_inputs, status)                 \
   ((Type *)ls_dataset_new((kind), sizeof(Type), (inputs), (num_inputs),        \
                           (status)))
 // Makes it a failed one, unless it is; takes the status over. NULL is fine.
-ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status);
+LS_PRIVATE_API ls_dataset *ls_dataset_fail(ls_dataset *dataset,
+                                           ls_status status);
 // Gives it a spec: a nest of ls_nest_spec leaves, taken over.
-LS_MUST_USE ls_status ls_dataset_set_spec(ls_dataset *dataset, ls_nest spec);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_dataset_set_spec(ls_dataset *dataset,
+                                                         ls_nest spec);
 // The same from what there is: `structure` (taken over) with leaves to copy.
-LS_MUST_USE ls_status ls_dataset_set_leaves(ls_dataset *dataset,
-                                            ls_nest structure,
-                                            const ls_leaf_spec *leaves,
-                                            size_t count);
+LS_PRIVATE_API LS_MUST_USE ls_status
+ls_dataset_set_leaves(ls_dataset *dataset, ls_nest structure,
+                      const ls_leaf_spec *leaves, size_t count);
 // The same from what all inputs' elements have in common.
 //   LS_INVALID_ARGUMENT  other structures, dtypes or ranks
 LS_MUST_USE ls_status ls_dataset_merge_leaves(ls_dataset *dataset);
@@ -180,13 +183,16 @@ void ls_dataset_find_ids(const ls_dataset *dataset, const ls_fetch *fetch,
 // Makes `*element` a nest of the structure of these leaves whose arrays may be
 // written: the one that is there, if nobody else holds it and its arrays are of
 // these types, else a new one. Numbers are undefined.
-LS_MUST_USE ls_status ls_element_reuse(ls_nest structure, const ls_type *types,
-                                       size_t count, ls_nest *element);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_element_reuse(ls_nest structure,
+                                                      const ls_type *types,
+                                                      size_t count,
+                                                      ls_nest *element);
 // The same for an element of a data set whose shapes are known.
 LS_MUST_USE ls_status ls_element_reuse_row(const ls_dataset *dataset,
                                            ls_nest *element);
 // Replaces what is there by `made`, taken over.
-LS_MUST_USE ls_status ls_element_replace(ls_nest made, ls_nest *element);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_element_replace(ls_nest made,
+                                                        ls_nest *element);
 // The bytes of all arrays in it.
 int64_t ls_element_bytes(ls_nest element);
 

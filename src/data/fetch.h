@@ -5,6 +5,7 @@
 #ifndef LS_DATA_FETCH_H_
 #define LS_DATA_FETCH_H_
 
+#include "base/export.h"
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "lockstep/dataset.h"
@@ -60,10 +61,10 @@ typedef struct ls_fetch_mark {
   ls_fetch_block *block;
   size_t used;
 } ls_fetch_mark;
-ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch);
+LS_PRIVATE_API ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch);
 // `size` bytes, aligned to 64, until the mark is gone back to. NULL: no memory.
-void *ls_fetch_room(ls_fetch *fetch, size_t size);
-void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark);
+LS_PRIVATE_API void *ls_fetch_room(ls_fetch *fetch, size_t size);
+LS_PRIVATE_API void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark);
 
 // What is kept for a data set; nests are none at first. NULL: no memory. Valid
 // until the next call.

@@ -8,6 +8,7 @@
 #ifndef LS_DATA_STAGE_H_
 #define LS_DATA_STAGE_H_
 
+#include "base/export.h"
 #include "base/memory/own.h"
 #include "data/dataset.h"
 #include "data/work.h"
@@ -54,9 +55,9 @@ struct ls_stage {
 
 // A stage of `bytes` for a data set, with all its inputs opened, but those that
 // it opens itself (`own_inputs`).
-LS_MUST_USE ls_status ls_stage_new(const ls_stage_class *kind, size_t bytes,
-                                   const ls_dataset *dataset, ls_work *work,
-                                   bool own_inputs, ls_stage **out_stage);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_stage_new(
+    const ls_stage_class *kind, size_t bytes, const ls_dataset *dataset,
+    ls_work *work, bool own_inputs, ls_stage **out_stage);
 // Opens a data set: an indexed one by a stage that goes through it.
 LS_MUST_USE ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
                                     ls_stage **out_stage);

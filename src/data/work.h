@@ -3,6 +3,7 @@
 #ifndef LS_DATA_WORK_H_
 #define LS_DATA_WORK_H_
 
+#include "base/export.h"
 #include "base/runtime_internal.h"
 #include "base/threads/input_threads.h"
 #include "data/dataset.h"
@@ -40,8 +41,8 @@ LS_MUST_USE ls_status ls_work_init(ls_work *work, const ls_dataset *dataset,
 void ls_work_deinit(ls_work *work);
 
 // A fetch for a thread, and back: its counts are added up.
-ls_fetch *ls_work_take_fetch(ls_work *work);  // NULL: no memory.
-void ls_work_give_fetch(ls_work *work, ls_fetch *fetch);
+LS_PRIVATE_API ls_fetch *ls_work_take_fetch(ls_work *work);  // NULL: no memory.
+LS_PRIVATE_API void ls_work_give_fetch(ls_work *work, ls_fetch *fetch);
 
 // What it is at, in a line: which stage has been at work for the longest time.
 void ls_work_tell(ls_work *work, char *buffer, size_t size);

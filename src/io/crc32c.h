@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/export.h"
+
 // Returns the checksum of bytes that follow others whose checksum is `crc`; 0:
 // none. Uses the processor's instruction if it has one.
-uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size);
+LS_PRIVATE_API uint32_t ls_crc32c(uint32_t crc, const void *data, size_t size);
 // Does the same by a table, on any processor.
 uint32_t ls_crc32c_portable(uint32_t crc, const void *data, size_t size);
 

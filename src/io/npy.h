@@ -6,6 +6,7 @@
 #ifndef LS_IO_NPY_H_
 #define LS_IO_NPY_H_
 
+#include "base/export.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "lockstep/array.h"
@@ -26,30 +27,33 @@ typedef struct ls_npy_header {
 //   LS_UNIMPLEMENTED     unsupported elements: objects, structures, texts of
 //                     UTF-32, times.
 //   LS_DATA_LOSS         shorter or longer than the header says.
-LS_MUST_USE ls_status ls_npy_open(const ls_file *file, const char *name,
-                                  int64_t from, int64_t size,
-                                  ls_npy_header *out_header);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_npy_open(const ls_file *file,
+                                                 const char *name, int64_t from,
+                                                 int64_t size,
+                                                 ls_npy_header *out_header);
 
 // Converts `count` elements that were read from the file to this machine's
 // order, in place. Bytes of bool become 0 and 1.
-void ls_npy_convert(const ls_npy_header *header, void *data, size_t count);
+LS_PRIVATE_API void ls_npy_convert(const ls_npy_header *header, void *data,
+                                   size_t count);
 // Returns the bytes of an element of type "S8", without the zeros at its end.
 ls_bytes ls_npy_bytes(const ls_npy_header *header, const char *element);
 
 // Reads all elements, in row order whatever the file's order, as an array of
 // the caller's.
-LS_MUST_USE ls_status ls_npy_read_elements(const ls_file *file,
-                                           const ls_npy_header *header,
-                                           ls_array **out_array);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_npy_read_elements(
+    const ls_file *file, const ls_npy_header *header, ls_array **out_array);
 // Reads header and elements as an array of the caller's, in row order whatever
 // the file's order.
-LS_MUST_USE ls_status ls_npy_read(const ls_file *file, const char *name,
-                                  int64_t from, int64_t size,
-                                  ls_array **out_array);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_npy_read(const ls_file *file,
+                                                 const char *name, int64_t from,
+                                                 int64_t size,
+                                                 ls_array **out_array);
 
 // Appends the part of a version 1 file before an array's elements.
 //   LS_UNIMPLEMENTED  bf16, strings and other types without a NumPy name.
-LS_MUST_USE ls_status ls_npy_print_header(ls_dtype dtype, ls_shape shape,
-                                          ls_text *out);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_npy_print_header(ls_dtype dtype,
+                                                         ls_shape shape,
+                                                         ls_text *out);
 
 #endif  // LS_IO_NPY_H_

@@ -9,6 +9,7 @@
 #ifndef LS_IO_READER_H_
 #define LS_IO_READER_H_
 
+#include "base/export.h"
 #include "base/files.h"
 #include "base/memory/own.h"
 #include "io/inflate.h"
@@ -42,22 +43,23 @@ typedef struct ls_reader_options {
 } ls_reader_options;
 
 // Opens a reader at the start, without reading. Zeroed readers may be closed.
-LS_MUST_USE ls_status ls_reader_open(const ls_file *file,
-                                     ls_allocator *allocator,
-                                     const ls_reader_options *options,
-                                     ls_reader *out_reader);
-void ls_reader_close(ls_reader *reader);
+LS_PRIVATE_API LS_MUST_USE ls_status
+ls_reader_open(const ls_file *file, ls_allocator *allocator,
+               const ls_reader_options *options, ls_reader *out_reader);
+LS_PRIVATE_API void ls_reader_close(ls_reader *reader);
 LS_OWNED_POINTER(ls_reader, ls_reader_close)
 
 // Makes the window at least `size` bytes long, if so many are left.
 //   LS_DATA_LOSS  the file was cut off, or its packing is damaged.
-LS_MUST_USE ls_status ls_reader_need(ls_reader *reader, size_t size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_reader_need(ls_reader *reader,
+                                                    size_t size);
 // Extends the window by one chunk, unless it has ended.
-LS_MUST_USE ls_status ls_reader_more(ls_reader *reader);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_reader_more(ls_reader *reader);
 // Drops the first `size` bytes of the window, which must have them.
-void ls_reader_take(ls_reader *reader, size_t size);
+LS_PRIVATE_API void ls_reader_take(ls_reader *reader, size_t size);
 // Drops the next `size` bytes, also beyond the window; does not read them if
 // the file is not packed. Stops at the end; `position` shows where.
-LS_MUST_USE ls_status ls_reader_skip(ls_reader *reader, int64_t size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_reader_skip(ls_reader *reader,
+                                                    int64_t size);
 
 #endif  // LS_IO_READER_H_

@@ -6,6 +6,7 @@
 #ifndef LS_IO_ZIP_H_
 #define LS_IO_ZIP_H_
 
+#include "base/export.h"
 #include "base/files.h"
 #include "base/memory/own.h"
 
@@ -31,38 +32,43 @@ typedef struct ls_zip {
 //   LS_UNIMPLEMENTED     in several parts, encrypted, or packed with another
 //                     method.
 //   LS_DATA_LOSS         cut off or damaged: names file, entry and byte.
-LS_MUST_USE ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
-                                  ls_zip *out_zip);
-void ls_zip_close(ls_zip *zip);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_open(const ls_file *file,
+                                                 ls_allocator *allocator,
+                                                 ls_zip *out_zip);
+LS_PRIVATE_API void ls_zip_close(ls_zip *zip);
 // Finds an entry by name; NULL: there is none. Of two of one name it returns
 // the last.
 LS_OWNED_STRUCT(ls_zip, ls_zip_close)
 const ls_zip_entry *ls_zip_find(const ls_zip *zip, const char *name);
 
 // Finds the position of a member's bytes in the file, `packed_size` of them.
-LS_MUST_USE ls_status ls_zip_locate(const ls_zip *zip,
-                                    const ls_zip_entry *entry,
-                                    int64_t *out_offset);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_locate(const ls_zip *zip,
+                                                   const ls_zip_entry *entry,
+                                                   int64_t *out_offset);
 // Reads a member's bytes, unpacked and with their checksum verified, into a
 // block of entry->size bytes that the caller releases. Fails if more or fewer
 // bytes come out than declared, and if deflate cannot make so many of the
 // packed ones.
-LS_MUST_USE ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
-                                  ls_allocator *allocator, char **out_data);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_read(const ls_zip *zip,
+                                                 const ls_zip_entry *entry,
+                                                 ls_allocator *allocator,
+                                                 char **out_data);
 
 // ---- Writing ---------------------------------------------------------------
 typedef struct ls_zip_writer ls_zip_writer;
 
 // Begins a file, which becomes visible when the writer is closed; the caller
 // closes it.
-LS_MUST_USE ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
-                                         ls_zip_writer **out_writer);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_writer_open(
+    ls_runtime *runtime, const char *path, ls_zip_writer **out_writer);
 // Adds a member of two concatenated pieces.
-LS_MUST_USE ls_status ls_zip_add(ls_zip_writer *writer, const char *name,
-                                 bool deflated, const void *head,
-                                 size_t head_size, const void *data,
-                                 size_t size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_add(ls_zip_writer *writer,
+                                                const char *name, bool deflated,
+                                                const void *head,
+                                                size_t head_size,
+                                                const void *data, size_t size);
 // Ends the file; it becomes visible if `keep` and nothing failed. Accepts NULL.
-LS_MUST_USE ls_status ls_zip_writer_close(ls_zip_writer *writer, bool keep);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_zip_writer_close(ls_zip_writer *writer,
+                                                         bool keep);
 
 #endif  // LS_IO_ZIP_H_

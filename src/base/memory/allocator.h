@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/export.h"
 #include "lockstep/allocator.h"
 
 #define LS_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -65,10 +66,11 @@ static inline void ls_release(ls_allocator *allocator, const void *memory) {
 // array `*array`, which holds `*capacity` (doubling it; new items are zero).
 // False without memory; then nothing has changed. `array` points to a pointer
 // of any object type: ls_grow(a, &items, &capacity, n, sizeof(*items)).
-bool ls_grow(ls_allocator *allocator, void *array, size_t *capacity,
-             size_t needed, size_t item_size);
+LS_PRIVATE_API bool ls_grow(ls_allocator *allocator, void *array,
+                            size_t *capacity, size_t needed, size_t item_size);
 
 // A copy of `size` bytes with a zero byte behind them, or NULL.
-char *ls_copy_text(ls_allocator *allocator, const char *text, size_t size);
+LS_PRIVATE_API char *ls_copy_text(ls_allocator *allocator, const char *text,
+                                  size_t size);
 
 #endif  // LS_BASE_MEMORY_ALLOCATOR_H_

@@ -13,6 +13,7 @@
 #ifndef LS_BASE_MEMORY_MAP_H_
 #define LS_BASE_MEMORY_MAP_H_
 
+#include "base/export.h"
 #include "base/memory/allocator.h"
 
 typedef struct ls_map_slot ls_map_slot;
@@ -35,20 +36,21 @@ typedef struct ls_map_item {
 } ls_map_item;
 
 // Takes no memory yet. The allocator outlives the map.
-void ls_map_init(ls_map *map, ls_allocator *allocator);
+LS_PRIVATE_API void ls_map_init(ls_map *map, ls_allocator *allocator);
 // Frees keys and table. A zeroed map is fine.
-void ls_map_deinit(ls_map *map);
+LS_PRIVATE_API void ls_map_deinit(ls_map *map);
 // Removes every entry, keeps the memory.
 void ls_map_clear(ls_map *map);
 
 size_t ls_map_count(const ls_map *map);
 // The value, or NULL without such a key (or when NULL is the value).
-void *ls_map_find(const ls_map *map, const void *key, size_t size);
+LS_PRIVATE_API void *ls_map_find(const ls_map *map, const void *key,
+                                 size_t size);
 bool ls_map_has(const ls_map *map, const void *key, size_t size);
 // Sets the value of a key. A key that is there keeps its place. False without
 // memory: then nothing has changed.
-LS_MUST_USE bool ls_map_insert(ls_map *map, const void *key, size_t size,
-                               void *value);
+LS_PRIVATE_API LS_MUST_USE bool ls_map_insert(ls_map *map, const void *key,
+                                              size_t size, void *value);
 // Removes a key. Returns its value, NULL if it was not there.
 void *ls_map_remove(ls_map *map, const void *key, size_t size);
 // Gives the entry at or after `*position` and moves `*position` behind it;

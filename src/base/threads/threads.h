@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "base/export.h"
 #include "lockstep/status.h"
 
 typedef struct ls_mutex {
@@ -23,12 +24,12 @@ typedef struct ls_condition {
   bool made;
 } ls_condition;
 
-LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
 // A mutex that its holder may lock again.
 LS_MUST_USE ls_status ls_mutex_init_recursive(ls_mutex *mutex);
-void ls_mutex_deinit(ls_mutex *mutex);
-void ls_mutex_lock(ls_mutex *mutex);
-void ls_mutex_unlock(ls_mutex *mutex);
+LS_PRIVATE_API void ls_mutex_deinit(ls_mutex *mutex);
+LS_PRIVATE_API void ls_mutex_lock(ls_mutex *mutex);
+LS_PRIVATE_API void ls_mutex_unlock(ls_mutex *mutex);
 
 LS_MUST_USE ls_status ls_condition_init(ls_condition *condition);
 void ls_condition_deinit(ls_condition *condition);

@@ -3,13 +3,14 @@
 #ifndef LS_BASE_VALUES_ARRAY_INTERNAL_H_
 #define LS_BASE_VALUES_ARRAY_INTERNAL_H_
 
+#include "base/export.h"
 #include "lockstep/array.h"
 
 // As ls_array_create, but numbers are undefined: the caller writes all of them
 // or releases the array. Zeroing large results would touch their memory on the
 // caller's thread alone, before all threads write there.
-LS_MUST_USE ls_status ls_array_create_unwritten(ls_dtype dtype, ls_shape shape,
-                                                ls_array **out_array);
+LS_PRIVATE_API LS_MUST_USE ls_status
+ls_array_create_unwritten(ls_dtype dtype, ls_shape shape, ls_array **out_array);
 
 // Whether elements are more than their bits: strings, objects.
 bool ls_dtype_owns_elements(ls_dtype dtype);

@@ -7,6 +7,7 @@
 #ifndef LS_IO_PROTOBUF_TFRECORD_H_
 #define LS_IO_PROTOBUF_TFRECORD_H_
 
+#include "base/export.h"
 #include "io/reader.h"
 #include "lockstep/array.h"
 
@@ -27,28 +28,28 @@ typedef struct ls_record_place {
 // Returns the bytes of a complete record `frame`; lent. `check`: verifies the
 // checksums.
 //   LS_DATA_LOSS  a checksum or the length differs.
-LS_MUST_USE ls_status ls_tfrecord_open_frame(const ls_record_place *place,
-                                             const void *frame, size_t size,
-                                             bool check, ls_bytes *out_bytes);
+LS_PRIVATE_API LS_MUST_USE ls_status
+ls_tfrecord_open_frame(const ls_record_place *place, const void *frame,
+                       size_t size, bool check, ls_bytes *out_bytes);
 
 // Reads the next record of a reader at a record's start; sets record and offset
 // of `place`, which is for messages. The bytes are in the reader's window,
 // until its next use.
 //   LS_OUT_OF_RANGE  there is none.
 //   LS_DATA_LOSS     damaged or cut off.
-LS_MUST_USE ls_status ls_tfrecord_next(ls_reader *reader,
-                                       ls_record_place *place, bool check,
-                                       ls_bytes *out_bytes);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_tfrecord_next(ls_reader *reader,
+                                                      ls_record_place *place,
+                                                      bool check,
+                                                      ls_bytes *out_bytes);
 
 // Reads the head at the position of a reader and moves after it; arguments and
 // errors as in ls_tfrecord_next.
-LS_MUST_USE ls_status ls_tfrecord_next_head(ls_reader *reader,
-                                            ls_record_place *place, bool check,
-                                            size_t *out_size);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_tfrecord_next_head(
+    ls_reader *reader, ls_record_place *place, bool check, size_t *out_size);
 
 // Makes the head and the foot of a record.
-void ls_tfrecord_frame(const void *data, size_t size,
-                       unsigned char head[LS_TFRECORD_HEAD],
-                       unsigned char foot[LS_TFRECORD_FOOT]);
+LS_PRIVATE_API void ls_tfrecord_frame(const void *data, size_t size,
+                                      unsigned char head[LS_TFRECORD_HEAD],
+                                      unsigned char foot[LS_TFRECORD_FOOT]);
 
 #endif  // LS_IO_PROTOBUF_TFRECORD_H_

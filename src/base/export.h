@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef LS_BASE_EXPORT_H_
+#define LS_BASE_EXPORT_H_
+
+// Marks a private function that liblockstep exports for liblockstep-io alone.
+// src/private.map.in lists them under a symbol version of the release, so that
+// no two releases mix.
+#define LS_PRIVATE_API __attribute__((visibility("default")))
+
+#endif  // LS_BASE_EXPORT_H_
