@@ -15,7 +15,8 @@ FUZZ_SECONDS ?= 60
 all:  ## Build the library and the program in build/release
 	cmake --preset release
 	cmake --build --preset release \
-	  --target lockstep lockstep_static lockstep_cli
+	  --target lockstep lockstep_static lockstep_io lockstep_io_static \
+	  lockstep_cli
 
 check:  ## Build with warnings as errors and run every test once
 	@$(MAKE) --no-print-directory test-dev

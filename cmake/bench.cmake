@@ -11,7 +11,7 @@ function(ls_add_bench name)
   target_include_directories(bench_${name} PRIVATE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(bench_${name} PRIVATE
-    ls_flags lockstep_static ls_dependencies)
+    ls_flags lockstep_io_static ls_dependencies)
 endfunction()
 
 include(CheckCCompilerFlag)
@@ -47,7 +47,7 @@ foreach(contestant serve reduce feed)
     OUTPUT_NAME ${contestant}
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/contestants")
   target_link_libraries(bench_${contestant} PRIVATE
-                        ls_flags lockstep bench_machine)
+                        ls_flags lockstep_io bench_machine)
 endforeach()
 
 # The yardstick in bench/data, which knows nothing of the library.

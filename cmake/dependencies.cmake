@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What we link with. Required: zlib, threads, libm. A missing optional
-# one turns something off, which the summary at the end of configuring names.
+# What we link with. Required: zlib, threads, libm. liblockstep-io also reads
+# images, with libraries that may be missing: then something is off, which the
+# summary at the end of configuring names.
 
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -24,20 +25,24 @@ target_link_libraries(ls_dependencies INTERFACE
 set(LS_MISSING "")  # Lines of the summary.
 
 # Finds `module`, which `source` of src/formats/images reads files with, as
-# PkgConfig::<prefix> and as LS_HAVE_<prefix> in that file; without it `lost` is
-# turned off. Only src/formats sees its headers.
+# PkgConfig::<prefix> and as LS_HAVE_<prefix> in that file; without it, or with
+# LS_<prefix> off, `lost` is turned off. liblockstep-io alone links it.
+add_library(ls_io_dependencies INTERFACE)
 set(LS_IO_LIBRARIES "")
 function(ls_want prefix module package source lost)
-  pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
-  if(NOT ${prefix}_FOUND)
+  option(LS_${prefix} "Use ${module}, where it is found" ON)
+  if(LS_${prefix})
+    pkg_check_modules(${prefix} QUIET IMPORTED_TARGET GLOBAL ${module})
+  endif()
+  if(NOT LS_${prefix} OR NOT ${prefix}_FOUND)
     list(APPEND LS_MISSING "${module} (${package}): ${lost}")
     set(LS_MISSING "${LS_MISSING}" PARENT_SCOPE)
     return()
   endif()
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/formats/images/${source}"
+  set_source_files_properties(
+    "${PROJECT_SOURCE_DIR}/src/formats/images/${source}"
     PROPERTIES COMPILE_DEFINITIONS LS_HAVE_${prefix}=1)
-  target_link_libraries(ls_dependencies INTERFACE
-    $<LINK_ONLY:PkgConfig::${prefix}>)
+  target_link_libraries(ls_io_dependencies INTERFACE PkgConfig::${prefix})
   list(APPEND LS_IO_LIBRARIES ${prefix})
   set(LS_IO_LIBRARIES "${LS_IO_LIBRARIES}" PARENT_SCOPE)
   set(${prefix}_VERSION "${${prefix}_VERSION}" PARENT_SCOPE)

@@ -6,18 +6,25 @@
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS lockstep EXPORT lockstep-targets
+install(TARGETS lockstep lockstep_io EXPORT lockstep-targets
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS lockstep_static EXPORT lockstep-static-targets
+# It finds liblockstep beside itself.
+set_target_properties(lockstep_io PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS lockstep_static lockstep_io_static
+        EXPORT lockstep-static-targets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(CODE "set(strip \"${CMAKE_STRIP}\")
-set(archive \"${CMAKE_INSTALL_LIBDIR}/$<TARGET_FILE_NAME:lockstep_static>\")")
+set(folder \"${CMAKE_INSTALL_LIBDIR}\")
+set(archives $<TARGET_FILE_NAME:lockstep_static>
+             $<TARGET_FILE_NAME:lockstep_io_static>)")
 install(CODE [[
 if(CMAKE_INSTALL_DO_STRIP AND strip)  # Which leaves archives alone.
-  execute_process(
-    COMMAND "${strip}" --strip-debug
-            "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${archive}"
-    COMMAND_ERROR_IS_FATAL ANY)
+  foreach(archive IN LISTS archives)
+    execute_process(
+      COMMAND "${strip}" --strip-debug
+              "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${folder}/${archive}"
+      COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
 endif()]])
 install(FILES ${LS_PUBLIC_HEADERS} ${LS_PLACES_HEADERS}
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
@@ -35,13 +42,17 @@ set(LS_PKGCONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH LS_PKGCONFIG_TO_PREFIX "/${LS_PKGCONFIG_DIR}" "/")
 string(REGEX REPLACE "/$" "" LS_PKGCONFIG_TO_PREFIX
        "${LS_PKGCONFIG_TO_PREFIX}")
-set(LS_PRIVATE_MODULES zlib)
+set(LS_IO_MODULES "")
 foreach(library IN LISTS LS_IO_LIBRARIES)
-  string(APPEND LS_PRIVATE_MODULES ", ${${library}_MODULE_NAME}")
+  list(APPEND LS_IO_MODULES "${${library}_MODULE_NAME}")
 endforeach()
-configure_file(cmake/lockstep.pc.in "${PROJECT_BINARY_DIR}/lockstep.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/lockstep.pc"
-        DESTINATION "${LS_PKGCONFIG_DIR}")
+list(JOIN LS_IO_MODULES ", " LS_IO_MODULES)
+foreach(library lockstep lockstep-io)
+  configure_file(cmake/${library}.pc.in "${PROJECT_BINARY_DIR}/${library}.pc"
+                 @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${library}.pc"
+          DESTINATION "${LS_PKGCONFIG_DIR}")
+endforeach()
 
 set(LS_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 configure_package_config_file(cmake/lockstep-config.cmake.in

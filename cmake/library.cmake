@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# One object library per folder of src/, joined into liblockstep.so and
-# liblockstep.a; src/cli is the program.
+# One object library per folder of src/. src/formats becomes liblockstep-io and
+# src/cli the program; all others are joined into liblockstep, shared and static.
 
 set(LS_GENERATED_INCLUDE "${PROJECT_BINARY_DIR}/include")
 
@@ -30,14 +30,19 @@ target_include_directories(ls_includes INTERFACE
   "${PROJECT_SOURCE_DIR}/include" "${LS_GENERATED_INCLUDE}")
 add_dependencies(ls_includes ls_places)
 
-# Adds the object library `name` and puts it into the two libraries.
+# Adds the object library `name` and puts it into the library that has it.
 function(ls_add_objects name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(${name} PRIVATE LS_NO_PLACES)
   target_link_libraries(${name} PRIVATE ls_flags ls_includes ls_dependencies)
   add_dependencies(${name} ls_places)
-  set_property(GLOBAL APPEND PROPERTY LS_OBJECTS $<TARGET_OBJECTS:${name}>)
+  set(library lockstep)
+  if(name STREQUAL "ls_formats")
+    set(library lockstep_io)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY ${library}_objects
+               $<TARGET_OBJECTS:${name}>)
 endfunction()
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true
@@ -52,9 +57,7 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 ls_add_objects(ls_layers "${PROJECT_SOURCE_DIR}/src/layers.c")
-foreach(library IN LISTS LS_IO_LIBRARIES)
-  target_link_libraries(ls_formats PRIVATE PkgConfig::${library})
-endforeach()
+target_link_libraries(ls_formats PRIVATE ls_io_dependencies)
 
 # The vector kernels: the same sources once per instruction set, told apart by
 # LS_ISA, which is part of the names they define. The engine chooses at start.
@@ -145,37 +148,53 @@ if(isa_sources)
   endif()
 endif()
 
-get_property(objects GLOBAL PROPERTY LS_OBJECTS)
-add_library(lockstep SHARED ${objects})
-set_target_properties(lockstep PROPERTIES
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-add_library(lockstep_static STATIC ${objects})
-set_target_properties(lockstep_static PROPERTIES OUTPUT_NAME lockstep)
-foreach(library lockstep lockstep_static)
-  set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C)
-  target_include_directories(${library} INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-    $<BUILD_INTERFACE:${LS_GENERATED_INCLUDE}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  add_dependencies(${library} ls_places)
-endforeach()
-target_link_libraries(lockstep PRIVATE $<BUILD_INTERFACE:ls_flags>
-                                       $<BUILD_INTERFACE:ls_dependencies>)
-# What the library calls of itself needs no symbol to be looked up.
-target_link_options(lockstep PRIVATE LINKER:-Bsymbolic-functions)
-if(NOT LS_SANITIZE)  # Whose runtime the program brings.
-  target_link_options(lockstep PRIVATE LINKER:--no-undefined)
-endif()
+# The libraries `name` and `name`_static of its objects, in files of this name.
+function(ls_add_library name file)
+  get_property(objects GLOBAL PROPERTY ${name}_objects)
+  add_library(${name} SHARED ${objects})
+  set_target_properties(${name} PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  add_library(${name}_static STATIC ${objects})
+  foreach(library ${name} ${name}_static)
+    set_target_properties(${library} PROPERTIES
+      LINKER_LANGUAGE C OUTPUT_NAME ${file})
+    target_include_directories(${library} INTERFACE
+      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+      $<BUILD_INTERFACE:${LS_GENERATED_INCLUDE}>
+      $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${library} PRIVATE
+      $<BUILD_INTERFACE:ls_flags> $<BUILD_INTERFACE:ls_dependencies>)
+    add_dependencies(${library} ls_places)
+  endforeach()
+  # Calls inside a library need no symbol to be looked up.
+  target_link_options(${name} PRIVATE LINKER:-Bsymbolic-functions)
+  if(NOT LS_SANITIZE)  # Whose runtime the program brings.
+    target_link_options(${name} PRIVATE LINKER:--no-undefined)
+  endif()
+endfunction()
+
+ls_add_library(lockstep lockstep)
+configure_file(cmake/private.map.in "${PROJECT_BINARY_DIR}/private.map" @ONLY)
+target_link_options(lockstep PRIVATE
+                    "LINKER:--version-script=${PROJECT_BINARY_DIR}/private.map")
+set_property(TARGET lockstep APPEND PROPERTY
+             LINK_DEPENDS "${PROJECT_BINARY_DIR}/private.map")
 target_link_libraries(lockstep_static
-  PRIVATE $<BUILD_INTERFACE:ls_flags> $<BUILD_INTERFACE:ls_dependencies>
   INTERFACE $<INSTALL_INTERFACE:ZLIB::ZLIB>
             $<INSTALL_INTERFACE:Threads::Threads> $<INSTALL_INTERFACE:m>)
+
+ls_add_library(lockstep_io lockstep-io)
+target_link_libraries(lockstep_io
+  PUBLIC lockstep PRIVATE $<BUILD_INTERFACE:ls_io_dependencies>)
+target_link_libraries(lockstep_io_static
+  PUBLIC lockstep_static PRIVATE $<BUILD_INTERFACE:ls_io_dependencies>)
 foreach(library IN LISTS LS_IO_LIBRARIES)
-  target_link_libraries(lockstep_static
+  target_link_libraries(lockstep_io_static
     INTERFACE $<INSTALL_INTERFACE:${${library}_LIBRARIES}>)
 endforeach()
 
-# The program is a user of the shared library, so that what it needs is public.
+# The program is a user of the shared libraries, so that it needs public
+# functions alone.
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/cli/*.c")
 if(cli_sources)
@@ -183,5 +202,5 @@ if(cli_sources)
   set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep)
   target_include_directories(lockstep_cli PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(lockstep_cli PRIVATE
-    ls_flags lockstep m ${CMAKE_DL_LIBS})
+    ls_flags lockstep_io m ${CMAKE_DL_LIBS})
 endif()

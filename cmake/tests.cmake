@@ -81,7 +81,7 @@ function(ls_add_inner_executable target folder)
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${folder}")
   ls_see_internals(${target})
-  target_link_libraries(${target} PRIVATE lockstep_static)
+  target_link_libraries(${target} PRIVATE lockstep_io_static)
   if(LS_HAS_GOLD)
     target_link_options(${target} PRIVATE -fuse-ld=gold)
   endif()
@@ -229,7 +229,12 @@ if(LS_EXAMPLES)
     set_target_properties(example_${name} PROPERTIES
       OUTPUT_NAME ${name}
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/examples")
-    target_link_libraries(example_${name} PRIVATE ls_flags lockstep m)
+    # Programs that read files of other people's.
+    set(library lockstep)
+    if(name STREQUAL "fashion_estimator")
+      set(library lockstep_io)
+    endif()
+    target_link_libraries(example_${name} PRIVATE ls_flags ${library} m)
     if(LS_TESTS)
       ls_add_test(examples/${name} example_${name})
     endif()

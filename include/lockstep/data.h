@@ -17,7 +17,8 @@ extern "C" {
 // Fashion-MNIST: u8 images [28, 28], 60,000 of them (`train`) or 10,000, with
 // u8 labels 0 to 9, from the four IDX files, plain or gzip, in `directory`
 // (NULL: where Debian's package dataset-fashion-mnist puts them). Files of the
-// same names with other content of this kind, such as MNIST, do as well.
+// same names with other content of this kind, such as MNIST, do as well. Link
+// with liblockstep-io (pkg-config lockstep-io).
 //   LS_NOT_FOUND  no such file; the message has the path.
 //   LS_DATA_LOSS  a file is cut off or damaged.
 LS_API ls_dataset *ls_dataset_fashion_mnist(const char *directory, bool train);

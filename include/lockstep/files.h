@@ -3,6 +3,8 @@
 //
 // Data sets that are read from files, and files that are written.
 //
+// Link with liblockstep-io (pkg-config lockstep-io).
+//
 //   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("data/train-*.tfrecord"),
 //       &(ls_tfrecord_options){
 //           .features =

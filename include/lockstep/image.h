@@ -3,6 +3,8 @@
 //
 // Images: the pixels of PNG and JPEG files, and what a map over them does.
 //
+// Link with liblockstep-io (pkg-config lockstep-io).
+//
 //   ls_array *photo = NULL, *small = ...;  // u8 [224, 224, 3]
 //   ls_status status = ls_decode_image(
 //       bytes, size, &(ls_image_options){.channels = 3, .name = path}, &photo);
