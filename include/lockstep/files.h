@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: formats
 //
-// Data sets that are read from files, and files that are written.
-//
-// Link with liblockstep-io (pkg-config lockstep-io).
+// Data sets read from files, and files written: link with liblockstep-io.
 //
 //   ls_dataset *d = ls_dataset_tfrecords(LS_PATHS("data/train-*.tfrecord"),
 //       &(ls_tfrecord_options){
