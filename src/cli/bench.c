@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "lockstep/allocator.h"
-#include "lockstep/runtime_settings.h"
 
 typedef struct bench_flags {
   const char *model, *precision, *math, *trace;

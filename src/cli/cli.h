@@ -4,10 +4,7 @@
 #ifndef LS_CLI_CLI_H_
 #define LS_CLI_CLI_H_
 
-#include <stdio.h>
-
-#include "lockstep/lockstep.h"
-#include "lockstep/trace.h"
+#include "cli/own.h"
 
 // What the program ends with. A run that a signal stopped ends with 128 and the
 // signal's number, as a shell says it: 130 for Ctrl-C.
@@ -103,10 +100,6 @@ int cli_report(const char *command, ls_status status);
 //   LS_NOT_FOUND         there is no such file.
 //   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
 ls_status cli_open_file(const char *path, FILE **out_file);
-
-// Zeroed memory, NULL if there is none; and back, NULL is fine. On any thread.
-void *cli_allocate(size_t size);
-void cli_release(void *memory);
 
 // Of the log of runtimes, from here on.
 void cli_show_warnings_alone(void);

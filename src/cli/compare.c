@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/compare.h"
-#include "lockstep/shape_rules.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #define LS_CLI_COMPARE_H_
 
 #include "cli/words.h"
-#include "lockstep/saved_file.h"
 
 // How two arrays of one dtype and shape differ: bit by bit, so that 0 and -0
 // do, and not a number is equal to itself.

@@ -5,11 +5,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "lockstep/allocator.h"
-#include "lockstep/device.h"
-#include "lockstep/runtime_settings.h"
-#include "lockstep/strategy_extended.h"
-#include "lockstep/tpu_system.h"
 
 // The processor's name as the system has it; "unknown" on systems that do not
 // tell.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draw.h"
-#include "lockstep/image.h"
-#include "lockstep/runtime_settings.h"
 
 #include <math.h>
 #include <stdlib.h>

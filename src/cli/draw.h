@@ -4,9 +4,9 @@
 #ifndef LS_CLI_DRAW_H_
 #define LS_CLI_DRAW_H_
 
-#include <stdio.h>
+#include "cli/cli.h"
 
-#include "lockstep/lockstep.h"
+#include <stdio.h>
 
 typedef enum cli_paint {
   CLI_PAINT_LETTERS,  // Shades of " .:-=+*#%@", from dark to bright.

@@ -5,11 +5,6 @@
 
 #include "cli/models.h"
 #include "cli/words.h"
-#include "lockstep/estimator.h"
-#include "lockstep/estimator_config.h"
-#include "lockstep/estimator_spec.h"
-#include "lockstep/estimator_table.h"
-#include "lockstep/training_parts.h"
 
 // What was asked for; zero or NULL: it was not, and as `keep` and `seed` -1.
 typedef struct estimator_flags {

@@ -6,7 +6,6 @@
 
 #include "cli/estimator.h"
 #include "cli/terminal.h"
-#include "lockstep/train_and_evaluate.h"
 
 // A training, and the line that tells how far it is.
 typedef struct training {

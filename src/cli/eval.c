@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "cli/models.h"
-#include "lockstep/training_parts.h"
 
 typedef struct eval_flags {
   const char *run_folder, *model, *data, *features, *math;

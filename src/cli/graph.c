@@ -3,8 +3,6 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "lockstep/function_plan.h"
-#include "lockstep/graph_ops.h"
 
 typedef struct graph_flags {
   const char *model, *precision, *math;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "lockstep/runtime_settings.h"
 
 static void print_overview(void) {
   printf("lockstep trains models in lock step on many replicas.\n\n"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "lockstep/shape_rules.h"
 
 // JSON has no word for what is no number.
 static void print_real(double value, int digits) {

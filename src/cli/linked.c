@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "cli/estimator.h"
-#include "lockstep/graph_ops.h"
-#include "lockstep/metrics.h"
-#include "lockstep/optimizer_state.h"
 
 // The one that a command is about.
 static struct {

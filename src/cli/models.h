@@ -5,7 +5,6 @@
 #define LS_CLI_MODELS_H_
 
 #include "cli/cli.h"
-#include "lockstep/estimator_table.h"
 
 // One of the two.
 typedef struct cli_found {

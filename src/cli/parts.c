@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "lockstep/shape_rules.h"
 
 // ---- Choices ---------------------------------------------------------------
 bool cli_choose(const char *command, const char *flag, const char *value,

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/models.h"
-#include "lockstep/training_parts.h"
 
 typedef struct predict_flags {
   const char *run_folder, *model, *data, *features, *math;

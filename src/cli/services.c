@@ -10,12 +10,6 @@
 #include <unistd.h>
 
 #include "cli/terminal.h"
-#include "lockstep/allocator.h"
-#include "lockstep/runtime_settings.h"
-#include "lockstep/saved_file.h"
-#include "lockstep/topology.h"
-#include "lockstep/tpu_strategy.h"
-#include "lockstep/training_parts.h"
 
 // ---- Messages --------------------------------------------------------------
 // Writes a text of somebody's, such as a path, which does not get to rule the

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "cli/terminal.h"
-#include "lockstep/runtime_settings.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,8 +12,6 @@
 #include "cli/terminal.h"
 #include "cli/train_flags.h"
 #include "cli/words.h"
-#include "lockstep/optimizer_state.h"
-#include "lockstep/training_parts.h"
 
 // Everything that a run holds.
 typedef struct session {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cli/words.h"
-#include "lockstep/optimizer_state.h"
 
 // Where a flag of the configuration has its place in one; -1 for other flags.
 static ptrdiff_t train_flags_place_of(const cli_option *option,

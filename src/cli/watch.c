@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "lockstep/runs.h"
 
 static struct {
   ls_runtime *runtime;

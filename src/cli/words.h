@@ -4,8 +4,6 @@
 #define LS_CLI_WORDS_H_
 
 #include "cli/cli.h"
-#include "lockstep/saved_file.h"
-#include "lockstep/saver.h"
 
 // Zeroed: an empty one, of a flag that was not given.
 typedef struct cli_words {

@@ -9,9 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/data/data_show.h"
 #include "cli/terminal.h"
-#include "lockstep/element_spec.h"
 
 typedef struct data_flags {
   const char **files;
@@ -28,20 +26,12 @@ typedef struct reading {
   ls_iterator_stats stats;
 } reading;
 
-static const char *const format_names[] = {
-    [CLI_FORMAT_NONE] = "",
-    [CLI_FORMAT_MNIST] = "IDX folder",
-    [CLI_FORMAT_IMAGES] = "images by class",
-    [CLI_FORMAT_IDX] = "IDX",
-    [CLI_FORMAT_NPY] = "npy",
-    [CLI_FORMAT_NPZ] = "npz",
-    [CLI_FORMAT_CSV] = "CSV",
-    [CLI_FORMAT_TFRECORD] = "TFRecord",
-    [CLI_FORMAT_IMAGE] = "image",
-    [CLI_FORMAT_TEXT] = "text",
-};
 // Of a stream, which has no order of its own that could be computed.
 enum { SHUFFLE_BUFFER = 10000, BATCH = 128 };
+
+static const char *format_name(const cli_files *files) {
+  return files->format != NULL ? files->format->name : "";
+}
 
 static double data_now(void) {
   struct timespec t;
@@ -93,8 +83,8 @@ static void show_progress(const reading *so_far, int64_t size, bool end) {
 
 static ls_status read_through(const data_flags *flags, int64_t size,
                               ls_iterator *iterator, reading *out) {
-  ls_nest element = ls_none();
-  ls_status status = ls_ok();
+  CLI_OWN(ls_nest, element) = ls_none();
+  CLI_OWN(ls_status, status) = ls_ok();
   const double begin = data_now();
   double shown = begin;
   while (cli_signals_first() == 0) {
@@ -111,15 +101,9 @@ static ls_status read_through(const data_flags *flags, int64_t size,
     show_progress(out, size, false);
   }
   out->seconds = data_now() - begin;
-  if (out->ended) {
-    ls_status_free(status);
-    status = ls_ok();
-  }
-  ls_nest_release(element);
   show_progress(out, size, true);
-  if (ls_status_is_ok(status))
-    status = ls_iterator_get_stats(iterator, &out->stats);
-  return status;
+  if (!ls_status_is_ok(status) && !out->ended) return cli_give(&status);
+  return ls_iterator_get_stats(iterator, &out->stats);
 }
 
 // ---- Printing --------------------------------------------------------------
@@ -153,7 +137,7 @@ static void data_print_json(const cli_files *files, const char *spec,
   printf("{\"files\":");
   cli_print_json(files->text);
   printf(",\"format\":");
-  cli_print_json(format_names[files->format]);
+  cli_print_json(format_name(files));
   printf(",\"spec\":");
   cli_print_json(spec);
   if (size >= 0)
@@ -201,21 +185,19 @@ static ls_status data_measure(data_flags *flags, ls_dataset *dataset,
                               const cli_files *files, const char *text,
                               const ls_element_spec *spec) {
   const int64_t size = ls_dataset_cardinality(dataset);
-  ls_iterator *iterator = NULL;
   reading read = {0};
-  ls_dataset *made = make_pipeline(flags, dataset, spec);
-  ls_status status = ls_iterator_create(made, NULL, &iterator);
+  CLI_OWN(ls_dataset, pipeline) = make_pipeline(flags, dataset, spec);
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  ls_status status = ls_iterator_create(pipeline, NULL, &iterator);
   (void)cli_signals_defer(0);
   cli_signals_saved();
-  if (ls_status_is_ok(status))
-    status = read_through(flags, size, iterator, &read);
-  if (ls_status_is_ok(status) && flags->json)
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(read_through(flags, size, iterator, &read));
+  if (flags->json)
     data_print_json(files, text, size, &read);
-  else if (ls_status_is_ok(status))
+  else
     print_rates(&read);
-  ls_iterator_release(iterator);
-  ls_dataset_release(made);
-  return status;
+  return ls_ok();
 }
 
 static ls_status data_show(ls_runtime *runtime, data_flags *flags,
@@ -232,30 +214,30 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
                size == 1 ? "" : "s");
     if (flags->num_files > 1)
       snprintf(more, sizeof(more), " and %zu more", flags->num_files - 1);
-    printf("%s%s: %s, %s of %s\n", files->text, more,
-           format_names[files->format], count, text);
+    printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
+           text);
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
     fflush(stdout);  // Reading them through takes its time.
   }
   return data_measure(flags, dataset, files, text, &spec);
 }
 
+static ls_status data_open(data_flags *flags, ls_runtime **out_runtime) {
+  LS_RETURN_IF_ERROR(cli_runtime_open_input(flags->threads, out_runtime));
+  CLI_OWN(cli_files, files) = {0};
+  CLI_OWN(ls_dataset, dataset) = NULL;
+  // A list with commas is one word; a shell makes several of a pattern.
+  LS_RETURN_IF_ERROR(
+      flags->num_files == 1
+          ? cli_files_open(flags->files[0], &files)
+          : cli_files_open_list(flags->files, flags->num_files, &files));
+  LS_RETURN_IF_ERROR(cli_open_shown(&files, flags->features, &dataset));
+  return data_show(*out_runtime, flags, &files, dataset);
+}
+
 static int data_run(data_flags *flags) {
   ls_runtime *runtime = NULL;
-  cli_files files = {0};
-  ls_dataset *dataset = NULL;
-  ls_status status = cli_runtime_open_input(flags->threads, &runtime);
-  // A list with commas is one word; a shell makes several of a pattern.
-  if (ls_status_is_ok(status))
-    status = flags->num_files == 1
-                 ? cli_files_open(flags->files[0], &files)
-                 : cli_files_open_list(flags->files, flags->num_files, &files);
-  if (ls_status_is_ok(status))
-    status = cli_open_shown(&files, flags->features, &dataset);
-  if (ls_status_is_ok(status))
-    status = data_show(runtime, flags, &files, dataset);
-  ls_dataset_release(dataset);
-  cli_files_close(&files);
+  const ls_status status = data_open(flags, &runtime);
   int code = ls_status_is_ok(status) ? CLI_OK : cli_report("data", status);
   if (code == CLI_OK && cli_signals_first() != 0)
     code = CLI_SIGNAL + cli_signals_first();
@@ -263,9 +245,10 @@ static int data_run(data_flags *flags) {
 }
 
 int cli_data_command(int argc, char **argv) {
-  data_flags flags = {.threads = -1, .seconds = 5};
-  flags.files = cli_allocate(((size_t)argc + 1) * sizeof(*flags.files));
-  if (flags.files == NULL) return cli_report("data", ls_out_of_memory());
+  CLI_OWN_MEMORY(const char *, files) =
+      cli_allocate(((size_t)argc + 1) * sizeof(*files));
+  if (files == NULL) return cli_report("data", ls_out_of_memory());
+  data_flags flags = {.files = files, .threads = -1, .seconds = 5};
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
       {"batch", CLI_COUNT, &flags.batch, "N",
@@ -298,6 +281,5 @@ int cli_data_command(int argc, char **argv) {
       .num_operands = &flags.num_files};
   int code = CLI_OK;
   if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);
-  cli_release(flags.files);
   return code;
 }

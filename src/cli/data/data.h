@@ -8,39 +8,29 @@
 #include "cli/cli.h"
 
 // ---- Files -----------------------------------------------------------------
-typedef enum cli_format {
-  CLI_FORMAT_NONE,    // None that is known.
-  CLI_FORMAT_MNIST,   // A folder with MNIST's four files.
-  CLI_FORMAT_IMAGES,  // A folder with images, by class.
-  CLI_FORMAT_IDX,
-  CLI_FORMAT_NPY,
-  CLI_FORMAT_NPZ,
-  CLI_FORMAT_CSV,
-  CLI_FORMAT_TFRECORD,
-  CLI_FORMAT_IMAGE,  // PNG or JPEG files.
-  CLI_FORMAT_TEXT,
-} cli_format;
+typedef struct cli_format cli_format;
 
-// What a text names: a path, with or without a pattern, or several with commas
-// between them.
+// Files named by a text: a path, with or without a pattern, or several with
+// commas between them.
 typedef struct cli_files {
   const char *text;    // As it was given. Lent.
-  char *copy;          // Of it, cut into paths.
+  char *copy;          // The same, cut into paths.
   const char **paths;  // Patterns as they are.
   size_t count;
-  char first[PATH_MAX];  // The first file or folder that is there.
-  cli_format format;     // What that one is.
+  char first[PATH_MAX];      // The first file or folder that exists.
+  const cli_format *format;  // Its format; NULL: unknown.
 } cli_files;
-// To be closed also after a failure.
+// The caller closes them, also after a failure.
 //   LS_NOT_FOUND  the first path is of no file or folder.
 ls_status cli_files_open(const char *text, cli_files *out);
 ls_status cli_files_open_list(const char *const *paths, size_t count,
                               cli_files *out);
 void cli_files_close(cli_files *files);
+CLI_OWNED_STRUCT(cli_files, cli_files_close)
 // Refuses all but one file or folder.
 ls_status cli_files_check_one(const cli_files *files);
 
-// ---- What is an example and what its label ---------------------------------
+// ---- Examples and labels ---------------------------------------------------
 // One of --features: "NAME", "NAME=TYPE", "NAME=TYPE[SHAPE]" or "NAME=image".
 typedef struct cli_feature {
   const char *name;
@@ -54,7 +44,7 @@ typedef struct cli_features {
   cli_feature items[CLI_MOST_FEATURES];
   size_t count;
 } cli_features;
-// Reads the flag; NULL and "" are none.
+// Parses the flag; NULL and "" name nothing.
 ls_status cli_features_parse(const char *text, cli_features *out);
 
 // ---- Labels that are texts -------------------------------------------------
@@ -63,6 +53,7 @@ typedef struct cli_class_list cli_class_list;
 // Of names, one a line.
 ls_status cli_class_list_make(const char *names, cli_class_list **out);
 void cli_class_list_release(cli_class_list *list);  // NULL is fine.
+CLI_OWNED_POINTER(cli_class_list, cli_class_list_release)
 //   LS_INVALID_ARGUMENT  there is no such class.
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out);
@@ -97,37 +88,71 @@ ls_dataset *cli_fit(ls_dataset *pairs, const ls_model_type *type,
 ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
                        ls_dataset **train, ls_dataset **test);
 
-// ---- Data sets of files ----------------------------------------------------
-// As they are, of whatever elements.
-ls_status cli_open_raw(const cli_files *files, ls_dataset **out);
-// As pairs of examples and labels, where that can be, else as they are.
+// ---- Formats ---------------------------------------------------------------
+// How pairs of examples and labels are made of files.
+typedef struct cli_pair_request {
+  const cli_features *features;  // Never NULL; may name nothing.
+  const ls_model_type *type;     // NULL: examples are as the files have them.
+  cli_classes *classes;          // Of labels that are texts; NULL: refused.
+  const char *command;           // Reports classes and sizes; NULL: nobody.
+  bool test;                     // The test set of files that have one.
+} cli_pair_request;
+
+enum { CLI_MOST_ENDS = 3 };
+// A row of the table in data_formats.c. Zero in a field means none.
+struct cli_format {
+  const char *name;  // "CSV".
+  const char *kind;  // In lists of files to give: ".csv". NULL: folders.
+  // Files are of the format whose name ends so, in any case and with .gz after
+  // it; else of the first one whose magic or test their first bytes pass.
+  const char *ends[CLI_MOST_ENDS], *magics[2];
+  bool (*is_head)(const unsigned char *head, size_t size, int64_t file_size);
+  bool (*is_folder)(const char *path);
+  bool has_features;  // --features names parts of it.
+  bool has_test;      // It may have a test set.
+  bool is_complete;   // It has both sets: no flag says more.
+  // Has arrays of tokens. To a model of texts other files are texts of bytes.
+  bool has_tokens;
+  // Elements as they are. NULL: pairs alone.
+  ls_status (*open)(const cli_files *files, ls_dataset **out);
+  // Tuples of an example and its label; `*out` stays NULL where a test set is
+  // requested that is not there. NULL: no model learns from it.
+  ls_status (*open_pairs)(const cli_files *files,
+                          const cli_pair_request *request, ls_dataset **out);
+};
+// The format of a file or folder; NULL: unknown.
+const cli_format *cli_format_find(const char *path);
+
+// Pairs by the format, for a model.
+ls_status cli_open_pairs(const cli_files *files,
+                         const cli_pair_request *request, ls_dataset **out);
+// Pairs where that can be, else elements as they are.
 ls_status cli_open_shown(const cli_files *files, const char *features,
                          ls_dataset **out);
-// The rows of CSV files, as they are.
-ls_status cli_open_table(const cli_files *files, ls_dataset **out);
-// Pairs of examples and labels, of kinds that need to be looked into.
-// `features` may have none; with `type` NULL examples are as the files say.
-// `classes`: of labels that are texts; NULL: those are refused. `command`: who
-// says which classes there are.
-ls_status cli_open_csv(const cli_files *files, const cli_features *features,
-                       cli_classes *classes, const char *command,
-                       ls_dataset **out);
-ls_status cli_open_tfrecords(const cli_files *files,
-                             const cli_features *features,
-                             const ls_model_type *type, ls_dataset **out);
-// `test`: of the arrays for a test; `*out` is NULL where the file has none.
-ls_status cli_open_npz(const cli_files *files, const cli_features *features,
-                       bool test, ls_dataset **out);
-// A folder of images by class. `test`: the same. `command`: as cli_fit.
-ls_status cli_open_images(const cli_files *files, const ls_model_type *type,
-                          const char *command, bool test, ls_dataset **out);
-// Several IDX or npy files: examples and labels.
-ls_status cli_open_columns(const cli_files *files, ls_dataset **out);
 
-// The first element of a data set that is lent; the caller's.
-ls_status cli_first_element(ls_dataset *dataset, ls_nest *out);
-// Whether these many whole numbers are those of pixels: from 0 to 255, and not
-// all of them small.
+// Readers in the table, as its fields `open` and `open_pairs` say.
+ls_status cli_csv_rows(const cli_files *files, ls_dataset **out);
+ls_status cli_image_files(const cli_files *files, ls_dataset **out);
+ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out);
+ls_status cli_idx_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out);
+ls_status cli_image_folder_pairs(const cli_files *files,
+                                 const cli_pair_request *request,
+                                 ls_dataset **out);
+ls_status cli_npy_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out);
+ls_status cli_npz_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out);
+ls_status cli_tfrecord_pairs(const cli_files *files,
+                             const cli_pair_request *request, ls_dataset **out);
+
+// Returns true if whole numbers of this range are pixels: from 0 to 255, and
+// not all of them small.
 bool cli_are_pixels(int64_t least, int64_t most);
+
+// Prints the first elements of a data set to standard output: images drawn,
+// with their labels above, numbers and texts cut to lines.
+ls_status cli_show_elements(ls_runtime *runtime, ls_dataset *dataset);
 
 #endif  // LS_CLI_DATA_DATA_H_

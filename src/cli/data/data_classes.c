@@ -8,14 +8,13 @@
 
 #include "cli/data/data.h"
 
-enum { MOST_CLASSES = 10000, MOST_SAID = 10 };
+enum { MOST_CLASSES = 10000, MOST_SHOWN = 10 };
 
 // Sorted names.
 struct cli_class_list {
   char **names;
   size_t count, capacity, bytes;
 };
-typedef cli_class_list name_list;
 
 void cli_class_list_release(cli_class_list *list) {
   if (list == NULL) return;
@@ -26,8 +25,8 @@ void cli_class_list_release(cli_class_list *list) {
 }
 
 // Where a name is or would be.
-static size_t data_classes_place_of(const name_list *list, ls_bytes name,
-                                    bool *out_found) {
+static size_t find_name(const cli_class_list *list, ls_bytes name,
+                        bool *out_found) {
   size_t low = 0, high = list->count;
   *out_found = false;
   while (low < high) {
@@ -48,7 +47,7 @@ static size_t data_classes_place_of(const name_list *list, ls_bytes name,
   return low;
 }
 
-static ls_status insert(name_list *list, size_t at, ls_bytes name) {
+static ls_status insert_name(cli_class_list *list, size_t at, ls_bytes name) {
   if (list->count == list->capacity) {
     const size_t more = list->capacity > 0 ? 2 * list->capacity : 16;
     char **names = cli_allocate(more * sizeof(*names));
@@ -69,9 +68,9 @@ static ls_status insert(name_list *list, size_t at, ls_bytes name) {
   return ls_ok();
 }
 
-// ---- Which there are -------------------------------------------------------
-static ls_status add_label(name_list *list, const char *column, int64_t row,
-                           ls_bytes name) {
+// ---- Finding them ----------------------------------------------------------
+static ls_status add_label(cli_class_list *list, const char *column,
+                           int64_t row, ls_bytes name) {
   bool found = false;
   if (name.size == 0 || memchr(name.data, '\n', name.size) != NULL ||
       memchr(name.data, '\0', name.size) != NULL)
@@ -79,41 +78,36 @@ static ls_status add_label(name_list *list, const char *column, int64_t row,
                                "names of one line",
                                (long long)row, column,
                                name.size == 0 ? "empty" : "of several lines");
-  const size_t at = data_classes_place_of(list, name, &found);
+  const size_t at = find_name(list, name, &found);
   if (found) return ls_ok();
   if (list->count == MOST_CLASSES)
     return ls_invalid_argument(
         "column '%s' is read as labels and has more than %d different texts: "
         "--features LABEL names another column",
         column, MOST_CLASSES);
-  return insert(list, at, name);
+  return insert_name(list, at, name);
 }
 
 static ls_status read_labels(ls_dataset *rows, size_t item, const char *column,
-                             name_list *list) {
-  ls_iterator *iterator = NULL;
+                             cli_class_list *list) {
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterator_create(rows, NULL, &iterator));
-  ls_nest element = ls_none();
-  ls_status status = ls_ok();
-  for (int64_t row = 0; ls_status_is_ok(status); ++row) {
-    status = ls_iterator_next(iterator, &element);
-    if (!ls_status_is_ok(status)) break;
+  for (int64_t row = 0;; ++row) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) return ls_ok();
+    if (!ls_status_is_ok(status)) return cli_give(&status);
     const ls_array *array = ls_nest_as_array(ls_nest_item(element, item));
-    status =
-        add_label(list, column, row, *(const ls_bytes *)ls_array_data(array));
+    LS_RETURN_IF_ERROR(
+        add_label(list, column, row, *(const ls_bytes *)ls_array_data(array)));
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
-  return ls_ok();
 }
 
-static void say_classes(const char *command, const char *file,
-                        const name_list *list) {
+static void report_classes(const char *command, const char *file,
+                           const cli_class_list *list) {
   char text[600];
   size_t used = 0;
-  const size_t shown = list->count > MOST_SAID ? MOST_SAID - 1 : list->count;
+  const size_t shown = list->count > MOST_SHOWN ? MOST_SHOWN - 1 : list->count;
   for (size_t i = 0; i < shown && used < sizeof(text); ++i) {
     const int put = snprintf(text + used, sizeof(text) - used, "%s%zu %.40s",
                              i > 0 ? ", " : "", i, list->names[i]);
@@ -126,7 +120,7 @@ static void say_classes(const char *command, const char *file,
           list->count, text);
 }
 
-static char *join_names(const name_list *list) {
+static char *join_names(const cli_class_list *list) {
   char *names = cli_allocate(list->bytes + 1), *at = names;
   for (size_t i = 0; i < list->count && names != NULL; ++i) {
     const size_t size = strlen(list->names[i]);
@@ -138,20 +132,25 @@ static char *join_names(const name_list *list) {
   return names;
 }
 
+static ls_status find_classes(ls_dataset *rows, size_t item, const char *column,
+                              const char *file, const char *command,
+                              char **out_names) {
+  CLI_OWN(cli_class_list, list) = cli_allocate(sizeof(*list));
+  if (list == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(read_labels(rows, item, column, list));
+  *out_names = join_names(list);
+  if (*out_names == NULL) return ls_out_of_memory();
+  if (command != NULL) report_classes(command, file, list);
+  return ls_ok();
+}
+
 ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
                            const char *file, const char *command,
                            char **out_names) {
   *out_names = NULL;
-  name_list *list = cli_allocate(sizeof(*list));
-  if (list == NULL) return ls_out_of_memory();
-  ls_status status = read_labels(rows, item, column, list);
-  if (ls_status_is_ok(status)) *out_names = join_names(list);
-  if (ls_status_is_ok(status) && *out_names == NULL)
-    status = ls_out_of_memory();
-  if (ls_status_is_ok(status) && command != NULL)
-    say_classes(command, file, list);
-  cli_class_list_release(list);
-  return ls_status_annotate(status, "in '%s'", file);
+  return ls_status_annotate(
+      find_classes(rows, item, column, file, command, out_names), "in '%s'",
+      file);
 }
 
 int64_t cli_classes_count(const char *names) {
@@ -164,32 +163,29 @@ int64_t cli_classes_count(const char *names) {
 
 // ---- As numbers ------------------------------------------------------------
 ls_status cli_class_list_make(const char *names, cli_class_list **out) {
-  name_list *list = cli_allocate(sizeof(*list));
-  ls_status status = list == NULL ? ls_out_of_memory() : ls_ok();
   *out = NULL;
-  for (const char *at = names; ls_status_is_ok(status) && *at != '\0';) {
+  CLI_OWN(cli_class_list, list) = cli_allocate(sizeof(*list));
+  if (list == NULL) return ls_out_of_memory();
+  for (const char *at = names; *at != '\0';) {
     const ls_bytes name = {at, strcspn(at, "\n")};
     bool found = false;
-    // Who has edited config.json may have sorted them otherwise.
-    const size_t place = data_classes_place_of(list, name, &found);
-    status = found || place != list->count
-                 ? ls_invalid_argument("the classes that are kept are not "
-                                       "sorted: '%.*s'",
-                                       (int)name.size, at)
-                 : insert(list, place, name);
+    // An edited config.json may have them in another order.
+    const size_t place = find_name(list, name, &found);
+    if (found || place != list->count)
+      return ls_invalid_argument("the classes that are kept are not sorted: "
+                                 "'%.*s'",
+                                 (int)name.size, at);
+    LS_RETURN_IF_ERROR(insert_name(list, place, name));
     at += name.size + (at[name.size] == '\n');
   }
-  if (ls_status_is_ok(status))
-    *out = list;
-  else
-    cli_class_list_release(list);
-  return status;
+  *out = cli_give(&list);
+  return ls_ok();
 }
 
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out) {
   bool found = false;
-  *out = (int64_t)data_classes_place_of(list, name, &found);
+  *out = (int64_t)find_name(list, name, &found);
   if (found) return ls_ok();
   return ls_invalid_argument(
       "its label '%.*s' is none of the %zu classes to learn",

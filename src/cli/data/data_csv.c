@@ -7,10 +7,8 @@
 #include <strings.h>
 
 #include "cli/data/data.h"
-#include "lockstep/element_spec.h"
-#include "lockstep/files.h"
 
-// What a look at the first rows tells.
+// Columns of a file, as its first rows have them.
 typedef struct csv_table {
   char delimiter;
   bool header;
@@ -27,6 +25,7 @@ static void close_table(csv_table *table) {
   cli_release(table->names);
   ls_dataset_release(table->guessed);
 }
+CLI_OWNED_STRUCT(csv_table, close_table)
 
 // ---- The first rows --------------------------------------------------------
 // The field at `at`, up to a delimiter; whether it is a number.
@@ -66,22 +65,19 @@ static bool is_header(const char *first, const char *second, char delimiter) {
 // Up to two lines, as far as they are in the first bytes of the file.
 static ls_status read_lines(const char *path, char *room,
                             const char *lines[2]) {
-  FILE *file = NULL;
-  lines[0] = lines[1] = "";
+  CLI_OWN(FILE, file) = NULL;
   LS_RETURN_IF_ERROR(cli_open_file(path, &file));
   room[fread(room, 1, LOOK_BYTES, file)] = '\0';
-  fclose(file);
   lines[0] = room + (strncmp(room, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
   const char *end = strchr(lines[0], '\n');
   if (end != NULL) lines[1] = end + 1;
   return ls_ok();
 }
 
-static ls_status data_csv_look(const char *path, csv_table *out) {
-  const char *lines[2];
-  char *room = cli_allocate(LOOK_BYTES + 1);
-  if (room == NULL) return ls_out_of_memory();
-  const ls_status status = read_lines(path, room, lines);
+static ls_status look_at_rows(const char *path, csv_table *out) {
+  const char *lines[2] = {"", ""};
+  CLI_OWN_ARRAY_OR_RETURN(char, room, LOOK_BYTES + 1);
+  LS_RETURN_IF_ERROR(read_lines(path, room, lines));
   const char *first = lines[0], *delimiters = ",\t;";
   const size_t length = strcspn(first, "\n");
   while (*delimiters != '\0' && memchr(first, *delimiters, length) == NULL)
@@ -93,10 +89,7 @@ static ls_status data_csv_look(const char *path, csv_table *out) {
        *(first = skip_field(first, out->delimiter, &number)) == out->delimiter;
        ++first)
     ++out->count;
-  cli_release(room);
-  if (ls_status_is_ok(status) && length == 0)
-    return ls_invalid_argument("'%s' has no row", path);
-  return status;
+  return length > 0 ? ls_ok() : ls_invalid_argument("'%s' has no row", path);
 }
 
 static ls_dataset *read_as(const cli_files *files, const csv_table *table,
@@ -111,10 +104,10 @@ static ls_dataset *read_as(const cli_files *files, const csv_table *table,
 }
 
 static ls_status open_table(const cli_files *files, csv_table *out) {
-  LS_RETURN_IF_ERROR(data_csv_look(files->first, out));
+  LS_RETURN_IF_ERROR(look_at_rows(files->first, out));
   if (!out->header) {
-    out->columns = cli_allocate((out->count) * sizeof(*out->columns));
-    out->names = cli_allocate((out->count) * sizeof(*out->names));
+    out->columns = cli_allocate(out->count * sizeof(*out->columns));
+    out->names = cli_allocate(out->count * sizeof(*out->names));
     if (out->columns == NULL || out->names == NULL) return ls_out_of_memory();
     for (size_t i = 0; i < out->count; ++i) {
       snprintf(out->names[i], sizeof(out->names[i]), "%zu", i + 1);
@@ -127,7 +120,7 @@ static ls_status open_table(const cli_files *files, csv_table *out) {
   LS_RETURN_IF_ERROR(ls_dataset_spec(out->guessed, &spec));
   out->count = ls_nest_count(spec.structure);
   if (out->header)
-    out->columns = cli_allocate((out->count) * sizeof(*out->columns));
+    out->columns = cli_allocate(out->count * sizeof(*out->columns));
   if (out->columns == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < out->count; ++i) {
     const int64_t leaf = ls_nest_item(spec.structure, i).as.i64;
@@ -162,11 +155,11 @@ static size_t guess_label(const csv_table *table) {
 }
 
 // The columns of an example into `items`, by the flag or all but the label.
-static ls_status data_csv_choose(const cli_files *files,
-                                 const cli_features *features, csv_table *table,
-                                 size_t *items, size_t *out_count,
-                                 size_t *out_label,
-                                 const cli_feature **out_type) {
+static ls_status choose_columns(const cli_files *files,
+                                const cli_features *features, csv_table *table,
+                                size_t *items, size_t *out_count,
+                                size_t *out_label,
+                                const cli_feature **out_type) {
   const size_t named = features->count;
   *out_count = 0;
   *out_type = NULL;
@@ -198,35 +191,31 @@ bool cli_are_pixels(int64_t least, int64_t most) {
   return least >= 0 && most <= 255 && most >= 128;
 }
 
-// What the first rows say of columns of whole numbers.
+// Checks whether the first rows of columns of whole numbers are pixels.
 static ls_status look_for_pixels(const csv_table *table, const size_t *items,
                                  size_t count, bool *out) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, element) = ls_none();
   int64_t least = INT64_MAX, most = INT64_MIN;
-  ls_status status = ls_iterator_create(
+  LS_RETURN_IF_ERROR(ls_iterator_create(
       table->guessed, &(ls_iterator_options){.prefetch = LS_SOME(0)},
-      &iterator);
-  for (int row = 0; row < LOOK_AT && ls_status_is_ok(status); ++row) {
-    status = ls_iterator_next(iterator, &element);
-    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+      &iterator));
+  for (int row = 0; row < LOOK_AT; ++row) {
+    CLI_OWN(ls_status, status) = ls_iterator_next(iterator, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    for (size_t i = 0; i < count; ++i) {
       const int64_t number =
           ls_array_i64(ls_nest_as_array(ls_nest_item(element, items[i])), 0);
       if (number < least) least = number;
       if (number > most) most = number;
     }
   }
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    ls_status_free(status);
-    status = ls_ok();
-  }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
   *out = cli_are_pixels(least, most);
-  return status;
+  return ls_ok();
 }
 
-// What examples are made of: what the flag says; bytes of pixels; f32.
+// Chooses the type of examples: the flag's; bytes of pixels; f32.
 static ls_status choose_dtype(const cli_files *files, const csv_table *table,
                               const size_t *items, size_t count,
                               const cli_feature *type, ls_dtype *out) {
@@ -257,14 +246,13 @@ static ls_status find_classes(const cli_files *files, const csv_table *table,
                               size_t label, cli_classes *classes,
                               const char *command) {
   if (classes->names != NULL && classes->names[0] != '\0') return ls_ok();
-  ls_dataset *rows = table->header
-                         ? read_as(files, table, &table->columns[label], 1)
-                         : read_as(files, table, table->columns, table->count);
+  CLI_OWN(ls_dataset, rows) =
+      table->header ? read_as(files, table, &table->columns[label], 1)
+                    : read_as(files, table, table->columns, table->count);
   const ls_status status = cli_classes_find(
       rows, table->header ? 0 : label, table->columns[label].name, files->first,
       command, &classes->found);
   classes->names = classes->found;
-  ls_dataset_release(rows);
   return status;
 }
 
@@ -296,8 +284,9 @@ static ls_status choose_labels(const cli_files *files, const csv_table *table,
 
 // ---- Pairs -----------------------------------------------------------------
 // Stacks the columns of an example.
-static ls_status stack(const cli_files *files, csv_table *table,
-                       const size_t *items, size_t count, ls_dtype dtype) {
+static ls_status stack_columns(const cli_files *files, csv_table *table,
+                               const size_t *items, size_t count,
+                               ls_dtype dtype) {
   for (size_t i = 0; i < count; ++i) {
     table->columns[items[i]].dtype = dtype;
     table->columns[items[i]].stacked = true;
@@ -326,19 +315,16 @@ static ls_status read_pairs(const cli_files *files, const csv_table *table,
     return ls_ok();
   }
   // Others need not be readable.
-  ls_csv_column *chosen = cli_allocate((count + 1) * sizeof(*chosen));
-  if (chosen == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(ls_csv_column, chosen, count + 1);
   for (size_t i = 0; i < count; ++i)
     chosen[i] = table->columns[items[i]];
   chosen[count] = table->columns[label];
   *out = read_as(files, table, chosen, count + 1);
-  cli_release(chosen);
   return ls_ok();
 }
 
-static ls_status data_csv_check_count(const cli_files *files,
-                                      const cli_feature *type, ls_dtype dtype,
-                                      size_t count) {
+static ls_status check_count(const cli_files *files, const cli_feature *type,
+                             ls_dtype dtype, size_t count) {
   if (type == NULL || !type->shaped ||
       ls_shape_num_elements(type->shape) == (int64_t)count)
     return ls_ok();
@@ -350,61 +336,50 @@ static ls_status data_csv_check_count(const cli_files *files,
 }
 
 static ls_status pair_columns(const cli_files *files,
-                              const cli_features *features,
-                              cli_classes *classes, const char *command,
-                              csv_table *table, size_t *items,
+                              const cli_pair_request *request, csv_table *table,
                               ls_dataset **out) {
   size_t count = 0, label = 0;
   const cli_feature *type = NULL;
   ls_dtype dtype = LS_DTYPE_NONE, labels = LS_DTYPE_NONE;
-  cli_class_list *list = NULL;
-  ls_dataset *rows = NULL;
-  LS_RETURN_IF_ERROR(
-      data_csv_choose(files, features, table, items, &count, &label, &type));
+  CLI_OWN_ARRAY_OR_RETURN(size_t, items, table->count + CLI_MOST_FEATURES);
+  LS_RETURN_IF_ERROR(choose_columns(files, request->features, table, items,
+                                    &count, &label, &type));
   LS_RETURN_IF_ERROR(choose_dtype(files, table, items, count, type, &dtype));
-  LS_RETURN_IF_ERROR(data_csv_check_count(files, type, dtype, count));
-  ls_status status =
-      choose_labels(files, table, label, classes, command, &labels, &list);
+  LS_RETURN_IF_ERROR(check_count(files, type, dtype, count));
+  CLI_OWN(cli_class_list, list) = NULL;
+  LS_RETURN_IF_ERROR(choose_labels(files, table, label, request->classes,
+                                   request->command, &labels, &list));
   cli_pairing pairing = {.example = {dtype, type != NULL && type->shaped
                                                 ? type->shape
                                                 : LS_SHAPE((int64_t)count)},
-                         .labels = {labels, LS_SCALAR},
-                         .classes = list};
-  if (ls_status_is_ok(status))
-    status = stack(files, table, items, count, dtype);
-  if (ls_status_is_ok(status))
-    status = read_pairs(files, table, items, count, label, &rows,
-                        &pairing.first, &pairing.label);
-  if (!ls_status_is_ok(status)) {
-    cli_class_list_release(list);
-    return status;
-  }
+                         .labels = {labels, LS_SCALAR}};
+  LS_RETURN_IF_ERROR(stack_columns(files, table, items, count, dtype));
+  ls_dataset *rows = NULL;
+  LS_RETURN_IF_ERROR(read_pairs(files, table, items, count, label, &rows,
+                                &pairing.first, &pairing.label));
+  pairing.classes = cli_give(&list);
   *out = cli_pair(rows, &pairing);
   return ls_dataset_status(*out);
 }
 
-ls_status cli_open_csv(const cli_files *files, const cli_features *features,
-                       cli_classes *classes, const char *command,
-                       ls_dataset **out) {
-  csv_table table = {0};
+ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,
+                        ls_dataset **out) {
+  CLI_OWN(csv_table, table) = {0};
   *out = NULL;
-  ls_status status = open_table(files, &table);
-  if (ls_status_is_ok(status)) {
-    size_t *items =
-        cli_allocate((table.count + CLI_MOST_FEATURES) * sizeof(*items));
-    status = items == NULL ? ls_out_of_memory()
-                           : pair_columns(files, features, classes, command,
-                                          &table, items, out);
-    cli_release(items);
-  }
-  close_table(&table);
-  return status;
+  LS_RETURN_IF_ERROR(open_table(files, &table));
+  LS_RETURN_IF_ERROR(pair_columns(files, request, &table, out));
+  const ls_model_type *type = request->type;
+  const int64_t count =
+      request->classes != NULL ? cli_classes_count(request->classes->names) : 0;
+  if (type == NULL || count <= type->num_classes) return ls_ok();
+  return ls_invalid_argument(
+      "model '%s' has %lld classes, the labels of '%s' are %lld texts",
+      type->name, (long long)type->num_classes, files->first, (long long)count);
 }
 
-ls_status cli_open_table(const cli_files *files, ls_dataset **out) {
-  csv_table table = {0};
-  ls_status status = open_table(files, &table);
+ls_status cli_csv_rows(const cli_files *files, ls_dataset **out) {
+  CLI_OWN(csv_table, table) = {0};
+  const ls_status status = open_table(files, &table);
   *out = ls_dataset_retain(table.guessed);
-  close_table(&table);
   return status;
 }

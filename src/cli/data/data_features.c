@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/data/data.h"
-#include "lockstep/shape_rules.h"
 
 static ls_status parse_type(char *text, cli_feature *out) {
   out->typed = true;

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/data/data.h"
-#include "lockstep/training_parts.h"
 
 static const char synthetic[] = "synthetic";
 static const char fashion_mnist[] = "fashion-mnist";
@@ -87,144 +86,105 @@ static ls_status open_mnist(const cli_data *data, const char *folder,
 }
 
 // ---- Files -----------------------------------------------------------------
-static ls_status data_open_refuse(const cli_files *files,
-                                  const ls_model_type *type) {
-  return ls_invalid_argument(
-      "model '%s' learns from images or numbers, '%s' has none that are known: "
-      "give it a folder of images by class or of MNIST's IDX files, or files "
-      ".npz, .csv, .tfrecord, or IDX or .npy as EXAMPLES,LABELS",
-      type->name, files->first);
-}
-
-static ls_status open_csv(const cli_data *data, const cli_files *files,
-                          const cli_features *features,
-                          const ls_model_type *type, ls_dataset **out) {
-  LS_RETURN_IF_ERROR(
-      cli_open_csv(files, features, data->classes, data->command, out));
-  const int64_t count =
-      data->classes != NULL ? cli_classes_count(data->classes->names) : 0;
-  if (count <= type->num_classes) return ls_ok();
-  return ls_invalid_argument(
-      "model '%s' has %lld classes, the labels of '%s' are %lld texts",
-      type->name, (long long)type->num_classes, files->first, (long long)count);
-}
-
-// Pairs of one of the two parts; `*out` stays NULL where files have no test
-// set.
+// Opens pairs of one of the two parts; `*out` stays NULL where files have no
+// test set.
 static ls_status open_part(const cli_data *data, const cli_files *files,
                            const ls_model_type *type, bool test,
                            ls_dataset **out) {
   cli_features features;
   LS_RETURN_IF_ERROR(cli_features_parse(data->features, &features));
-  const bool named = files->format == CLI_FORMAT_NPZ ||
-                     files->format == CLI_FORMAT_CSV ||
-                     files->format == CLI_FORMAT_TFRECORD;
-  if (!named && data->kept) features.count = 0;
-  if (features.count > 0 && !named)
-    return ls_invalid_argument("--features is of .npz, .csv and .tfrecord "
-                               "files; '%s' is none",
-                               files->first);
-  switch (files->format) {
-  case CLI_FORMAT_IMAGES:
-    return cli_open_images(files, type, data->command, test, out);
-  case CLI_FORMAT_NPZ:
-    return cli_open_npz(files, &features, test, out);
-  case CLI_FORMAT_IDX:
-  case CLI_FORMAT_NPY:
-    return test ? ls_ok() : cli_open_columns(files, out);
-  case CLI_FORMAT_CSV:
-    return test ? ls_ok() : open_csv(data, files, &features, type, out);
-  case CLI_FORMAT_TFRECORD:
-    return test ? ls_ok() : cli_open_tfrecords(files, &features, type, out);
-  case CLI_FORMAT_MNIST:
-    *out = ls_dataset_fashion_mnist(files->first, !test);
-    return ls_ok();
-  default:
-    return data_open_refuse(files, type);
-  }
+  // Names of a run's other data are not of these files.
+  const bool has_names = files->format != NULL && files->format->has_features;
+  if (!has_names && data->kept) features.count = 0;
+  return cli_open_pairs(files,
+                        &(cli_pair_request){.features = &features,
+                                            .type = type,
+                                            .classes = data->classes,
+                                            .command = data->command,
+                                            .test = test},
+                        out);
 }
 
-static ls_status fit(const cli_data *data, const cli_files *files,
-                     const ls_model_type *type, ls_dataset **pairs) {
+static ls_status fit_pairs(const cli_data *data, const cli_files *files,
+                           const ls_model_type *type, ls_dataset **pairs) {
   *pairs = cli_fit(*pairs, type, files->first, data->command);
   LS_RETURN_IF_ERROR(ls_dataset_status(*pairs));
   return ls_status_annotate(ls_train_check_data(type, *pairs), "of '%s'",
                             files->first);
 }
 
-// The test set of files that --test names: their own, else all of them.
-static ls_status open_test(const cli_data *whole, const char *text,
+// Opens the test set of files that --test names: their own, else all of them.
+static ls_status open_test(const cli_data *data, const char *text,
                            const ls_model_type *type, ls_dataset **out) {
-  cli_files files;
-  cli_data part = *whole, *data = &part;
+  CLI_OWN(cli_files, files) = {0};
+  cli_data part = *data;
   // Files of another kind need no names.
-  part.kept |= text != whole->data;
-  ls_status status = cli_files_open(text, &files);
-  if (ls_status_is_ok(status))
-    status = open_part(data, &files, type, true, out);
-  if (ls_status_is_ok(status) && *out == NULL)
-    status = open_part(data, &files, type, false, out);
-  if (ls_status_is_ok(status)) status = fit(data, &files, type, out);
-  cli_files_close(&files);
-  return status;
+  part.kept |= text != data->data;
+  LS_RETURN_IF_ERROR(cli_files_open(text, &files));
+  LS_RETURN_IF_ERROR(open_part(&part, &files, type, true, out));
+  if (*out == NULL)
+    LS_RETURN_IF_ERROR(open_part(&part, &files, type, false, out));
+  return fit_pairs(&part, &files, type, out);
+}
+
+static ls_status open_named_test(const cli_data *data, const cli_files *files,
+                                 const ls_model_type *type, ls_dataset **train,
+                                 ls_dataset **test) {
+  if (data->split != 0)
+    return ls_invalid_argument("--split has no place beside --test, which "
+                               "names the test set");
+  // The set to learn from comes first: it has the classes.
+  if (train != NULL) {
+    LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
+    LS_RETURN_IF_ERROR(fit_pairs(data, files, type, train));
+  }
+  return test != NULL ? open_test(data, data->test, type, test) : ls_ok();
 }
 
 static ls_status open_files(const cli_data *data, const cli_files *files,
                             const ls_model_type *type, ls_dataset **train,
                             ls_dataset **test) {
-  ls_dataset *all = NULL, *own = NULL;
-  if (data->test[0] != '\0') {
-    if (data->split != 0)
-      return ls_invalid_argument("--split has no place beside --test, which "
-                                 "names the test set");
-    // First what classes are learnt from.
-    if (train != NULL) {
-      LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
-      LS_RETURN_IF_ERROR(fit(data, files, type, train));
-    }
-    return test != NULL ? open_test(data, data->test, type, test) : ls_ok();
-  }
-  ls_status status = open_part(data, files, type, true, &own);
-  if (ls_status_is_ok(status) && own != NULL && data->split != 0)
-    status = ls_invalid_argument("--split has no place: '%s' has a test set",
-                                 files->first);
-  if (ls_status_is_ok(status) && (own == NULL || train != NULL))
-    status = open_part(data, files, type, false, &all);
-  if (ls_status_is_ok(status) && own != NULL)
-    status = fit(data, files, type, &own);
-  if (ls_status_is_ok(status) && all != NULL)
-    status = fit(data, files, type, &all);
-  if (ls_status_is_ok(status) && own == NULL)
-    status = cli_hold_out(all, data->split != 0 ? data->split : default_split,
-                          files->first, train, test);
-  else if (train != NULL)
-    *train = ls_dataset_retain(all);
-  if (own != NULL && test != NULL) *test = ls_dataset_retain(own);
-  ls_dataset_release(all);
-  ls_dataset_release(own);
-  return status;
+  if (data->test[0] != '\0')
+    return open_named_test(data, files, type, train, test);
+  CLI_OWN(ls_dataset, all) = NULL;
+  CLI_OWN(ls_dataset, held) = NULL;
+  LS_RETURN_IF_ERROR(open_part(data, files, type, true, &held));
+  if (held != NULL && data->split != 0)
+    return ls_invalid_argument("--split has no place: '%s' has a test set",
+                               files->first);
+  if (held == NULL || train != NULL)
+    LS_RETURN_IF_ERROR(open_part(data, files, type, false, &all));
+  if (held != NULL) LS_RETURN_IF_ERROR(fit_pairs(data, files, type, &held));
+  if (all != NULL) LS_RETURN_IF_ERROR(fit_pairs(data, files, type, &all));
+  if (held == NULL)
+    return cli_hold_out(all, data->split != 0 ? data->split : default_split,
+                        files->first, train, test);
+  if (train != NULL) *train = cli_give(&all);
+  if (test != NULL) *test = cli_give(&held);
+  return ls_ok();
 }
 
-static bool is_text_data(const cli_files *files) {
-  return files->format != CLI_FORMAT_NPZ && files->format != CLI_FORMAT_NPY &&
-         files->format != CLI_FORMAT_TFRECORD;
+static ls_status refuse_images(const cli_data *data,
+                               const ls_model_type *type) {
+  return ls_invalid_argument(
+      "model '%s' learns from text, '%s' has images; give it a file, or "
+      "synthetic",
+      type->name, data->data);
 }
 
-static ls_status open_place(const cli_data *data, const cli_files *files,
-                            const ls_model_type *type, ls_dataset **train,
-                            ls_dataset **test) {
-  const cli_format format = files->format;
-  const bool folder = format == CLI_FORMAT_MNIST || format == CLI_FORMAT_IMAGES;
+static ls_status open_place(const cli_data *data, const ls_model_type *type,
+                            ls_dataset **train, ls_dataset **test) {
+  CLI_OWN(cli_files, files) = {0};
+  LS_RETURN_IF_ERROR(cli_files_open(data->data, &files));
+  const cli_format *format = files.format;
   if (type->example_dtype == LS_DTYPE_I32) {
-    if (folder)
-      return ls_invalid_argument(
-          "model '%s' learns from text, '%s' has images; give it a file, or "
-          "synthetic",
-          type->name, data->data);
-    if (is_text_data(files)) return open_text(data, type, train, test);
+    if (format != NULL && format->is_folder != NULL)
+      return refuse_images(data, type);
+    if (format == NULL || !format->has_tokens)
+      return open_text(data, type, train, test);
   }
-  if (format == CLI_FORMAT_MNIST && data->test[0] == '\0') {
-    LS_RETURN_IF_ERROR(open_mnist(data, files->first, train, test));
+  if (format != NULL && format->is_complete && data->test[0] == '\0') {
+    LS_RETURN_IF_ERROR(open_mnist(data, files.first, train, test));
     const ls_status status = ls_dataset_status(train != NULL ? *train : *test);
     return ls_status_code(status) != LS_NOT_FOUND
                ? status
@@ -233,7 +193,17 @@ static ls_status open_place(const cli_data *data, const cli_files *files,
   }
   if (data->whole && test != NULL && train == NULL)
     return open_test(data, data->data, type, test);
-  return open_files(data, files, type, train, test);
+  return open_files(data, &files, type, train, test);
+}
+
+static ls_status open_parts(const cli_data *data, const ls_model_type *type,
+                            ls_dataset **train, ls_dataset **test) {
+  if (strcmp(data->data, synthetic) == 0)
+    return open_synthetic(data, type, train, test);
+  if (strcmp(data->data, fashion_mnist) != 0)
+    return open_place(data, type, train, test);
+  if (type->example_dtype == LS_DTYPE_I32) return refuse_images(data, type);
+  return open_mnist(data, NULL, train, test);
 }
 
 ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
@@ -241,24 +211,7 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
   cli_data data = *given;
   if (data.test == NULL) data.test = "";
   if (data.features == NULL) data.features = "";
-  ls_status status = ls_ok();
-  if (strcmp(data.data, synthetic) == 0) {
-    status = open_synthetic(&data, type, train, test);
-  } else if (strcmp(data.data, fashion_mnist) == 0) {
-    if (type->example_dtype == LS_DTYPE_I32)
-      return ls_invalid_argument(
-          "model '%s' learns from text, '%s' has images; give it a file, or "
-          "synthetic",
-          type->name, data.data);
-    status = open_mnist(&data, NULL, train, test);
-  } else {
-    cli_files files;
-    status = cli_files_open(data.data, &files);
-    if (ls_status_is_ok(status))
-      status = open_place(&data, &files, type, train, test);
-    cli_files_close(&files);
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(open_parts(&data, type, train, test));
   if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
   return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }

@@ -8,12 +8,9 @@
 #include <string.h>
 
 #include "cli/data/data.h"
-#include "lockstep/element_spec.h"
-#include "lockstep/image.h"
-#include "lockstep/streams.h"
 
 // ---- Pairs -----------------------------------------------------------------
-static ls_status decode(const ls_array *bytes, ls_array *out) {
+static ls_status decode_image(const ls_array *bytes, ls_array *out) {
   const ls_bytes *file = ls_array_data(bytes);
   const ls_shape wanted = ls_array_shape(out);
   const ls_image_options options = {.channels = (int)wanted.dim[2]};
@@ -21,11 +18,9 @@ static ls_status decode(const ls_array *bytes, ls_array *out) {
   LS_RETURN_IF_ERROR(ls_image_shape(file->data, file->size, &options, &found));
   if (ls_shape_equal(found, wanted))
     return ls_decode_image_into(file->data, file->size, &options, out);
-  ls_array *image = NULL;
+  CLI_OWN(ls_array, image) = NULL;
   LS_RETURN_IF_ERROR(ls_decode_image(file->data, file->size, &options, &image));
-  const ls_status status = ls_resize_image(image, NULL, out);
-  ls_array_release(image);
-  return status;
+  return ls_resize_image(image, NULL, out);
 }
 
 static void copy_item(ls_nest element, size_t item, void *out) {
@@ -50,8 +45,8 @@ static ls_status fill_pair(ls_nest element, ls_nest out,
     return ls_ok();
   }
   return ls_status_annotate(
-      decode(ls_nest_as_array(ls_nest_item(element, self->first)),
-             ls_nest_as_array(ls_nest_item(out, 0))),
+      decode_image(ls_nest_as_array(ls_nest_item(element, self->first)),
+                   ls_nest_as_array(ls_nest_item(out, 0))),
       "of element %lld", (long long)call->id);
 }
 
@@ -80,39 +75,8 @@ ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing) {
 }
 
 // ---- Images ----------------------------------------------------------------
-static int64_t data_pair_root_of(int64_t n) {
-  const int64_t root = (int64_t)llround(sqrt((double)n));
-  return root * root == n ? root : 0;
-}
-
-bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
-                     ls_shape *out_shape) {
-  const ls_shape takes = type->example_shape;
-  const int64_t count = ls_shape_num_elements(takes);
-  *out_shape = (ls_shape){0};
-  if (type->example_dtype == LS_DTYPE_I32) return false;
-  if (takes.rank == 2) {
-    *out_shape = LS_SHAPE(takes.dim[0], takes.dim[1], 1);
-  } else if (takes.rank == 3 && takes.dim[2] <= 4) {
-    *out_shape = takes;
-  } else if (takes.rank == 1) {
-    // Numbers in a row: as the images are, or of a square, gray if it may be.
-    for (int64_t channels = 1; channels <= 3; channels += 2) {
-      const int64_t pixels = count % channels == 0 ? count / channels : 0;
-      const int64_t side = data_pair_root_of(pixels);
-      if (pixels > 0 && height * width == pixels) {
-        *out_shape = LS_SHAPE(height, width, channels);
-        return true;
-      }
-      if (side > 0 && out_shape->rank == 0)
-        *out_shape = LS_SHAPE(side, side, channels);
-    }
-  }
-  return out_shape->rank == 3;
-}
-
-// An array of the same elements that has channels.
-static ls_status as_image(const ls_array *array, ls_array **out) {
+// Makes an array of the same elements that has channels.
+static ls_status view_image(const ls_array *array, ls_array **out) {
   const ls_shape shape = ls_array_shape(array);
   return ls_array_create_view(
       ls_array_dtype(array),
@@ -124,19 +88,18 @@ static ls_status resize_pair(ls_nest element, ls_nest out,
                              const ls_map_call *call, void *user) {
   (void)call;
   (void)user;
-  ls_array *from = NULL, *to = NULL;
+  CLI_OWN(ls_array, from) = NULL;
+  CLI_OWN(ls_array, resized) = NULL;
   copy_item(element, 1, ls_nest_data(out, 1));
-  ls_status status =
-      as_image(ls_nest_as_array(ls_nest_item(element, 0)), &from);
-  if (ls_status_is_ok(status))
-    status = as_image(ls_nest_as_array(ls_nest_item(out, 0)), &to);
-  if (ls_status_is_ok(status)) status = ls_resize_image(from, NULL, to);
-  ls_array_release(from);
-  ls_array_release(to);
-  return status;
+  LS_RETURN_IF_ERROR(
+      view_image(ls_nest_as_array(ls_nest_item(element, 0)), &from));
+  LS_RETURN_IF_ERROR(
+      view_image(ls_nest_as_array(ls_nest_item(out, 0)), &resized));
+  return ls_resize_image(from, NULL, resized);
 }
 
-// Whether these examples are images of another size than the model takes.
+// Returns true if these examples are images of another size than the model
+// takes.
 static bool is_other_size(const ls_type *example, const ls_shape *takes) {
   const ls_shape *has = &example->shape;
   const bool numbers =
@@ -158,7 +121,7 @@ ls_dataset *cli_fit(ls_dataset *made, const ls_model_type *type,
   const bool is_pair = ls_status_is_ok(status) && spec.count == 2 &&
                        spec.structure.kind == LS_KIND_TUPLE;
   ls_status_free(status);
-  if (!is_pair) return made;  // Who trains says what is wrong with it.
+  if (!is_pair) return made;  // Training reports the fault.
   const ls_type example = spec.leaves[0].type, label = spec.leaves[1].type;
   const ls_dtype wanted =
       type->example_dtype != LS_DTYPE_NONE ? type->example_dtype : LS_DTYPE_F32;

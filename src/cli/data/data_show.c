@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// The first elements of a data set, for people.
 #define _GNU_SOURCE
-#include "cli/data/data_show.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/data/data.h"
 #include "cli/draw.h"
-#include "lockstep/files.h"
-#include "lockstep/shape_rules.h"
 
 enum { MOST_IMAGES = 8, MOST_ELEMENTS = 3, WIDTH = 80 };
 
@@ -20,7 +18,7 @@ static const ls_array *example_of(ls_nest element) {
       element.kind == LS_KIND_TUPLE ? ls_nest_item(element, 0) : element);
 }
 
-static bool data_show_is_image(const ls_array *array) {
+static bool is_image(const ls_array *array) {
   if (array == NULL) return false;
   const ls_shape shape = ls_array_shape(array);
   const ls_dtype dtype = ls_array_dtype(array);
@@ -45,15 +43,15 @@ static void print_label(ls_nest element, const ls_dataset *dataset, char *text,
            name != NULL ? name : "");
 }
 
-static int columns(void) {
+static int find_columns(void) {
   struct winsize window = {0};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
     return window.ws_col;
   return WIDTH;
 }
 
-static ls_status data_show_draw(ls_runtime *runtime, const ls_dataset *dataset,
-                                const ls_nest *elements, size_t count) {
+static ls_status draw_images(ls_runtime *runtime, const ls_dataset *dataset,
+                             const ls_nest *elements, size_t count) {
   const ls_array *images[MOST_IMAGES];
   char texts[MOST_IMAGES][64];
   const char *captions[MOST_IMAGES];
@@ -64,7 +62,7 @@ static ls_status data_show_draw(ls_runtime *runtime, const ls_dataset *dataset,
     captions[i] = texts[i];
     labelled |= texts[i][0] != '\0';
   }
-  const int width = columns();
+  const int width = find_columns();
   return cli_draw(
       images, count,
       &(cli_draw_options){.paint = cli_paint_of(runtime, STDOUT_FILENO),
@@ -75,8 +73,7 @@ static ls_status data_show_draw(ls_runtime *runtime, const ls_dataset *dataset,
 }
 
 // ---- Numbers and texts -----------------------------------------------------
-static void data_show_print_array(const ls_array *array, char *text,
-                                  size_t size) {
+static void print_array(const ls_array *array, char *text, size_t size) {
   const ls_dtype dtype = ls_array_dtype(array);
   const int64_t count = ls_array_num_elements(array);
   const bool several = ls_array_shape(array).rank > 0;
@@ -108,7 +105,7 @@ static void data_show_print_array(const ls_array *array, char *text,
 }
 
 // "image: [0, 0, 3, ...]  label: 9"
-static void data_show_print_element(int64_t number, ls_nest element) {
+static void print_element(int64_t number, ls_nest element) {
   enum { MOST_ITEMS = 12 };
   const size_t count = ls_nest_is_node(element) ? ls_nest_count(element) : 1;
   printf("%lld:", (long long)number);
@@ -120,7 +117,7 @@ static void data_show_print_element(int64_t number, ls_nest element) {
     const ls_array *array = ls_nest_as_array(item);
     char text[160];
     if (array != NULL && !ls_dtype_is_complex(ls_array_dtype(array)))
-      data_show_print_array(array, text, count > 2 ? 80 : sizeof(text));
+      print_array(array, text, count > 2 ? 80 : sizeof(text));
     else
       ls_nest_print(item, text, sizeof(text));
     printf(" %s%s%s", key != NULL ? key : "", key != NULL ? "=" : "", text);
@@ -128,31 +125,36 @@ static void data_show_print_element(int64_t number, ls_nest element) {
   printf("%s\n", shown < count ? " ..." : "");
 }
 
+// Reads the first elements, fewer where images are not to be drawn.
+static ls_status read_first(ls_dataset *dataset, ls_nest *elements,
+                            size_t *out_count, bool *out_images) {
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  size_t most = MOST_ELEMENTS;
+  while (*out_count < most) {
+    CLI_OWN(ls_status, status) =
+        ls_iterator_next(iterator, &elements[*out_count]);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    if (++*out_count > 1 || !is_image(example_of(elements[0]))) continue;
+    *out_images = true;
+    most = MOST_IMAGES;
+  }
+  return ls_ok();
+}
+
 ls_status cli_show_elements(ls_runtime *runtime, ls_dataset *dataset) {
   ls_nest elements[MOST_IMAGES] = {0};
-  ls_iterator *iterator = NULL;
   size_t count = 0;
-  ls_status status = ls_iterator_create(
-      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
-  size_t most = MOST_ELEMENTS;
-  while (ls_status_is_ok(status) && count < most) {
-    status = ls_iterator_next(iterator, &elements[count]);
-    if (!ls_status_is_ok(status)) break;
-    ++count;
-    if (count == 1 && data_show_is_image(example_of(elements[0])))
-      most = MOST_IMAGES;
-  }
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    ls_status_free(status);
-    status = ls_ok();
-  }
-  if (ls_status_is_ok(status) && most == MOST_IMAGES)
-    status = data_show_draw(runtime, dataset, elements, count);
-  for (size_t i = 0; i < count; ++i) {
-    if (ls_status_is_ok(status) && most != MOST_IMAGES)
-      data_show_print_element((int64_t)i, elements[i]);
+  bool are_images = false;
+  ls_status status = read_first(dataset, elements, &count, &are_images);
+  if (ls_status_is_ok(status) && are_images)
+    status = draw_images(runtime, dataset, elements, count);
+  for (size_t i = 0; i < MOST_IMAGES; ++i) {
+    if (i < count && ls_status_is_ok(status) && !are_images)
+      print_element((int64_t)i, elements[i]);
     ls_nest_release(elements[i]);
   }
-  ls_iterator_release(iterator);
   return status;
 }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of formats: by what files of each are known, and who reads them.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "cli/data/data.h"
+
+// ---- By their bytes --------------------------------------------------------
+// Returns true for a record's length that fits into the file, which is how
+// TFRecord files begin.
+static bool is_record(const unsigned char *head, size_t size,
+                      int64_t file_size) {
+  if (size < 12) return false;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i)
+    length = length << 8 | head[i];
+  return file_size >= 16 && length <= (uint64_t)file_size - 16;
+}
+
+static bool is_idx(const unsigned char *head, size_t size, int64_t file_size) {
+  (void)file_size;
+  return size >= 4 && head[0] == 0 && head[1] == 0 && head[2] >= 8 &&
+         head[2] <= 14;
+}
+
+static bool is_text(const unsigned char *head, size_t size, int64_t file_size) {
+  (void)file_size;
+  for (size_t i = 0; i < size; ++i) {
+    if (head[i] < 0x20 && strchr("\t\n\r\f", head[i]) == NULL) return false;
+    if (head[i] == 0) return false;
+  }
+  return true;
+}
+
+// ---- Folders ---------------------------------------------------------------
+static bool is_folder(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool has_mnist(const char *folder) {
+  static const char *const names[] = {
+      "train-labels-idx1-ubyte", "train-labels-idx1-ubyte.gz",
+      "t10k-labels-idx1-ubyte", "t10k-labels-idx1-ubyte.gz"};
+  char path[PATH_MAX];
+  struct stat info;
+  for (size_t i = 0; i < 4; ++i) {
+    snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    if (stat(path, &info) == 0) return true;
+  }
+  return false;
+}
+
+static bool has_folders(const char *folder) {
+  bool found = false;
+  DIR *entries = opendir(folder);
+  if (entries == NULL) return false;
+  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    char path[PATH_MAX];
+    if (entry->d_name[0] == '.') continue;
+    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+    found |= is_folder(path);
+  }
+  closedir(entries);
+  return found;
+}
+
+// ---- As they are -----------------------------------------------------------
+static ls_status open_mnist(const cli_files *files, ls_dataset **out) {
+  *out = ls_dataset_fashion_mnist(files->first, true);
+  return ls_ok();
+}
+
+static ls_status open_mnist_pairs(const cli_files *files,
+                                  const cli_pair_request *request,
+                                  ls_dataset **out) {
+  *out = ls_dataset_fashion_mnist(files->first, !request->test);
+  return ls_ok();
+}
+
+static ls_status open_idx(const cli_files *files, ls_dataset **out) {
+  *out = ls_dataset_idx(files->paths, files->count, NULL);
+  return ls_ok();
+}
+
+static ls_status open_npy(const cli_files *files, ls_dataset **out) {
+  LS_RETURN_IF_ERROR(cli_files_check_one(files));
+  *out = ls_dataset_npy(files->first, NULL);
+  return ls_ok();
+}
+
+static ls_status open_npz(const cli_files *files, ls_dataset **out) {
+  *out = ls_dataset_npz(files->first, NULL, 0, NULL);
+  return ls_ok();
+}
+
+static ls_status open_tfrecords(const cli_files *files, ls_dataset **out) {
+  *out = ls_dataset_tfrecords(files->paths, files->count, NULL);
+  return ls_ok();
+}
+
+static ls_status open_lines(const cli_files *files, ls_dataset **out) {
+  *out = ls_dataset_lines(files->paths, files->count, NULL);
+  return ls_ok();
+}
+
+// ---- The table -------------------------------------------------------------
+static const cli_format formats[] = {
+    // The first row is that of folders of which nothing is known: opening one
+    // reports what is missing.
+    {.name = "IDX folder",
+     .is_folder = has_mnist,
+     .has_test = true,
+     .is_complete = true,
+     .open = open_mnist,
+     .open_pairs = open_mnist_pairs},
+    {.name = "images by class",
+     .is_folder = has_folders,
+     .has_test = true,
+     .open_pairs = cli_image_folder_pairs},
+    {.name = "npz",
+     .kind = ".npz",
+     .ends = {".npz"},
+     .magics = {"PK\003\004"},
+     .has_features = true,
+     .has_test = true,
+     .has_tokens = true,
+     .open = open_npz,
+     .open_pairs = cli_npz_pairs},
+    {.name = "npy",
+     .kind = ".npy",
+     .ends = {".npy"},
+     .magics = {"\223NUMPY"},
+     .has_tokens = true,
+     .open = open_npy,
+     .open_pairs = cli_npy_pairs},
+    {.name = "CSV",
+     .kind = ".csv",
+     .ends = {".csv", ".tsv"},
+     .has_features = true,
+     .open = cli_csv_rows,
+     .open_pairs = cli_csv_pairs},
+    {.name = "TFRecord",
+     .kind = ".tfrecord",
+     .ends = {".tfrecord", ".tfrecords", ".gz"},
+     .is_head = is_record,
+     .has_features = true,
+     .has_tokens = true,
+     .open = open_tfrecords,
+     .open_pairs = cli_tfrecord_pairs},
+    {.name = "image",
+     .kind = ".png, .jpg",
+     .ends = {".png", ".jpg", ".jpeg"},
+     .magics = {"\211PNG", "\377\330\377"},
+     .open = cli_image_files},
+    {.name = "IDX",
+     .kind = "IDX",
+     .ends = {"-ubyte", ".idx"},
+     .is_head = is_idx,
+     .open = open_idx,
+     .open_pairs = cli_idx_pairs},
+    {.name = "text", .kind = "text", .is_head = is_text, .open = open_lines},
+};
+enum { NUM_FORMATS = sizeof(formats) / sizeof(formats[0]) };
+
+// ---- Finding a row ---------------------------------------------------------
+static const cli_format *find_by_folder(const char *path) {
+  for (size_t i = 0; i < NUM_FORMATS; ++i) {
+    if (formats[i].is_folder != NULL && formats[i].is_folder(path))
+      return &formats[i];
+  }
+  return &formats[0];
+}
+
+// By the end of the first `size` characters of a name.
+static const cli_format *find_by_name(const char *name, size_t size) {
+  for (size_t i = 0; i < NUM_FORMATS; ++i) {
+    for (size_t k = 0; k < CLI_MOST_ENDS; ++k) {
+      const char *end = formats[i].ends[k];
+      const size_t length = end != NULL ? strlen(end) : size;
+      if (size > length && strncasecmp(name + size - length, end, length) == 0)
+        return &formats[i];
+    }
+  }
+  return NULL;
+}
+
+static bool has_head(const cli_format *format, const unsigned char *head,
+                     size_t size, int64_t file_size) {
+  for (size_t k = 0; k < 2 && format->magics[k] != NULL; ++k) {
+    const size_t length = strlen(format->magics[k]);
+    if (size >= length && memcmp(head, format->magics[k], length) == 0)
+      return true;
+  }
+  return format->is_head != NULL && format->is_head(head, size, file_size);
+}
+
+static const cli_format *find_by_bytes(const char *path, int64_t file_size) {
+  unsigned char head[512];
+  CLI_OWN(FILE, file) = NULL;
+  CLI_OWN(ls_status, status) = cli_open_file(path, &file);
+  if (!ls_status_is_ok(status)) return NULL;
+  const size_t size = fread(head, 1, sizeof(head), file);
+  for (size_t i = 0; i < NUM_FORMATS; ++i) {
+    if (has_head(&formats[i], head, size, file_size)) return &formats[i];
+  }
+  return NULL;
+}
+
+const cli_format *cli_format_find(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0) return NULL;
+  if (S_ISDIR(info.st_mode)) return find_by_folder(path);
+  // Nothing is known of others before they are read, which may take for ever.
+  if (!S_ISREG(info.st_mode)) return NULL;
+  const size_t size = strlen(path);
+  const bool is_packed = size > 3 && strcasecmp(path + size - 3, ".gz") == 0;
+  const cli_format *format = find_by_name(path, is_packed ? size - 3 : size);
+  if (format == NULL && is_packed) format = find_by_name(path, size);
+  return format != NULL ? format : find_by_bytes(path, info.st_size);
+}
+
+// ---- Messages --------------------------------------------------------------
+// Lists the kinds of rows that fit, with `last` before the last one.
+static void list_kinds(bool (*fits)(const cli_format *), const char *last,
+                       char text[200]) {
+  size_t used = 0;
+  const cli_format *listed = NULL;
+  for (size_t i = 0; i <= NUM_FORMATS; ++i) {
+    const cli_format *format = i < NUM_FORMATS ? &formats[i] : NULL;
+    if (format != NULL && (format->kind == NULL || !fits(format))) continue;
+    if (listed != NULL)
+      used += (size_t)snprintf(text + used, 200 - used, "%s%s",
+                               used == 0 ? "" : (format == NULL ? last : ", "),
+                               listed->kind);
+    listed = format;
+  }
+}
+
+static bool is_any(const cli_format *format) { return format != NULL; }
+static bool has_features(const cli_format *format) {
+  return format->has_features;
+}
+static bool takes_two(const cli_format *format) {
+  return format->open_pairs != NULL && !format->has_features;
+}
+
+static ls_status refuse_features(const cli_files *files) {
+  char kinds[200];
+  list_kinds(has_features, " and ", kinds);
+  return ls_invalid_argument("--features is of %s files; '%s' is none", kinds,
+                             files->first);
+}
+
+static ls_status refuse_model(const cli_files *files,
+                              const ls_model_type *type) {
+  char named[200], two[200];
+  list_kinds(has_features, ", ", named);
+  list_kinds(takes_two, " or ", two);
+  return ls_invalid_argument(
+      "model '%s' learns from images or numbers, '%s' has none that are known: "
+      "give it a folder of images by class or of MNIST's IDX files, or files "
+      "%s, or %s as EXAMPLES,LABELS",
+      type->name, files->first, named, two);
+}
+
+// ---- Opening ---------------------------------------------------------------
+static ls_status open_as_it_is(const cli_files *files, ls_dataset **out) {
+  if (files->format != NULL && files->format->open != NULL) {
+    LS_RETURN_IF_ERROR(files->format->open(files, out));
+    return ls_dataset_status(*out);
+  }
+  char kinds[200];
+  list_kinds(is_any, " or ", kinds);
+  return ls_invalid_argument(
+      "'%s' is of no kind that is known: a folder of images by class or of "
+      "MNIST's IDX files, or files %s",
+      files->first, kinds);
+}
+
+ls_status cli_open_pairs(const cli_files *files,
+                         const cli_pair_request *request, ls_dataset **out) {
+  const cli_format *format = files->format;
+  const bool named = format != NULL && format->has_features;
+  if (request->features->count > 0 && !named) return refuse_features(files);
+  if (format == NULL || format->open_pairs == NULL)
+    return refuse_model(files, request->type);
+  if (request->test && !format->has_test) return ls_ok();
+  return format->open_pairs(files, request, out);
+}
+
+ls_status cli_open_shown(const cli_files *files, const char *features_text,
+                         ls_dataset **out) {
+  cli_features features;
+  LS_RETURN_IF_ERROR(cli_features_parse(features_text, &features));
+  const cli_pair_request request = {.features = &features};
+  const cli_format *format = files->format;
+  *out = NULL;
+  if (format == NULL || !format->has_features) {
+    // Two files without names for their parts are examples and labels.
+    const bool paired =
+        format != NULL && format->open_pairs != NULL &&
+        (format->open == NULL || (files->count == 2 && features.count == 0));
+    if (paired) return format->open_pairs(files, &request, out);
+    if (features.count > 0) return refuse_features(files);
+    return open_as_it_is(files, out);
+  }
+  ls_status status = format->open_pairs(files, &request, out);
+  // A request by --features fails; without one the file is shown as it is.
+  if (ls_status_is_ok(status) || features.count > 0) return status;
+  ls_dataset_release(*out);
+  *out = NULL;
+  CLI_OWN(ls_status, raw) = open_as_it_is(files, out);
+  if (ls_status_is_ok(raw)) {
+    const char *why = ls_status_message(status);
+    cli_say("data", "no examples with labels: %.*s", (int)strcspn(why, "\n"),
+            why);
+    ls_status_free(status);
+    return ls_ok();
+  }
+  ls_dataset_release(*out);
+  *out = NULL;
+  return status;
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images: files of them as they are, and folders of them, by class, as examples
+// and labels.
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/data/data.h"
+
+// ---- Files -----------------------------------------------------------------
+static ls_status read_file(const char *path, char **out_data,
+                           size_t *out_size) {
+  struct stat info = {0};
+  CLI_OWN(FILE, file) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_file(path, &file));
+  const size_t size =
+      fstat(fileno(file), &info) == 0 ? (size_t)info.st_size : 0;
+  CLI_OWN_ARRAY_OR_RETURN(char, data, size);
+  const size_t got = fread(data, 1, size, file);
+  if (got != size)
+    return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes, %zu were there", path,
+                     got, size);
+  *out_data = cli_give(&data);
+  *out_size = size;
+  return ls_ok();
+}
+
+static ls_status decode_file(const char *path, ls_array **out) {
+  CLI_OWN_MEMORY(char, data) = NULL;
+  size_t size = 0;
+  LS_RETURN_IF_ERROR(read_file(path, &data, &size));
+  return ls_decode_image(data, size, &(ls_image_options){.name = path}, out);
+}
+
+static ls_nest read_image(ls_nest element, const ls_map_call *call,
+                          void *user) {
+  (void)call;
+  (void)user;
+  const ls_bytes *name = ls_array_data(ls_nest_as_array(element));
+  char path[PATH_MAX];
+  ls_array *image = NULL;
+  snprintf(path, sizeof(path), "%.*s", (int)name->size, name->data);
+  const ls_status status = decode_file(path, &image);
+  return ls_status_is_ok(status) ? ls_nest_array(image) : ls_fail(status);
+}
+
+ls_status cli_image_files(const cli_files *files, ls_dataset **out) {
+  ls_dataset *names = NULL;
+  for (size_t i = 0; i < files->count; ++i) {
+    ls_dataset *some = ls_dataset_files(files->paths[i]);
+    names = i == 0 ? some : ls_dataset_concatenate(names, some);
+  }
+  const ls_shape any = LS_SHAPE(LS_UNKNOWN_DIM, LS_UNKNOWN_DIM, LS_UNKNOWN_DIM);
+  *out = ls_dataset_map(
+      names, &(ls_map_options){.name = "image",
+                               .call = read_image,
+                               .result = ls_nest_spec(LS_DTYPE_U8, any)});
+  return ls_ok();
+}
+
+// ---- Sizes -----------------------------------------------------------------
+static int64_t find_root(int64_t n) {
+  const int64_t root = (int64_t)llround(sqrt((double)n));
+  return root * root == n ? root : 0;
+}
+
+bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
+                     ls_shape *out_shape) {
+  const ls_shape takes = type->example_shape;
+  const int64_t count = ls_shape_num_elements(takes);
+  *out_shape = (ls_shape){0};
+  if (type->example_dtype == LS_DTYPE_I32) return false;
+  if (takes.rank == 2) {
+    *out_shape = LS_SHAPE(takes.dim[0], takes.dim[1], 1);
+  } else if (takes.rank == 3 && takes.dim[2] <= 4) {
+    *out_shape = takes;
+  } else if (takes.rank == 1) {
+    // Numbers in a row: as the images are, or of a square, gray if it may be.
+    for (int64_t channels = 1; channels <= 3; channels += 2) {
+      const int64_t pixels = count % channels == 0 ? count / channels : 0;
+      const int64_t side = find_root(pixels);
+      if (pixels > 0 && height * width == pixels) {
+        *out_shape = LS_SHAPE(height, width, channels);
+        return true;
+      }
+      if (side > 0 && out_shape->rank == 0)
+        *out_shape = LS_SHAPE(side, side, channels);
+    }
+  }
+  return out_shape->rank == 3;
+}
+
+// ---- Folders ---------------------------------------------------------------
+static bool find_folder(const char *above, const char *const *names,
+                        char *path) {
+  struct stat info;
+  for (; *names != NULL; ++names) {
+    // A path that was cut is none.
+    const int length = snprintf(path, PATH_MAX, "%s/%s", above, *names);
+    if (length < PATH_MAX && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+      return true;
+  }
+  return false;
+}
+
+static int64_t count_classes(const ls_dataset *folder) {
+  int64_t count = 0;
+  while (ls_image_folder_class(folder, count) != NULL)
+    ++count;
+  return count;
+}
+
+static ls_status read_first_shape(const char *path, ls_shape *out) {
+  CLI_OWN(ls_dataset, native) = ls_dataset_image_folder(path, NULL);
+  CLI_OWN(ls_iterator, iterator) = NULL;
+  CLI_OWN(ls_nest, first) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      native, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  LS_RETURN_IF_ERROR(ls_iterator_next(iterator, &first));
+  *out = ls_array_shape(ls_nest_as_array(ls_nest_item(first, 0)));
+  return ls_ok();
+}
+
+// Opens all images of a folder in a size for the model, found by the first.
+static ls_status open_folder(const char *path, const cli_pair_request *request,
+                             ls_dataset **out) {
+  const ls_model_type *type = request->type;
+  ls_shape has;
+  LS_RETURN_IF_ERROR(read_first_shape(path, &has));
+  ls_shape fits = has;
+  if (type != NULL && !cli_image_shape(type, has.dim[0], has.dim[1], &fits))
+    return ls_invalid_argument(
+        "model '%s' takes examples %s, which are no images; '%s' has images, "
+        "the first %lld x %lld",
+        type->name,
+        LS_SHAPE_TEXT(type->example_dtype == LS_DTYPE_NONE
+                          ? LS_DTYPE_F32
+                          : type->example_dtype,
+                      type->example_shape),
+        path, (long long)has.dim[0], (long long)has.dim[1]);
+  if (request->command != NULL &&
+      (fits.dim[0] != has.dim[0] || fits.dim[1] != has.dim[1]))
+    cli_say(request->command,
+            "the first image of '%s' is %lld x %lld; all are resized to %lld x "
+            "%lld",
+            path, (long long)has.dim[0], (long long)has.dim[1],
+            (long long)fits.dim[0], (long long)fits.dim[1]);
+  *out = ls_dataset_image_folder(
+      path, &(ls_image_folder_options){.height = fits.dim[0],
+                                       .width = fits.dim[1],
+                                       .channels = (int)fits.dim[2]});
+  return ls_dataset_status(*out);
+}
+
+// A model has as many classes as it was made with.
+static ls_status check_count(const char *path, const ls_model_type *type,
+                             const ls_dataset *folder) {
+  const int64_t classes = count_classes(folder);
+  if (type == NULL || classes == type->num_classes) return ls_ok();
+  return ls_invalid_argument(
+      "'%s' has %lld folders of classes, model '%s' has %lld classes: it takes "
+      "one folder for each",
+      path, (long long)classes, type->name, (long long)type->num_classes);
+}
+
+static ls_status open_counted(const char *path, const cli_pair_request *request,
+                              ls_dataset **out) {
+  LS_RETURN_IF_ERROR(open_folder(path, request, out));
+  return check_count(path, request->type, *out);
+}
+
+// The classes of two parts are the same.
+static ls_status check_classes(const char *train, const ls_dataset *a,
+                               const char *test, const ls_dataset *b) {
+  for (int64_t i = 0;; ++i) {
+    const char *x = ls_image_folder_class(a, i);
+    const char *y = ls_image_folder_class(b, i);
+    if (x == NULL && y == NULL) return ls_ok();
+    if (x != NULL && y != NULL && strcmp(x, y) == 0) continue;
+    return ls_invalid_argument(
+        "class %lld is '%s' in '%s' and '%s' in '%s': both need a folder of "
+        "each class",
+        (long long)i, x != NULL ? x : "", train, y != NULL ? y : "", test);
+  }
+}
+
+ls_status cli_image_folder_pairs(const cli_files *files,
+                                 const cli_pair_request *request,
+                                 ls_dataset **out) {
+  static const char *const trains[] = {"train", "training", NULL};
+  static const char *const tests[] = {"test",       "val",     "valid",
+                                      "validation", "testing", NULL};
+  char train[PATH_MAX], held[PATH_MAX];
+  *out = NULL;
+  LS_RETURN_IF_ERROR(cli_files_check_one(files));
+  if (!find_folder(files->first, trains, train))
+    return request->test ? ls_ok() : open_counted(files->first, request, out);
+  const bool has_test = find_folder(files->first, tests, held);
+  if (!request->test) return open_counted(train, request, out);
+  if (!has_test) return ls_ok();
+  LS_RETURN_IF_ERROR(open_folder(held, request, out));
+  CLI_OWN(ls_dataset, other) = ls_dataset_image_folder(train, NULL);
+  LS_RETURN_IF_ERROR(ls_dataset_status(other));
+  return check_classes(train, other, held, *out);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFRecord files of tf.Examples: which features are examples and labels.
+#define _GNU_SOURCE
+#include "cli/data/data.h"
+
+static const cli_feature *feature_of(ls_nest found, const cli_feature *named,
+                                     const char *const *names, size_t count,
+                                     cli_feature *guess) {
+  if (named != NULL) return named;
+  for (size_t i = 0; i < count; ++i) {
+    if (ls_nest_find(found, names[i]).kind != LS_KIND_ARRAY) continue;
+    *guess = (cli_feature){.name = names[i]};
+    return guess;
+  }
+  return NULL;
+}
+
+// "image: 1 bytes of 784, label: 1 integers"
+static void print_found(ls_nest found, char *buffer, size_t size) {
+  buffer[0] = '\0';
+  for (size_t i = 0; i < ls_nest_count(found); ++i) {
+    const ls_array *values = ls_nest_as_array(ls_nest_item(found, i));
+    const size_t used = strlen(buffer);
+    if (used + 1 >= size) return;
+    char type[200] = "nothing";
+    if (values != NULL)
+      ls_shape_print(ls_array_dtype(values), ls_array_shape(values), type,
+                     sizeof(type));
+    if (values != NULL && ls_array_dtype(values) == LS_DTYPE_STRING &&
+        ls_array_num_elements(values) == 1)
+      snprintf(type, sizeof(type), "%zu bytes",
+               ((const ls_bytes *)ls_array_data(values))->size);
+    snprintf(buffer + used, size - used, "%s%s (%s)", i == 0 ? "" : ", ",
+             ls_nest_key(found, i), type);
+  }
+}
+
+static bool data_sources_is_image(const ls_bytes *bytes) {
+  return bytes->size > 4 && (memcmp(bytes->data, "\211PNG", 4) == 0 ||
+                             memcmp(bytes->data, "\377\330\377", 3) == 0);
+}
+
+// What a feature is read as, where nobody has said, from its values in the
+// first record. `elements`: how many numbers the model takes; 0: nobody knows.
+static void guess_type(const ls_array *values, int64_t elements,
+                       cli_feature *it) {
+  const int64_t count = ls_array_num_elements(values);
+  const ls_dtype has = ls_array_dtype(values);
+  it->shaped = true;
+  it->shape = count == 1 ? LS_SCALAR : LS_SHAPE(count);
+  it->dtype = has;
+  if (has == LS_DTYPE_STRING && count == 1) {
+    const ls_bytes *bytes = ls_array_data(values);
+    const int64_t size = (int64_t)bytes->size;
+    it->image = data_sources_is_image(bytes);
+    // Numbers as their bytes.
+    it->dtype =
+        elements > 0 && size == 4 * elements ? LS_DTYPE_F32 : LS_DTYPE_U8;
+    it->shape = LS_SHAPE(it->dtype == LS_DTYPE_F32 ? elements : size);
+  } else if (has == LS_DTYPE_I64 && count > 1) {
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t number = ls_array_i64(values, i);
+      if (number < least) least = number;
+      if (number > most) most = number;
+    }
+    if (cli_are_pixels(least, most)) it->dtype = LS_DTYPE_U8;
+  }
+}
+
+static ls_status complete(const cli_files *files, ls_nest found,
+                          const ls_model_type *type, cli_feature *example,
+                          cli_feature *label) {
+  cli_feature *const both[] = {example, label};
+  const int64_t elements =
+      type != NULL ? ls_shape_num_elements(type->example_shape) : 0;
+  for (int i = 0; i < 2; ++i) {
+    const ls_array *values =
+        ls_nest_as_array(ls_nest_find(found, both[i]->name));
+    if (values == NULL || ls_array_num_elements(values) == 0) {
+      char has[600];
+      print_found(found, has, sizeof(has));
+      return ls_invalid_argument(
+          "the first record of '%s' has no feature '%s'; it has %s",
+          files->first, both[i]->name, has);
+    }
+    if (both[i]->shaped || both[i]->image) continue;
+    cli_feature guess = *both[i];
+    guess_type(values, i == 0 ? elements : 0, &guess);
+    if (both[i]->typed && both[i]->dtype != LS_DTYPE_NONE &&
+        guess.dtype != both[i]->dtype) {
+      // Its bytes are as many numbers of the type that was named.
+      const bool bytes = ls_array_dtype(values) == LS_DTYPE_STRING;
+      const int64_t size = ls_shape_num_elements(guess.shape) *
+                           (int64_t)ls_dtype_size(guess.dtype);
+      if (bytes && ls_dtype_size(both[i]->dtype) > 0) {
+        const int64_t count = size / (int64_t)ls_dtype_size(both[i]->dtype);
+        guess.shape = count == 1 ? LS_SCALAR : LS_SHAPE(count);
+      }
+      guess.dtype = both[i]->dtype;
+    }
+    guess.image = guess.image && !both[i]->typed;
+    *both[i] = guess;
+  }
+  // A label of one byte is a number.
+  if (!label->typed && label->dtype == LS_DTYPE_U8 && label->shape.rank == 1 &&
+      label->shape.dim[0] == 1)
+    label->shape = LS_SCALAR;
+  if (label->image)
+    return ls_invalid_argument("feature '%s' of '%s' is an image; labels are "
+                               "whole numbers",
+                               label->name, files->first);
+  return ls_ok();
+}
+
+// What images in bytes become: as the model takes them, or as the first is.
+static ls_status shape_of_image(const cli_files *files, ls_nest found,
+                                const ls_model_type *type,
+                                cli_feature *example) {
+  const ls_array *values = ls_nest_as_array(ls_nest_find(found, example->name));
+  ls_shape shape = {0}, fits = {0};
+  if (ls_array_dtype(values) != LS_DTYPE_STRING)
+    return ls_invalid_argument("feature '%s' of '%s' has numbers, no image",
+                               example->name, files->first);
+  const ls_bytes *bytes = ls_array_data(values);
+  LS_RETURN_IF_ERROR(ls_image_shape(bytes->data, bytes->size,
+                                    &(ls_image_options){.name = files->first},
+                                    &shape));
+  if (type != NULL && cli_image_shape(type, shape.dim[0], shape.dim[1], &fits))
+    shape = fits;
+  example->shape = shape;
+  example->dtype = LS_DTYPE_U8;
+  return ls_ok();
+}
+
+static ls_status choose_features(const cli_files *files,
+                                 const cli_features *features, ls_nest found,
+                                 const ls_model_type *type,
+                                 cli_feature *example, cli_feature *label) {
+  static const char *const examples[] = {"image", "image_raw", "image/encoded",
+                                         "x"};
+  static const char *const labels[] = {"label", "y", "image/class/label"};
+  if (features->count > 2)
+    return ls_invalid_argument("--features of '%s': EXAMPLE,LABEL, or one of "
+                               "them alone is not enough",
+                               files->first);
+  const bool named = features->count == 2;
+  cli_feature guess[2];
+  const cli_feature *a = feature_of(found, named ? &features->items[0] : NULL,
+                                    examples, 4, &guess[0]);
+  const cli_feature *b = feature_of(
+      found, features->count > 0 ? &features->items[features->count - 1] : NULL,
+      labels, 3, &guess[1]);
+  if (a == NULL || b == NULL) {
+    char has[600];
+    print_found(found, has, sizeof(has));
+    return ls_invalid_argument(
+        "which features of '%s' are %s? The first record has %s; say it with "
+        "--features EXAMPLE,LABEL",
+        files->first, a == NULL ? "examples" : "labels", has);
+  }
+  *example = *a;
+  *label = *b;
+  LS_RETURN_IF_ERROR(complete(files, found, type, example, label));
+  return example->image ? shape_of_image(files, found, type, example) : ls_ok();
+}
+
+ls_status cli_tfrecord_pairs(const cli_files *files,
+                             const cli_pair_request *request,
+                             ls_dataset **out) {
+  cli_feature example = {0}, label = {0};
+  *out = NULL;
+  CLI_OWN(ls_nest, found) =
+      ls_tfrecord_first_example(files->paths, files->count);
+  LS_RETURN_IF_ERROR(ls_nest_status(found));
+  LS_RETURN_IF_ERROR(choose_features(files, request->features, found,
+                                     request->type, &example, &label));
+  const ls_tfrecord_feature wanted[] = {
+      {.name = example.name,
+       .dtype = example.image ? LS_DTYPE_STRING : example.dtype,
+       .shape = example.image ? LS_SCALAR : example.shape},
+      {.name = label.name, .dtype = label.dtype, .shape = label.shape}};
+  *out =
+      cli_pair(ls_dataset_tfrecords(files->paths, files->count,
+                                    &(ls_tfrecord_options){.features = wanted,
+                                                           .num_features = 2}),
+               &(cli_pairing){.first = 0,
+                              .label = 1,
+                              .decode = example.image,
+                              .example = {example.dtype, example.shape},
+                              .labels = {label.dtype, label.shape}});
+  return ls_dataset_status(*out);
+}

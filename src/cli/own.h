@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners: locals that are released on every way out of their block. The library
+// has them in base/memory/own.h, which the command does not see.
+//
+//   CLI_OWN(ls_dataset, rows) = NULL;        // An ls_dataset *.
+//   CLI_OWN_MEMORY(char, text) = cli_allocate(size);
+//   ...                                      // Returns need no release.
+//   *out_rows = cli_give(&rows);             // Hands over.
+//
+// A type that can be owned has one line, here or beside its release.
+#ifndef LS_CLI_OWN_H_
+#define LS_CLI_OWN_H_
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/full.h"
+
+#define CLI_OWNED_(noun, type, release)                                        \
+  typedef type cli_owned_##noun;                                               \
+  __attribute__((unused)) static inline void cli_owned_##noun##_end(           \
+      type *cli_owned) {                                                       \
+    release;                                                                   \
+  }
+// Makes CLI_OWN(noun, name) an owner of a `noun *`, NULL for none.
+#define CLI_OWNED_POINTER(noun, release)                                       \
+  CLI_OWNED_(noun, noun *, if (*cli_owned != NULL)(void) release(*cli_owned))
+// Of a struct `noun`, released by value or given to `close` by address. Zeroed
+// is none.
+#define CLI_OWNED_VALUE(noun, release)                                         \
+  CLI_OWNED_(noun, noun, release(*cli_owned))
+#define CLI_OWNED_STRUCT(noun, close) CLI_OWNED_(noun, noun, close(cli_owned))
+
+// Declares the owner `name`; an initializer follows.
+#define CLI_OWN(noun, name)                                                    \
+  cli_owned_##noun name __attribute__((cleanup(cli_owned_##noun##_end), unused))
+
+// Returns what the variable at `place` holds and empties it.
+#define cli_give(place)                                                        \
+  __extension__({                                                              \
+    __typeof__(place) cli_given_from = (place);                                \
+    __typeof__(*(place)) cli_given = *cli_given_from;                          \
+    memset(cli_given_from, 0, sizeof(*cli_given_from));                        \
+    cli_given;                                                                 \
+  })
+
+// Zeroed memory, NULL if there is none; and back, NULL is fine. On any thread.
+void *cli_allocate(size_t size);
+void cli_release(void *memory);
+
+static inline void cli_owned_memory_end(void *place) {
+  void *memory = NULL;
+  memcpy(&memory, place, sizeof(memory));
+  cli_release(memory);
+}
+// Declares `Type *name`, a block of cli_allocate; an initializer follows.
+#define CLI_OWN_MEMORY(Type, name)                                             \
+  Type *name __attribute__((cleanup(cli_owned_memory_end), unused))
+// Declares `Type *name`, `count` zeroed items; returns without memory.
+#define CLI_OWN_ARRAY_OR_RETURN(Type, name, count)                             \
+  CLI_OWN_MEMORY(Type, name) = cli_allocate((count) * sizeof(Type));           \
+  if (name == NULL) return ls_out_of_memory()
+
+CLI_OWNED_POINTER(FILE, fclose)
+CLI_OWNED_POINTER(ls_array, ls_array_release)
+CLI_OWNED_POINTER(ls_dataset, ls_dataset_release)
+CLI_OWNED_POINTER(ls_iterator, ls_iterator_release)
+CLI_OWNED_VALUE(ls_nest, ls_nest_release)
+CLI_OWNED_VALUE(ls_status, ls_status_free)
+
+#endif  // LS_CLI_OWN_H_
