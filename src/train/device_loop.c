@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What goes round is how many steps were made, and what each of them gave.
 #include "train/device_loop.h"
 
 #include "base/memory/own.h"
@@ -9,7 +7,8 @@
 #include "graph/examples.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
-#include "lockstep/training_loop.h"
+#include "tpu/own.h"
+#include "tpu/steps/step_loop.h"
 
 enum { ELEMENTS = 2, NUMBERS = 2 };  // Examples and labels; loss and accuracy.
 static const char *const keys[NUMBERS] = {"loss", "accuracy"};
@@ -34,16 +33,10 @@ static size_t replicas_of(const ls_device_loop *self) {
 // ---- Tracing ---------------------------------------------------------------
 typedef struct tracing {
   const ls_device_loop *loop;
-  ls_tensor steps;
   ls_tensor batches[ELEMENTS];  // Where they are arguments.
 } tracing;
 
-static ls_nest device_loop_is_wanted(ls_nest values, void *user) {
-  const tracing *t = user;
-  return ls_leaf(ls_less(ls_nest_tensor(values, 0), t->steps));
-}
-
-// Batch `i` of those that are arguments.
+// Returns batch `i` of those that are arguments.
 static ls_nest batch_at(const tracing *t, ls_tensor i) {
   ls_nest items[ELEMENTS];
   const ls_tensor zero = ls_scalar(LS_DTYPE_I64, 0);
@@ -61,36 +54,31 @@ static ls_nest batch_at(const tracing *t, ls_tensor i) {
   return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
 }
 
-static ls_nest device_loop_elements_of(const tracing *t, ls_nest values) {
-  if (t->loop->feeder == NULL) return batch_at(t, ls_nest_tensor(values, 0));
-  ls_nest items[ELEMENTS];
-  for (size_t e = 0; e < ELEMENTS; ++e)
-    items[e] = ls_nest_retain(ls_nest_item(values, 1 + NUMBERS + e));
-  return ls_nest_sequence(LS_KIND_TUPLE, items, ELEMENTS);
-}
-
-static ls_nest device_loop_make_step(ls_nest values, void *user) {
-  const tracing *t = user;
-  const ls_model *model = &t->loop->options.model;
-  const ls_tensor i = ls_nest_tensor(values, 0);
-  const ls_nest elements = device_loop_elements_of(t, values);
+static ls_status call_model(const ls_model *model, ls_nest elements,
+                            ls_nest *out_made) {
   ls_examples_entry examples;
   ls_examples_enter(&examples, LS_EXAMPLES_ALIKE, elements);
-  const ls_nest made = ls_nest_is_failed(elements)
-                           ? ls_nest_retain(elements)
-                           : model->type->train_step(elements, model->self);
+  const ls_nest made = model->type->train_step(elements, model->self);
   ls_examples_leave(&examples);
-  ls_nest_release(elements);
-  if (ls_nest_is_failed(made)) return made;
-  ls_nest next[1 + NUMBERS] = {ls_leaf(ls_add_scalar(i, 1))};
+  return ls_take_nest(made, out_made);
+}
+
+// The loop's state is what each step has given so far.
+static ls_status device_loop_make_step(ls_step *step, void *user) {
+  const tracing *t = user;
+  LS_OWN(ls_nest, elements) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(t->loop->feeder != NULL
+                                      ? ls_nest_retain(step->elements)
+                                      : batch_at(t, step->index),
+                                  &elements));
+  LS_RETURN_IF_ERROR(call_model(&t->loop->options.model, elements, &made));
   for (size_t k = 0; k < NUMBERS; ++k) {
-    const ls_nest number = ls_nest_find(made, keys[k]);
-    next[1 + k] = ls_leaf(ls_dynamic_update_slice(
-        ls_nest_tensor(values, 1 + k),
-        ls_reshape(ls_nest_tensor(number, 0), LS_SHAPE(1)), &i));
+    const ls_tensor number = ls_nest_tensor(ls_nest_find(made, keys[k]), 0);
+    step->state[k] = ls_dynamic_update_slice(
+        step->state[k], ls_reshape(number, LS_SHAPE(1)), &step->index);
   }
-  ls_nest_release(made);
-  return ls_nest_sequence(LS_KIND_LIST, next, 1 + NUMBERS);
+  return ls_ok();
 }
 
 static ls_status device_loop_make_queue(const ls_device_loop *self,
@@ -109,28 +97,30 @@ static ls_status device_loop_make_queue(const ls_device_loop *self,
                                 out_queue);
 }
 
-// A replica's steps.
-static ls_nest make_steps(ls_nest args, void *user) {
-  const ls_device_loop *self = user;
-  tracing t = {.loop = self, .steps = ls_nest_tensor(args, 0)};
-  ls_training_loop loop = {.condition = device_loop_is_wanted,
-                           .body = device_loop_make_step,
-                           .user = &t};
-  ls_nest items[1 + NUMBERS] = {ls_leaf(ls_scalar(LS_DTYPE_I64, 0))};
-  for (size_t k = 0; k < NUMBERS; ++k)
-    items[1 + k] =
-        ls_leaf(ls_fill(self->numbers[k], LS_SHAPE(self->options.most), 0));
+static ls_status build_steps(const ls_device_loop *self, ls_nest args,
+                             ls_tensor *numbers) {
+  tracing t = {.loop = self};
+  LS_OWN(ls_infeed_queue, queue) = NULL;
   for (size_t e = 0; e < ELEMENTS && self->feeder == NULL; ++e)
     t.batches[e] = ls_nest_tensor(args, 1 + e);
-  LS_OWN(ls_nest, inputs) = ls_nest_sequence(LS_KIND_LIST, items, 1 + NUMBERS);
-  ls_nest outputs = ls_none();
-  ls_status status = ls_nest_status(inputs);
-  if (ls_status_is_ok(status) && self->feeder != NULL)
-    status = device_loop_make_queue(self, &loop.infeed);
-  if (ls_status_is_ok(status))
-    status = ls_training_while(&loop, inputs, &outputs);
-  ls_infeed_queue_release(loop.infeed);
-  return ls_status_is_ok(status) ? outputs : ls_fail(status);
+  if (self->feeder != NULL)
+    LS_RETURN_IF_ERROR(device_loop_make_queue(self, &queue));
+  for (size_t k = 0; k < NUMBERS; ++k)
+    numbers[k] = ls_fill(self->numbers[k], LS_SHAPE(self->options.most), 0);
+  return ls_step_loop_build(&(ls_step_loop){.step = device_loop_make_step,
+                                            .limit = ls_nest_tensor(args, 0),
+                                            .user = &t,
+                                            .infeed = queue},
+                            numbers, NUMBERS, NULL);
+}
+
+// Makes a replica's steps, as many as its first argument says.
+static ls_nest make_steps(ls_nest args, void *user) {
+  ls_tensor numbers[NUMBERS];
+  const ls_status status = build_steps(user, args, numbers);
+  return ls_status_is_ok(status)
+             ? LS_LIST(ls_leaf(numbers[0]), ls_leaf(numbers[1]))
+             : ls_fail(status);
 }
 
 // ---- Batches as arguments --------------------------------------------------
@@ -186,7 +176,7 @@ static ls_status device_loop_run(ls_device_loop *self, int64_t steps) {
 
 static ls_status run_fed(ls_device_loop *self, int64_t steps,
                          ls_feeder_result *out) {
-  ls_feeder_begin(self->feeder, steps);
+  LS_RETURN_IF_ERROR(ls_feeder_begin(self->feeder, steps));
   const ls_status status = device_loop_run(self, steps);
   ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
   if (ls_status_is_ok(status)) return status;
@@ -218,7 +208,7 @@ ls_status ls_device_loop_run(ls_device_loop *self, int64_t steps,
 // As ls_train_mean of a step's own results, all of which have as many examples.
 static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
                       double *out_mean) {
-  const ls_nest leaf = ls_nest_item(self->results, 1 + which);
+  const ls_nest leaf = ls_nest_item(self->results, which);
   const size_t replicas = replicas_of(self);
   const int64_t rows = self->elements[0].shape.dim[0];
   double sum = 0;

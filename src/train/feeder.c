@@ -15,22 +15,17 @@ struct ls_feeder {
   ls_allocator *allocator;
   ls_feeder_options options;
   ls_core_queue **queues;  // One a replica.
-  // Batches that are on their way: arrays of one are written anew once its
-  // tuples were taken.
+  // Batches on their way: arrays of one are written again once its tuples were
+  // taken.
   ls_nest *batches;
   size_t num_batches, next;
   ls_cancel *cancel;
   ls_worker worker;
-  bool has_thread;
-  ls_mutex lock;  // Guards what follows.
-  ls_condition event;
-  int64_t wanted;  // -1: no job.
-  bool quits;
-  ls_feeder_result fed;
+  ls_feeder_result fed;  // Of the last job, once the worker waits.
 };
 
 // ---- Batches ---------------------------------------------------------------
-// One part of a leaf; a leaf that is not dealt is the only one.
+// Returns one part of a leaf; a leaf that is not sharded is the only one.
 static const ls_array *feeder_part_of(ls_nest leaf, size_t replica) {
   return ls_nest_as_array(leaf.kind == LS_KIND_DISTRIBUTED
                               ? ls_distributed_component(leaf, replica)
@@ -43,16 +38,16 @@ static bool is_part_like(const ls_array *a, const ls_array *b) {
 }
 
 static bool is_like(ls_nest args, ls_nest like) {
-  bool same = ls_nest_count(args) == ls_nest_count(like);
-  for (size_t i = 0; same && i < ls_nest_count(args); ++i) {
+  bool is_same = ls_nest_count(args) == ls_nest_count(like);
+  for (size_t i = 0; is_same && i < ls_nest_count(args); ++i) {
     const ls_nest leaf = ls_nest_item(args, i);
     const size_t parts =
         leaf.kind == LS_KIND_DISTRIBUTED ? ls_distributed_count(leaf) : 1;
-    for (size_t r = 0; r < parts && same; ++r)
-      same = is_part_like(feeder_part_of(leaf, r),
-                          feeder_part_of(ls_nest_item(like, i), 0));
+    for (size_t r = 0; r < parts && is_same; ++r)
+      is_same = is_part_like(feeder_part_of(leaf, r),
+                             feeder_part_of(ls_nest_item(like, i), 0));
   }
-  return same;
+  return is_same;
 }
 
 bool ls_batch_is_even(ls_nest args) { return is_like(args, args); }
@@ -62,12 +57,23 @@ typedef struct wait {
   const ls_cancel *cancel;
 } wait;
 
-// Who waits for a core's tuple meanwhile does not wait in vain.
+// Counts as progress, so the stall detector does not fire.
 static bool stops(void *user) {
   const wait *w = user;
   ls_runtime_note_input(w->from->runtime);
   return ls_train_stop_requested(w->from->stop) ||
          (w->cancel != NULL && ls_cancel_is_requested(w->cancel));
+}
+
+static ls_status take_batch(const ls_feeder_options *from, ls_nest *args) {
+  char text[200];
+  LS_RETURN_IF_ERROR(ls_iterator_next(from->input, args));
+  LS_RETURN_IF_ERROR(ls_train_check_labels(from->type, *args));
+  return is_like(*args, from->like)
+             ? ls_ok()
+             : ls_invalid_argument("a batch in a loop of steps is %s, of "
+                                   "another shape than those before",
+                                   ls_nest_print(*args, text, sizeof(text)));
 }
 
 bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
@@ -77,14 +83,7 @@ bool ls_feed_next(const ls_feeder_options *from, const ls_cancel *cancel,
   out->stalls = !ready;
   out->asked = !ready || ls_train_stop_requested(from->stop);
   if (out->asked) return false;
-  out->status = ls_iterator_next(from->input, args);
-  if (ls_status_is_ok(out->status))
-    out->status = ls_train_check_labels(from->type, *args);
-  char a[200];
-  if (ls_status_is_ok(out->status) && !is_like(*args, from->like))
-    out->status = ls_invalid_argument(
-        "a batch in a loop of steps is %s, of another shape than those before",
-        ls_nest_print(*args, a, sizeof(a)));
+  out->status = take_batch(from, args);
   if (ls_status_is_ok(out->status)) ++out->batches;
   return ls_status_is_ok(out->status);
 }
@@ -129,32 +128,16 @@ static ls_feeder_result feed(ls_feeder *self, int64_t wanted) {
 static void feeder_work(void *user) {
   ls_feeder *self = user;
   (void)ls_cancel_make_current(self->cancel);
-  ls_mutex_lock(&self->lock);
-  while (!self->quits) {
-    if (self->wanted < 0) {
-      ls_condition_wait(&self->event, &self->lock);
-      continue;
-    }
-    const int64_t wanted = self->wanted;
-    ls_mutex_unlock(&self->lock);
-    const ls_feeder_result fed = feed(self, wanted);
-    ls_mutex_lock(&self->lock);
-    self->fed = fed;
-    self->wanted = -1;
-    ls_condition_broadcast(&self->event);
-  }
-  ls_mutex_unlock(&self->lock);
+  for (int64_t wanted = 0; ls_worker_next(&self->worker, &wanted);)
+    self->fed = feed(self, wanted);
   (void)ls_cancel_make_current(NULL);
 }
 
-void ls_feeder_begin(ls_feeder *self, int64_t batches) {
-  ls_mutex_lock(&self->lock);
-  self->wanted = batches;
-  ls_condition_broadcast(&self->event);
-  ls_mutex_unlock(&self->lock);
+ls_status ls_feeder_begin(ls_feeder *self, int64_t batches) {
+  return ls_worker_post(&self->worker, batches);
 }
 
-// What is left in them is of nobody.
+// Drops what is left in the queues.
 static void reset_queues(const ls_feeder *self) {
   const int32_t replicas = ls_strategy_num_replicas(self->options.strategy);
   for (int32_t r = 0; r < replicas; ++r)
@@ -163,12 +146,9 @@ static void reset_queues(const ls_feeder *self) {
 
 void ls_feeder_end(ls_feeder *self, bool fails, ls_feeder_result *out_fed) {
   if (fails) ls_cancel_request(self->cancel);
-  ls_mutex_lock(&self->lock);
-  while (self->wanted >= 0)
-    ls_condition_wait(&self->event, &self->lock);
+  ls_worker_wait(&self->worker);
   *out_fed = self->fed;
   self->fed = (ls_feeder_result){0};
-  ls_mutex_unlock(&self->lock);
   if (fails) ls_cancel_reset(self->cancel);
   if (fails || ls_queue_is_closed(self->queues[0]->tuples)) reset_queues(self);
 }
@@ -193,43 +173,25 @@ static ls_status find_queues(ls_feeder *self) {
   return self->batches == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-static ls_status feeder_fill(ls_feeder *self) {
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
-  LS_RETURN_IF_ERROR(find_queues(self));
-  LS_RETURN_IF_ERROR(ls_cancel_create(self->options.runtime, &self->cancel));
-  LS_RETURN_IF_ERROR(ls_worker_start(&self->worker, "feeder",
-                                     self->options.runtime, feeder_work, self));
-  self->has_thread = true;
-  return ls_ok();
-}
-
 ls_status ls_feeder_create(const ls_feeder_options *options,
                            ls_feeder **out_feeder) {
   ls_allocator *allocator = ls_runtime_allocator(options->runtime);
-  ls_feeder *self = ls_new(allocator, ls_feeder);
-  *out_feeder = self;
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_feeder, self);
   self->allocator = allocator;
   self->options = *options;
   self->options.like = ls_nest_retain(options->like);
-  self->wanted = -1;
-  const ls_status status = feeder_fill(self);
-  if (ls_status_is_ok(status)) return status;
-  ls_feeder_destroy(self);
-  *out_feeder = NULL;
-  return status;
+  LS_RETURN_IF_ERROR(find_queues(self));
+  LS_RETURN_IF_ERROR(ls_cancel_create(options->runtime, &self->cancel));
+  LS_RETURN_IF_ERROR(ls_worker_start(&self->worker, "feeder", options->runtime,
+                                     feeder_work, self));
+  *out_feeder = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_feeder_destroy(ls_feeder *self) {
   if (self == NULL) return;
-  if (self->has_thread) {
-    ls_mutex_lock(&self->lock);
-    self->quits = true;
-    ls_condition_broadcast(&self->event);
-    ls_mutex_unlock(&self->lock);
-    ls_worker_join(&self->worker);
-  }
+  ls_worker_join(&self->worker);
+  ls_status_free(self->fed.status);
   for (size_t i = 0; self->batches != NULL && i < self->num_batches; ++i)
     ls_nest_release(self->batches[i]);
   ls_cancel_destroy(self->cancel);
@@ -239,7 +201,5 @@ void ls_feeder_destroy(ls_feeder *self) {
   for (int32_t r = 0; self->queues != NULL && r < replicas; ++r)
     if (self->queues[r] != NULL) ls_core_release(self->queues[r]->core);
   ls_release(self->allocator, self->queues);
-  ls_condition_deinit(&self->event);
-  ls_mutex_deinit(&self->lock);
   ls_release(self->allocator, self);
 }

@@ -263,7 +263,7 @@ static ls_status before_run(void *state, ls_run_context *context,
   (void)wish;
   LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
                                     NULL, 0, &self->counted));
-  return ls_device_threads_tell(&self->threads, ls_result_count(self->counted));
+  return ls_device_threads_post(&self->threads, ls_result_count(self->counted));
 }
 
 static bool has_input_ended(const device_hook *self) {

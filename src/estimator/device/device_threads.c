@@ -12,14 +12,12 @@ ls_status ls_device_threads_init(ls_device_threads *self,
     self->threads[i].work = &works[i];
   }
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  LS_RETURN_IF_ERROR(ls_condition_init(&self->moved));
   return ls_cancel_create(self->runtime, &self->cancel);
 }
 
 void ls_device_threads_deinit(ls_device_threads *self) {
   if (self->session != NULL) ls_device_threads_stop(self);
   ls_cancel_destroy(self->cancel);
-  ls_condition_deinit(&self->moved);
   ls_mutex_deinit(&self->lock);
 }
 
@@ -29,30 +27,21 @@ static bool is_recovered(ls_status status) {
          ls_status_code(status) == LS_UNAVAILABLE;
 }
 
-static ls_status do_count(ls_device_thread *self, int64_t count) {
-  ls_device_threads *all = self->all;
-  LS_RETURN_IF_ERROR(self->work->work(all->user, count));
-  ls_mutex_lock(&all->lock);
-  ++self->done;
-  ls_condition_broadcast(&all->moved);
-  ls_mutex_unlock(&all->lock);
-  return ls_ok();
-}
-
-static ls_status read_counts(ls_device_thread *self,
-                             ls_controller *controller) {
+static ls_status read_counts(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   int64_t count = 0;
   LS_RETURN_IF_ERROR(self->work->begin(all->user));
   ls_mutex_lock(&all->lock);
-  self->begun = true;
+  self->has_begun = true;
   ls_mutex_unlock(&all->lock);
-  while (ls_controller_next(controller, &count))
-    LS_RETURN_IF_ERROR(do_count(self, count));
+  while (ls_worker_next(&self->worker, &count))
+    LS_RETURN_IF_ERROR(self->work->work(all->user, count));
+  ls_runtime_log(all->runtime, LS_LOG_INFO, "estimator",
+                 "%s read its stop signal", self->work->name);
   return ls_ok();
 }
 
-// Whether it has ended because the session goes, by which no cause is told.
+// Returns whether it ended because the session goes, which is no cause.
 static bool is_consequence(const ls_device_threads *all, ls_status status) {
   return (all->lost || ls_cancel_is_requested(all->cancel)) &&
          (ls_status_code(status) == LS_CANCELLED ||
@@ -62,8 +51,8 @@ static bool is_consequence(const ls_device_threads *all, ls_status status) {
 static void device_threads_end(ls_device_thread *self, ls_status status) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
-  // Who has helped may have ended it already.
-  if (self->ended) {
+  // The helper may have ended it already.
+  if (self->has_ended) {
     ls_mutex_unlock(&all->lock);
     ls_status_free(status);
     return;
@@ -72,22 +61,21 @@ static void device_threads_end(ls_device_thread *self, ls_status status) {
     ls_status_free(status);
     status = ls_ok();
   }
-  self->ended = true;
+  self->has_ended = true;
   self->failure = ls_status_clone(status);
   // The run under way has no use any more, whether or not it is made again.
   const bool loses = !ls_status_is_ok(status) && all->runs && !all->lost;
   if (loses) all->lost = true;
-  ls_condition_broadcast(&all->moved);
   ls_mutex_unlock(&all->lock);
   ls_rendezvous_record(all->rendezvous, self->work->source, status,
                        all->session);
   if (loses) ls_session_request_close(all->session);
 }
 
-static void device_threads_work(ls_controller *controller, void *user) {
+static void device_threads_work(void *user) {
   ls_device_thread *self = user;
   ls_cancel *outer = ls_cancel_make_current(self->all->cancel);
-  ls_status status = read_counts(self, controller);
+  ls_status status = read_counts(self);
   if (!ls_status_is_ok(status))
     status = self->work->judge(self->all->user, status);
   (void)ls_cancel_make_current(outer);
@@ -105,16 +93,15 @@ ls_status ls_device_threads_start(ls_device_threads *self,
   self->session = session;
   for (int i = 0; i < LS_DEVICE_THREADS; ++i) {
     ls_device_thread *thread = &self->threads[i];
-    LS_RETURN_IF_ERROR(
-        ls_controller_start(thread->work->name, device_threads_work, thread,
-                            thread->work->once, &thread->controller));
+    LS_RETURN_IF_ERROR(ls_worker_start(&thread->worker, thread->work->name,
+                                       self->runtime, device_threads_work,
+                                       thread));
   }
   return ls_ok();
 }
 
 void ls_device_threads_join(ls_device_threads *self, ls_device_thread_id id) {
-  ls_controller_join(self->threads[id].controller);
-  self->threads[id].controller = NULL;
+  ls_worker_join(&self->threads[id].worker);
 }
 
 void ls_device_threads_stop(ls_device_threads *self) {
@@ -133,7 +120,7 @@ void ls_device_threads_stop(ls_device_threads *self) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// What a thread has ended by, the infeed's first.
+// Returns the error of a thread, the infeed's first.
 static ls_status failure_of(const ls_device_threads *self) {
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
     if (!ls_status_is_ok(self->threads[i].failure))
@@ -150,17 +137,17 @@ ls_status ls_device_threads_unkept(const ls_device_threads *self) {
   return ls_ok();
 }
 
-// In its place, on the calling thread. A failure is told at once, so that no
-// session need be closed for it.
+// Works in its place, on the calling thread. A failure is reported at once, so
+// that no session need be closed for it.
 static ls_status device_threads_help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
-  ls_status status = do_count(self, 1);
+  ls_status status = self->work->work(all->user, 1);
   if (ls_status_is_ok(status)) return status;
   status = self->work->judge(all->user, status);
   ls_mutex_lock(&all->lock);
-  // The other one's failure, which has closed the session, is told then.
+  // The other one's failure, which has closed the session, is reported then.
   const bool follows = is_consequence(all, status);
-  self->ended = true;
+  self->has_ended = true;
   if (!follows) self->failure = ls_status_clone(status);
   ls_mutex_unlock(&all->lock);
   if (!follows)
@@ -169,25 +156,27 @@ static ls_status device_threads_help(ls_device_thread *self) {
   return status;
 }
 
-static ls_status device_threads_tell(ls_device_thread *self, int64_t count) {
+static ls_status device_threads_post(ls_device_thread *self, int64_t count) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
-  const bool idle = self->begun && !self->ended && self->done == self->told;
-  if (self->told == 0 || !self->work->once) ++self->told;
+  const bool is_idle =
+      self->has_begun && !self->has_ended && ls_worker_is_idle(&self->worker);
   ls_mutex_unlock(&all->lock);
-  return idle && count == 1 && self->work->helped
-             ? device_threads_help(self)
-             : ls_controller_send(self->controller, count);
+  if (is_idle && count == 1 && self->work->helped)
+    return device_threads_help(self);
+  if (self->work->once && self->has_count) return ls_ok();
+  self->has_count = true;
+  return ls_worker_post(&self->worker, count);
 }
 
-ls_status ls_device_threads_tell(ls_device_threads *self, int64_t count) {
+ls_status ls_device_threads_post(ls_device_threads *self, int64_t count) {
   ls_mutex_lock(&self->lock);
   const ls_status status = failure_of(self);
   self->runs = ls_status_is_ok(status);
   ls_mutex_unlock(&self->lock);
   LS_RETURN_IF_ERROR(status);
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
-    LS_RETURN_IF_ERROR(device_threads_tell(&self->threads[i], count));
+    LS_RETURN_IF_ERROR(device_threads_post(&self->threads[i], count));
   return ls_ok();
 }
 
@@ -203,9 +192,5 @@ ls_status ls_device_threads_run_ended(ls_device_threads *self,
 }
 
 void ls_device_threads_settle(ls_device_threads *self, ls_device_thread_id id) {
-  const ls_device_thread *thread = &self->threads[id];
-  ls_mutex_lock(&self->lock);
-  while (thread->done < thread->told && !thread->ended)
-    ls_condition_wait(&self->moved, &self->lock);
-  ls_mutex_unlock(&self->lock);
+  ls_worker_wait(&self->threads[id].worker);
 }

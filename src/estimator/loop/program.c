@@ -5,6 +5,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "estimator/input/prediction_rows.h"
 #include "estimator/input/stopping_signals.h"
 #include "estimator/loop/steps.h"
@@ -24,171 +26,130 @@ void ls_program_drop(ls_estimator_program *program) {
 }
 
 // ---- On the cores ----------------------------------------------------------
-// No inputs, for each replica.
-static ls_status no_inputs(ls_allocator *allocator, int64_t replicas,
-                           ls_nest *out_inputs) {
-  ls_nest *items = ls_new_array(allocator, ls_nest, (size_t)replicas + 1);
-  if (items == NULL) return ls_out_of_memory();
-  for (int64_t r = 0; r < replicas; ++r)
-    items[r] = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
-  *out_inputs = ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas);
-  ls_release(allocator, items);
-  return ls_nest_status(*out_inputs);
+// A list with no inputs for each replica.
+static ls_nest list_inputs(int64_t num_replicas) {
+  LS_OWN(ls_nest_builder, list) = {0};
+  for (int64_t r = 0; r < num_replicas; ++r)
+    ls_nest_builder_append(&list, ls_nest_sequence(LS_KIND_LIST, NULL, 0));
+  return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
-// What all replicas give is the same, or replica 0's.
-static void program_take_results(const ls_step_loop *steps, ls_nest outputs,
+// Takes the results: they are the same on all replicas, or replica 0's count.
+static void program_take_results(const ls_model_steps *steps, ls_nest outputs,
                                  ls_estimator_program *out) {
   const ls_nest first = ls_nest_item(outputs, 0);
   out->steps = ls_nest_tensor(first, 0);
-  if (!ls_step_loop_predict(steps)) out->loss = ls_nest_tensor(first, 1);
+  if (!ls_model_steps_predict(steps)) out->loss = ls_nest_tensor(first, 1);
   out->run = ls_tensor_op(out->steps);
 }
 
-static ls_status replicate(ls_step_loop *steps, ls_estimator_program *out) {
+static ls_status replicate(ls_model_steps *steps, ls_estimator_program *out) {
   const ls_plan_system *system = steps->options->calls->plan->system;
-  ls_nest inputs = ls_none(), outputs = ls_none();
-  ls_status status = no_inputs(steps->allocator, steps->replicas, &inputs);
-  if (ls_status_is_ok(status))
-    status = ls_split_compile_and_replicate(
-        ls_step_loop_compute, steps, inputs,
-        &(ls_replicate_options){.assignment = system->assignment,
-                                .on_device_loop = LS_FLAG_ON},
-        &out->compile_status, &outputs);
-  if (ls_status_is_ok(status)) program_take_results(steps, outputs, out);
-  out->reduces = ls_graph_any_type(ls_graph_current(), LS_OP_CROSS_REPLICA_SUM);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  LS_RETURN_IF_ERROR(status);
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   void *spec = NULL;
+  LS_RETURN_IF_ERROR(ls_take_nest(list_inputs(steps->num_replicas), &inputs));
+  LS_RETURN_IF_ERROR(ls_split_compile_and_replicate(
+      ls_model_steps_compute, steps, inputs,
+      &(ls_replicate_options){.assignment = system->assignment,
+                              .on_device_loop = LS_FLAG_ON},
+      &out->compile_status, &outputs));
+  program_take_results(steps, outputs, out);
+  out->reduces = ls_graph_any_type(ls_graph_current(), LS_OP_CROSS_REPLICA_SUM);
   LS_RETURN_IF_ERROR(
       ls_captured_get(&steps->spec, "the spec of model_fn", &spec));
   out->spec = ls_estimator_spec_retain(spec);
   return ls_ok();
 }
 
-// ---- Behind it -------------------------------------------------------------
-// One op behind all of them, and behind `before`.
-static ls_status group(ls_allocator *allocator, ls_nest list,
-                       const ls_op *before, size_t num_before, ls_op *out_op) {
+// ---- After it --------------------------------------------------------------
+// Makes one op that waits for all of a list and for `other`, id 0 for none.
+static ls_status group(ls_allocator *allocator, ls_nest list, ls_op other,
+                       ls_op *out_op) {
   const size_t count = ls_nest_count(list);
-  ls_op *ops = ls_new_array(allocator, ls_op, count + num_before + 1);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, count + 1);
   for (size_t i = 0; i < count; ++i)
     ops[i] = ls_nest_item(list, i).as.op;
-  for (size_t i = 0; i < num_before; ++i)
-    ops[count + i] = before[i];
-  *out_op = ls_group(ops, count + num_before, NULL);
-  ls_release(allocator, ops);
+  ops[count] = other;
+  *out_op = ls_group(ops, count + (other.id != 0), NULL);
   return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
                                   : ls_ok();
 }
 
-// Behind the loop its variables are looked at.
-static ls_status sync(ls_step_loop *steps, ls_estimator_program *out) {
+// Checks the variables after the loop.
+static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   const bool broadcast = steps->options->calls->plan->input.broadcast;
-  ls_nest ops = ls_none();
+  LS_OWN(ls_nest, ops) = ls_none();
   const ls_op after = out->run;
+  ls_op other = {0};
   LS_CONTROL_SCOPE(&after, 1);
   LS_RETURN_IF_ERROR(ls_tpu_sync_ops(ls_graph_current(), broadcast, &ops));
-  ls_op more = {0};
-  ls_status status = steps->mode == LS_MODE_EVAL
-                         ? ls_increase_eval_step(out->steps, &more)
-                         : ls_ok();
-  if (ls_status_is_ok(status))
-    status = group(steps->allocator, ops, &more, more.id != 0, &out->run);
-  ls_nest_release(ops);
-  return status;
+  if (steps->mode == LS_MODE_EVAL)
+    LS_RETURN_IF_ERROR(ls_increase_eval_step(out->steps, &other));
+  return group(steps->allocator, ops, other, &out->run);
 }
 
-// Who takes predictions is told that there are no more, also where there were
-// none.
-static ls_status close_outfeeds(ls_step_loop *steps,
+// Says to the takers of predictions that there are no more, also where there
+// were none.
+static ls_status close_outfeeds(ls_model_steps *steps,
                                 ls_estimator_program *out) {
-  ls_nest ops = ls_none();
+  LS_OWN(ls_nest, ops) = ls_none();
   const ls_op after = out->run;
   LS_CONTROL_SCOPE(&after, 1);
   LS_RETURN_IF_ERROR(ls_host_calls_close(&steps->host, &ops));
-  const ls_status status = group(steps->allocator, ops, NULL, 0, &out->run);
-  ls_nest_release(ops);
-  return status;
+  return group(steps->allocator, ops, (ls_op){0}, &out->run);
 }
 
 // ---- What hosts do ---------------------------------------------------------
-typedef struct op_list {
-  ls_nest *items;
-  size_t count;
-} op_list;
-
-// Ops, and those of tensors, of a nest.
-static ls_status append_ops(ls_allocator *allocator, op_list *list,
-                            ls_nest nest) {
-  const size_t more = ls_nest_num_leaves(nest);
-  ls_nest *items = ls_new_array(allocator, ls_nest, list->count + more + 1);
-  if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < list->count; ++i)
-    items[i] = list->items[i];
-  ls_nest_flatten(nest, items + list->count, more);
-  size_t kept = list->count;
-  for (size_t i = list->count; i < list->count + more; ++i) {
-    if (items[i].kind == LS_KIND_TENSOR)
-      items[i] = ls_nest_op(ls_tensor_op(items[i].as.tensor));
-    if (items[i].kind == LS_KIND_OP) items[kept++] = items[i];
+// Adds the ops, and those of tensors, of a nest.
+static ls_status append_ops(ls_allocator *allocator, ls_nest nest,
+                            ls_nest_builder *list) {
+  const size_t count = ls_nest_num_leaves(nest);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  ls_nest_flatten(nest, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    if (leaves[i].kind == LS_KIND_TENSOR)
+      leaves[i] = ls_nest_op(ls_tensor_op(leaves[i].as.tensor));
+    if (leaves[i].kind == LS_KIND_OP) ls_nest_builder_append(list, leaves[i]);
   }
-  ls_release(allocator, list->items);
-  *list = (op_list){items, kept};
   return ls_ok();
 }
 
-// Each metric's value with an op that waits for the run; its update goes to
-// what hosts do in each step.
-static ls_status take_metrics(ls_step_loop *steps, ls_nest made,
-                              op_list *updates, ls_estimator_program *out) {
-  const size_t count = ls_nest_count(made);
-  ls_allocator *allocator = steps->allocator;
+// Takes each metric's value with an op that waits for the run; its update goes
+// to what hosts do in each step.
+static ls_status take_metrics(ls_model_steps *steps, ls_nest made,
+                              ls_nest_builder *updates,
+                              ls_estimator_program *out) {
   LS_RETURN_IF_ERROR(ls_made_metrics_check(made));
-  ls_nest *pairs = ls_new_array(allocator, ls_nest, count + 1);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_status status =
-      pairs == NULL || keys == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    keys[i] = ls_nest_key(made, i);
-    status =
-        append_ops(allocator, updates, ls_nest_item(ls_nest_item(made, i), 1));
+  LS_OWN(ls_nest_builder, pairs) = {0};
+  for (size_t i = 0; i < ls_nest_count(made); ++i) {
+    const ls_nest pair = ls_nest_item(made, i);
+    LS_RETURN_IF_ERROR(
+        append_ops(steps->allocator, ls_nest_item(pair, 1), updates));
+    ls_nest_builder_append_named(
+        &pairs, ls_nest_key(made, i),
+        LS_TUPLE(ls_nest_item(pair, 0), ls_nest_op(out->run)));
   }
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i)
-      pairs[i] = LS_TUPLE(ls_nest_item(ls_nest_item(made, i), 0),
-                          ls_nest_op(out->run));
-    out->metrics = ls_nest_dict("", keys, pairs, count);
-    status = ls_nest_status(out->metrics);
-  }
-  ls_release(allocator, pairs);
-  ls_release(allocator, keys);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&pairs, LS_KIND_DICT),
+                      &out->metrics);
 }
 
 // Without metrics the loss carries what waits for the run.
-static ls_status program_evaluate(ls_step_loop *steps, op_list *updates,
+static ls_status program_evaluate(ls_model_steps *steps,
+                                  ls_nest_builder *updates,
                                   ls_estimator_program *out) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "eval_metrics", &made));
-  const bool has_metrics = made.kind != LS_KIND_NONE;
-  const ls_status status =
-      has_metrics ? take_metrics(steps, made, updates, out) : ls_ok();
-  ls_nest_release(made);
-  LS_RETURN_IF_ERROR(status);
-  if (!has_metrics) {
-    LS_CONTROL_SCOPE(&out->run, 1);
-    out->loss = ls_identity(out->loss);
-  }
+  if (made.kind != LS_KIND_NONE) return take_metrics(steps, made, updates, out);
+  LS_CONTROL_SCOPE(&out->run, 1);
+  out->loss = ls_identity(out->loss);
   return ls_ok();
 }
 
-// What is fetched in one run: a GiB and more is refused.
+// Refuses to fetch a GiB and more in one run.
 static ls_status program_check_size(ls_nest predictions) {
   double size = 0;
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   for (size_t i = 0; i < ls_nest_count(predictions); ++i) {
     const ls_tensor tensor = ls_nest_tensor(predictions, i);
@@ -201,15 +162,14 @@ static ls_status program_check_size(ls_nest predictions) {
                           ls_nest_key(predictions, i),
                           LS_SHAPE_TEXT(ls_tensor_dtype(tensor), shape));
   }
-  ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status) && size >= LS_ONE_GIGABYTE)
-    status = ls_invalid_argument("the predictions of a run are too large, "
-                                 "%.0f bytes where less than %d are possible, "
-                                 "to go from hosts in one run: %s; take a "
-                                 "smaller batch",
-                                 size, LS_ONE_GIGABYTE, ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return size < LS_ONE_GIGABYTE
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "the predictions of a run are too large, %.0f bytes where "
+                   "less than %d are possible, to go from hosts in one run: "
+                   "%s; take a smaller batch",
+                   size, LS_ONE_GIGABYTE, ls_text_data(&text));
 }
 
 static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
@@ -226,47 +186,33 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
 }
 
 // `told` waits in the signal: a run that fetches it runs the host's function.
-static ls_status predict(ls_step_loop *steps, ls_nest ops,
+static ls_status predict(ls_model_steps *steps, ls_nest ops,
                          ls_estimator_program *out) {
-  ls_nest signals = ls_none();
+  LS_OWN(ls_nest, signals) = ls_none();
+  ls_op told = {0};
   LS_RETURN_IF_ERROR(
       ls_host_calls_call(&steps->host, "predictions", &out->predictions));
   LS_RETURN_IF_ERROR(program_check_size(out->predictions));
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "signals", &signals));
-  ls_op told = {0};
-  ls_status status = group(steps->allocator, ops, NULL, 0, &told);
-  if (ls_status_is_ok(status)) {
-    LS_CONTROL_SCOPE(&told, 1);
-    status = take_signals(signals, out);
-  }
-  ls_nest_release(signals);
-  return status;
+  LS_RETURN_IF_ERROR(group(steps->allocator, ops, (ls_op){0}, &told));
+  LS_CONTROL_SCOPE(&told, 1);
+  return take_signals(signals, out);
 }
 
-static ls_status call_hosts(ls_step_loop *steps, ls_estimator_program *out) {
-  ls_nest taken = ls_none(), made = ls_none();
-  op_list list = {0};
-  ls_status status = ls_host_calls_take(&steps->host, &taken);
-  if (ls_status_is_ok(status))
-    status = append_ops(steps->allocator, &list, taken);
-  if (ls_status_is_ok(status) && steps->mode == LS_MODE_EVAL)
-    status = program_evaluate(steps, &list, out);
-  if (ls_status_is_ok(status))
-    status = ls_host_calls_call(&steps->host, "host_call", &made);
-  if (ls_status_is_ok(status))
-    status = append_ops(steps->allocator, &list, made);
-  if (ls_status_is_ok(status)) {
-    out->host_results = made;
-    made = ls_none();
-    out->host_ops = ls_nest_sequence(LS_KIND_LIST, list.items, list.count);
-    status = ls_nest_status(out->host_ops);
-  }
-  if (ls_status_is_ok(status) && ls_step_loop_predict(steps))
-    status = predict(steps, out->host_ops, out);
-  ls_release(steps->allocator, list.items);
-  ls_nest_release(made);
-  ls_nest_release(taken);
-  return status;
+static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
+  LS_OWN(ls_nest, taken) = ls_none();
+  LS_OWN(ls_nest_builder, ops) = {0};
+  LS_RETURN_IF_ERROR(ls_host_calls_take(&steps->host, &taken));
+  LS_RETURN_IF_ERROR(append_ops(steps->allocator, taken, &ops));
+  if (steps->mode == LS_MODE_EVAL)
+    LS_RETURN_IF_ERROR(program_evaluate(steps, &ops, out));
+  LS_RETURN_IF_ERROR(
+      ls_host_calls_call(&steps->host, "host_call", &out->host_results));
+  LS_RETURN_IF_ERROR(append_ops(steps->allocator, out->host_results, &ops));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_builder_finish(&ops, LS_KIND_LIST), &out->host_ops));
+  return ls_model_steps_predict(steps) ? predict(steps, out->host_ops, out)
+                                       : ls_ok();
 }
 
 // ---- All of it -------------------------------------------------------------
@@ -278,28 +224,28 @@ static ls_status program_check(const ls_program_options *options) {
                                       "made yet");
 }
 
-static ls_status program_build(ls_step_loop *steps, ls_estimator_program *out) {
+static ls_status program_build(ls_model_steps *steps,
+                               ls_estimator_program *out) {
   LS_PLAN_SYSTEM_SCOPE(steps->options->calls->plan);
   LS_RETURN_IF_ERROR(replicate(steps, out));
   LS_RETURN_IF_ERROR(sync(steps, out));
-  if (ls_step_loop_predict(steps))
+  if (ls_model_steps_predict(steps))
     LS_RETURN_IF_ERROR(close_outfeeds(steps, out));
   return call_hosts(steps, out);
 }
 
 ls_status ls_program_build(const ls_program_options *options,
                            ls_estimator_program *out_program) {
-  ls_step_loop steps = {0};
+  LS_OWN(ls_model_steps, steps) = {0};
   ls_infeed_attempt attempt;
   ls_nest none = ls_none();
   *out_program = (ls_estimator_program){0};
   LS_RETURN_IF_ERROR(program_check(options));
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
-  ls_status status = ls_step_loop_init(&steps, options);
+  ls_status status = ls_model_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = program_build(&steps, out_program);
   // What is refused leaves the graph as it was, and the queue.
   status = ls_infeed_attempt_end(&attempt, status, &none);
-  ls_step_loop_deinit(&steps);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;
 }

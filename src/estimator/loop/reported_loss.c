@@ -6,75 +6,85 @@
 #include "lockstep/flow.h"
 #include "nn/shares.h"
 
-// In which losses are added.
-static ls_dtype wide_of(const ls_step_loop *steps) {
+// Returns the type in which losses are added.
+static ls_dtype find_wide(const ls_model_steps *steps) {
   return ls_is_half(steps->loss_dtype) ? LS_DTYPE_F32 : steps->loss_dtype;
 }
 
-// This replica's share, by its examples; of an evaluation those of all steps.
-static ls_shares shares_of(const ls_step_loop *steps, ls_tensor examples) {
-  return (ls_shares){.replicas = (int32_t)steps->replicas,
-                     .differ = steps->options->any_batch,
+// Returns this replica's weight, by its examples; of an evaluation those of all
+// steps.
+static ls_shares find_shares(const ls_model_steps *steps, ls_tensor examples) {
+  return (ls_shares){.replicas = (int32_t)steps->num_replicas,
+                     .differ = ls_model_steps_count_examples(steps),
                      .count = examples};
 }
 
-ls_status ls_carried_add_loss(ls_step_loop *steps, ls_tensor loss,
-                              ls_tensor examples, ls_carried *carried) {
+ls_status ls_model_steps_add_loss(ls_model_steps *steps, ls_tensor loss,
+                                  ls_tensor examples, ls_tensor *state) {
+  const bool counts = ls_model_steps_count_examples(steps);
   if (!ls_dtype_is_float(ls_tensor_dtype(loss)))
     return ls_invalid_argument("the loss of a step must be of a float type: "
                                "'%s' is %s",
                                ls_tensor_name(loss),
                                ls_dtype_name(ls_tensor_dtype(loss)));
   steps->loss_dtype = ls_tensor_dtype(loss);
-  const ls_dtype wide = wide_of(steps);
+  const ls_dtype wide = find_wide(steps);
   if (steps->mode == LS_MODE_TRAIN) {
-    carried->loss = ls_convert(loss, LS_DTYPE_F64);
-    carried->examples = examples;
+    state[LS_STATE_LOSS] = ls_convert(loss, LS_DTYPE_F64);
+    if (counts) state[LS_STATE_EXAMPLES] = examples;
     return ls_ok();
   }
-  const ls_shares shares = shares_of(steps, examples);
-  ls_tensor add = ls_convert(loss, wide);
-  if (shares.differ) {
-    add = ls_shares_given(&shares, true, add);
-    carried->examples = ls_add(carried->examples, examples);
+  const ls_shares shares = find_shares(steps, examples);
+  ls_tensor added = ls_convert(loss, wide);
+  if (counts) {
+    added = ls_shares_given(&shares, true, added);
+    state[LS_STATE_EXAMPLES] = ls_add(state[LS_STATE_EXAMPLES], examples);
   }
-  carried->loss =
-      ls_convert(ls_add(ls_convert(carried->loss, wide), add), LS_DTYPE_F64);
+  state[LS_STATE_LOSS] = ls_convert(
+      ls_add(ls_convert(state[LS_STATE_LOSS], wide), added), LS_DTYPE_F64);
   return ls_ok();
 }
 
 // ---- At the end of a run ---------------------------------------------------
-static ls_tensor sum_of(const ls_step_loop *steps, ls_tensor x) {
-  return steps->replicas == 1 || steps->options->replica_0_loss
+static ls_tensor sum_over_replicas(const ls_model_steps *steps, ls_tensor x) {
+  return steps->num_replicas == 1 || steps->options->replica_0_loss
              ? x
              : ls_all_reduce(LS_REDUCE_SUM, x);
 }
 
-// Of the last step.
-static ls_tensor train_loss(const ls_step_loop *steps, const ls_carried *last) {
-  const ls_tensor loss = ls_convert(last->loss, wide_of(steps));
-  ls_shares shares = shares_of(steps, last->examples);
-  if (steps->replicas == 1 || steps->options->replica_0_loss) return loss;
-  if (shares.differ) shares.total = sum_of(steps, last->examples);
+// Returns the loss of the last step.
+static ls_tensor train_loss(const ls_model_steps *steps,
+                            const ls_tensor *state) {
+  const ls_tensor loss = ls_convert(state[LS_STATE_LOSS], find_wide(steps));
+  if (steps->num_replicas == 1 || steps->options->replica_0_loss) return loss;
+  const bool counts = steps->options->any_batch;
+  const ls_tensor examples =
+      counts ? state[LS_STATE_EXAMPLES] : ls_failed_tensor();
+  ls_shares shares = find_shares(steps, examples);
+  if (counts) shares.total = sum_over_replicas(steps, examples);
   return ls_shares_mean(&shares, loss);
 }
 
-// Of all steps: by examples where their numbers differ, else by steps. Without
-// any it is 0.
-static ls_tensor eval_loss(const ls_step_loop *steps, const ls_carried *last) {
-  const ls_dtype wide = wide_of(steps);
+// Returns the loss of all steps: by examples where their numbers differ, else
+// by steps. Without any it is 0.
+static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
+                           ls_tensor count) {
+  const ls_dtype wide = find_wide(steps);
   const ls_tensor one = ls_scalar_i64(LS_DTYPE_I64, 1);
-  const ls_tensor total = ls_convert(last->loss, wide);
+  const ls_tensor total = ls_convert(state[LS_STATE_LOSS], wide);
   if (steps->options->any_batch)
-    return ls_shares_divided(ls_maximum(sum_of(steps, last->examples), one),
-                             sum_of(steps, total), wide);
-  const ls_tensor mean = steps->replicas == 1 || steps->options->replica_0_loss
-                             ? total
-                             : ls_all_reduce(LS_REDUCE_MEAN, total);
-  return ls_div(mean, ls_convert(ls_maximum(last->count, one), wide));
+    return ls_shares_divided(
+        ls_maximum(sum_over_replicas(steps, state[LS_STATE_EXAMPLES]), one),
+        sum_over_replicas(steps, total), wide);
+  const ls_tensor mean =
+      steps->num_replicas == 1 || steps->options->replica_0_loss
+          ? total
+          : ls_all_reduce(LS_REDUCE_MEAN, total);
+  return ls_div(mean, ls_convert(ls_maximum(count, one), wide));
 }
 
-ls_tensor ls_reported_loss(const ls_step_loop *steps, const ls_carried *last) {
-  return steps->mode == LS_MODE_TRAIN ? train_loss(steps, last)
-                                      : eval_loss(steps, last);
+ls_tensor ls_reported_loss(const ls_model_steps *steps, const ls_tensor *state,
+                           ls_tensor count) {
+  return steps->mode == LS_MODE_TRAIN ? train_loss(steps, state)
+                                      : eval_loss(steps, state, count);
 }

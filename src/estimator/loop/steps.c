@@ -4,21 +4,23 @@
 #include "estimator/loop/steps.h"
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "distribute/values/summary.h"
 #include "estimator/input/stopping_signals.h"
+#include "graph/region.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"
+#include "lockstep/ops.h"
 #include "lockstep/replica.h"
 #include "lockstep/tensor_tracer.h"
-#include "lockstep/training_loop.h"
 
 // ---- Summaries of the model ------------------------------------------------
 // Steps on cores write none: their hosts do, by the host call.
 static ls_status leave_out(void *user, const char *tag) {
-  ls_step_loop *steps = user;
-  if (steps->summary_left_out) return ls_ok();
-  steps->summary_left_out = true;
+  ls_model_steps *steps = user;
+  if (steps->has_left_out) return ls_ok();
+  steps->has_left_out = true;
   ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
                  "the summary '%s' of model_fn, and others like it, are not "
                  "written where training is on TPUs: give the values to the "
@@ -34,16 +36,16 @@ static const ls_summary_writer_kind leaving_out = {
     .name = "none on cores", .destroy = drop_nothing, .instead = leave_out};
 
 // ---- Making ----------------------------------------------------------------
-ls_status ls_step_loop_init(ls_step_loop *steps,
-                            const ls_program_options *options) {
+ls_status ls_model_steps_init(ls_model_steps *steps,
+                              const ls_program_options *options) {
   const ls_plan *plan = options->calls->plan;
-  *steps = (ls_step_loop){.options = options,
-                          .allocator = ls_current_allocator(),
-                          .mode = plan->mode,
-                          .replicas = plan->system->num_replicas,
-                          .loss_dtype = LS_DTYPE_F32};
+  *steps = (ls_model_steps){.options = options,
+                            .allocator = ls_current_allocator(),
+                            .mode = plan->mode,
+                            .num_replicas = plan->system->num_replicas,
+                            .loss_dtype = LS_DTYPE_F32};
   ls_host_calls_init(&steps->host, plan);
-  if (!ls_step_loop_predict(steps))
+  if (!ls_model_steps_predict(steps))
     LS_RETURN_IF_ERROR(
         ls_iterations_per_loop(ls_graph_current(), &steps->iterations));
   return steps->mode == LS_MODE_TRAIN
@@ -52,24 +54,82 @@ ls_status ls_step_loop_init(ls_step_loop *steps,
              : ls_ok();
 }
 
-void ls_step_loop_deinit(ls_step_loop *steps) {
+void ls_model_steps_deinit(ls_model_steps *steps) {
   ls_estimator_spec_release(steps->spec.value);
   ls_summary_writer_release(steps->summaries);
   ls_host_calls_deinit(&steps->host);
-  ls_release(steps->allocator, steps->cache_dtypes);
-  *steps = (ls_step_loop){0};
+  *steps = (ls_model_steps){0};
+}
+
+// ---- The cache -------------------------------------------------------------
+static ls_tensor *find_cache(const ls_model_steps *steps, ls_tensor *state) {
+  return state + 1 + ls_model_steps_count_examples(steps);
+}
+
+// Returns how many examples of a replica's batch a cache is for.
+static int64_t cache_batch(const ls_plan *plan) {
+  const int64_t size = plan->model_batch_size.value;
+  // Where each replica is given the whole batch, the model's is that of all.
+  return plan->input.way == LS_FEED_ALL ? size / plan->system->num_replicas
+                                        : size;
+}
+
+static ls_status call_cache(const ls_model_steps *steps, ls_nest *out_cache) {
+  const ls_cache_function *function = &steps->options->cache;
+  if (function->call == NULL || ls_model_steps_predict(steps)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      function->call(function->user, cache_batch(steps->options->calls->plan)),
+      out_cache));
+  const ls_kind kind = out_cache->kind;
+  return kind == LS_KIND_LIST || kind == LS_KIND_TUPLE || kind == LS_KIND_NONE
+             ? ls_ok()
+             : ls_invalid_argument("the cache function must give a list of "
+                                   "tensors");
+}
+
+// Puts what the model has given for the next step in the place of the cache.
+static ls_status replace_cache(const ls_model_steps *steps,
+                               const ls_estimator_spec_options *spec,
+                               ls_tensor *cache) {
+  if (spec->cache_size != steps->cache_size)
+    return ls_invalid_argument("the cache of a step has %zu tensors, and the "
+                               "spec that model_fn gives has %zu for the next "
+                               "one: as many are needed",
+                               steps->cache_size, spec->cache_size);
+  for (size_t i = 0; i < steps->cache_size; ++i) {
+    const ls_dtype former = ls_tensor_dtype(cache[i]);
+    const ls_dtype dtype = ls_tensor_dtype(spec->cache[i]);
+    if (dtype != former)
+      return ls_invalid_argument("tensor %zu of the cache is %s at first, and "
+                                 "%s for the next step",
+                                 i, ls_dtype_name(former),
+                                 ls_dtype_name(dtype));
+    cache[i] = spec->cache[i];
+  }
+  return ls_ok();
 }
 
 // ---- A step ----------------------------------------------------------------
 typedef struct step {
-  ls_step_loop *steps;
+  ls_model_steps *steps;
+  const ls_step *loop;
+  ls_tensor *state;
   ls_feed_element_values fed;
   ls_tensor examples;  // Of this replica, with batches of any size; an i64.
   ls_estimator_spec *spec;  // Lent.
   const ls_estimator_spec_options *spec_options;
-  ls_carried carried;
   ls_op told;  // That hosts are told by; id 0: they are not.
 } step;
+
+// A list of what the model is given, or none.
+static ls_nest list_cache(const step *s) {
+  if (ls_model_steps_predict(s->steps)) return ls_none();
+  const ls_tensor *cache = find_cache(s->steps, s->state);
+  LS_OWN(ls_nest_builder, list) = {0};
+  for (size_t i = 0; i < s->steps->cache_size; ++i)
+    ls_nest_builder_append(&list, ls_leaf(cache[i]));
+  return ls_nest_builder_finish(&list, LS_KIND_LIST);
+}
 
 static ls_status steps_call_model(step *s, ls_nest cache) {
   const ls_model_inputs inputs = {.features = s->fed.features,
@@ -80,20 +140,19 @@ static ls_status steps_call_model(step *s, ls_nest cache) {
   LS_SCOPE_BLOCK_(examples);
   if (s->steps->summaries != NULL)
     ls_summary_scope_begin(&summaries, s->steps->summaries);
-  if (s->steps->options->any_batch && !ls_step_loop_predict(s->steps))
+  if (ls_model_steps_count_examples(s->steps))
     ls_examples_scope_begin(&examples, s->examples);
   LS_RETURN_IF_ERROR(ls_scope_status());
   return ls_call_model(s->steps->options->calls, &inputs, &s->spec);
 }
 
 static ls_status make_model(step *s) {
-  ls_step_loop *steps = s->steps;
-  const ls_nest cache = ls_carried_cache(steps, &s->carried);
-  ls_status status = ls_nest_status(cache);
-  if (ls_status_is_ok(status)) status = steps_call_model(s, cache);
-  ls_nest_release(cache);
-  LS_RETURN_IF_ERROR(status);
-  status = ls_captured_set(&steps->spec, "the spec of model_fn", s->spec);
+  ls_model_steps *steps = s->steps;
+  LS_OWN(ls_nest, cache) = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(list_cache(s), &cache));
+  LS_RETURN_IF_ERROR(steps_call_model(s, cache));
+  const ls_status status =
+      ls_captured_set(&steps->spec, "the spec of model_fn", s->spec);
   if (!ls_status_is_ok(status)) {
     ls_estimator_spec_release(s->spec);
     return status;
@@ -103,63 +162,43 @@ static ls_status make_model(step *s) {
 }
 
 // ---- Telling the hosts -----------------------------------------------------
-// With the mask behind a list's tensors, or as "mask" in a dict: metrics count
-// by it.
-static ls_status with_mask(const step *s, ls_nest tensors, ls_nest *out_nest) {
-  ls_allocator *allocator = s->steps->allocator;
-  const size_t count = ls_nest_count(tensors);
+// Adds the mask to a list's tensors, or as "mask" to a dict: metrics count by
+// it.
+static ls_nest with_mask(const step *s, ls_nest tensors) {
   const bool is_dict = tensors.kind == LS_KIND_DICT;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_status status =
-      items == NULL || keys == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i) {
-      items[i] = ls_nest_retain(ls_nest_item(tensors, i));
-      keys[i] = ls_nest_key(tensors, i);
-    }
-    items[count] = ls_leaf(s->fed.mask);
-    keys[count] = "mask";
-    status =
-        ls_take_nest(is_dict ? ls_nest_dict("", keys, items, count + 1)
-                             : ls_nest_sequence(LS_KIND_LIST, items, count + 1),
-                     out_nest);
-  }
-  ls_release(allocator, items);
-  ls_release(allocator, keys);
-  return status;
+  LS_OWN(ls_nest_builder, items) = {0};
+  for (size_t i = 0; i < ls_nest_count(tensors); ++i)
+    ls_nest_builder_append_named(&items,
+                                 is_dict ? ls_nest_key(tensors, i) : NULL,
+                                 ls_nest_retain(ls_nest_item(tensors, i)));
+  ls_nest_builder_append_named(&items, is_dict ? "mask" : NULL,
+                               ls_leaf(s->fed.mask));
+  return ls_nest_builder_finish(&items, is_dict ? LS_KIND_DICT : LS_KIND_LIST);
 }
 
 static ls_status record_metrics(const step *s) {
   ls_host_function metrics = s->spec_options->eval_metrics;
-  ls_nest tensors = ls_none();
-  const bool has_mask =
-      s->steps->options->any_batch &&
-      ls_nest_find(metrics.tensors, "mask").kind == LS_KIND_NONE;
-  if (metrics.call == NULL || !has_mask)
-    return ls_host_calls_record(&s->steps->host, "eval_metrics", &metrics);
-  LS_RETURN_IF_ERROR(with_mask(s, metrics.tensors, &tensors));
-  metrics.tensors = tensors;
-  const ls_status status =
-      ls_host_calls_record(&s->steps->host, "eval_metrics", &metrics);
-  ls_nest_release(tensors);
-  return status;
+  LS_OWN(ls_nest, tensors) = ls_none();
+  if (metrics.call != NULL && s->steps->options->any_batch &&
+      ls_nest_find(metrics.tensors, "mask").kind == LS_KIND_NONE) {
+    LS_RETURN_IF_ERROR(ls_take_nest(with_mask(s, metrics.tensors), &tensors));
+    metrics.tensors = tensors;
+  }
+  return ls_host_calls_record(&s->steps->host, "eval_metrics", &metrics);
 }
 
 static ls_status record_predictions(const step *s) {
   static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
   const ls_nest values[] = {ls_leaf(s->fed.stopping), ls_leaf(s->fed.padding)};
   const bool pads = !ls_tensor_is_failed(s->fed.padding);
+  LS_OWN(ls_nest, signals) = ls_none();
   LS_RETURN_IF_ERROR(ls_host_calls_record(
       &s->steps->host, "predictions",
       &(ls_host_function){.tensors = s->spec_options->predictions}));
-  const ls_nest signals = ls_nest_dict("", keys, values, pads ? 2 : 1);
-  ls_status status = ls_nest_status(signals);
-  if (ls_status_is_ok(status))
-    status = ls_host_calls_record(&s->steps->host, "signals",
-                                  &(ls_host_function){.tensors = signals});
-  ls_nest_release(signals);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_dict("", keys, values, pads ? 2 : 1), &signals));
+  return ls_host_calls_record(&s->steps->host, "signals",
+                              &(ls_host_function){.tensors = signals});
 }
 
 static ls_status record_host_call(const step *s) {
@@ -169,7 +208,7 @@ static ls_status record_host_call(const step *s) {
   return ls_host_calls_pace(&s->steps->host);
 }
 
-// Where hosts are told of every n-th step alone. A branch gives a value.
+// Where hosts hear of every n-th step alone. A branch gives a value.
 static ls_nest enqueue_then(ls_nest none, void *user) {
   ls_op op = {0};
   (void)none;
@@ -188,13 +227,14 @@ static ls_status enqueue_each(step *s, int64_t every) {
   if (every <= 1 || host->count == 0)
     return ls_host_calls_enqueue(host, &s->told);
   const ls_tensor rest =
-      ls_remainder(s->carried.count, ls_scalar_i64(LS_DTYPE_I64, every));
-  const ls_nest made = ls_cond(ls_equal(rest, ls_scalar_i64(LS_DTYPE_I64, 0)),
-                               enqueue_then, enqueue_not, host);
-  const ls_status status = ls_nest_status(made);
+      ls_remainder(s->loop->index, ls_scalar_i64(LS_DTYPE_I64, every));
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_cond(ls_equal(rest, ls_scalar_i64(LS_DTYPE_I64, 0)),
+                           enqueue_then, enqueue_not, host),
+                   &made));
   s->told = ls_tensor_op(ls_nest_tensor(made, 0));
-  ls_nest_release(made);
-  return status;
+  return ls_ok();
 }
 
 static ls_status tell_hosts(step *s) {
@@ -212,148 +252,126 @@ static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
              : ls_ok();
 }
 
-// Behind these ops hosts hear of the step, and behind that its loss is there.
+// Hosts hear of the step after these ops, and its loss is there after that.
 static ls_status finish_training(step *s, const ls_op *ops, size_t count,
                                  ls_tensor loss) {
   LS_CONTROL_SCOPE(ops, count);
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  return ls_carried_add_loss(s->steps, ls_identity(loss), s->examples,
-                             &s->carried);
+  return ls_model_steps_add_loss(s->steps, ls_identity(loss), s->examples,
+                                 s->state);
 }
 
 static ls_status steps_train_step(step *s) {
-  ls_nest traced = ls_none();
+  LS_OWN(ls_nest, traced) = ls_none();
   ls_tensor loss;
   LS_RETURN_IF_ERROR(steps_trace(s, &loss, &traced));
   const size_t count = ls_nest_count(traced);
-  ls_op *ops = ls_new_array(s->steps->allocator, ls_op, count + 1);
-  ls_status status = ops != NULL ? ls_ok() : ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    ops[0] = s->spec_options->train_op;
-    for (size_t i = 0; i < count; ++i)
-      ops[1 + i] = ls_nest_item(traced, i).as.op;
-    status = finish_training(s, ops, count + 1, loss);
-  }
-  ls_release(s->steps->allocator, ops);
-  ls_nest_release(traced);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(s->steps->allocator, ls_op, ops, count + 1);
+  ops[0] = s->spec_options->train_op;
+  for (size_t i = 0; i < count; ++i)
+    ops[1 + i] = ls_nest_item(traced, i).as.op;
+  return finish_training(s, ops, count + 1, loss);
 }
 
 static ls_status eval_step(step *s) {
   LS_RETURN_IF_ERROR(record_metrics(s));
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  return ls_carried_add_loss(s->steps, s->spec_options->loss, s->examples,
-                             &s->carried);
+  return ls_model_steps_add_loss(s->steps, s->spec_options->loss, s->examples,
+                                 s->state);
 }
 
 static ls_status predict_step(step *s) {
   LS_RETURN_IF_ERROR(record_predictions(s));
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  s->carried.stopping = ls_stopping_signal(s->fed.stopping);
+  s->state[LS_STATE_STOPPING] = ls_stopping_signal(s->fed.stopping);
   return ls_ok();
 }
 
-static ls_status steps_make_step(step *s) {
+static ls_status build_step(step *s) {
   static ls_status (*const finish[LS_NUM_MODES])(step * s) = {
       [LS_MODE_TRAIN] = steps_train_step,
       [LS_MODE_EVAL] = eval_step,
       [LS_MODE_PREDICT] = predict_step};
-  ls_step_loop *steps = s->steps;
-  if (steps->options->any_batch && !ls_step_loop_predict(steps))
+  ls_model_steps *steps = s->steps;
+  LS_RETURN_IF_ERROR(
+      ls_input_feed_unpack(steps->options->feed, s->loop->elements, &s->fed));
+  if (ls_model_steps_count_examples(steps))
     s->examples =
         ls_reduce_sum(ls_convert(s->fed.mask, LS_DTYPE_I64), LS_ALL_AXES);
   LS_RETURN_IF_ERROR(make_model(s));
   LS_RETURN_IF_ERROR(finish[steps->mode](s));
-  s->carried.count = ls_add(s->carried.count, ls_scalar_i64(LS_DTYPE_I64, 1));
-  return ls_step_loop_predict(steps)
+  return ls_model_steps_predict(steps)
              ? ls_ok()
-             : ls_carried_set_cache(steps, s->spec_options, &s->carried);
+             : replace_cache(steps, s->spec_options,
+                             find_cache(steps, s->state));
 }
 
-// ---- The loop --------------------------------------------------------------
-static ls_nest steps_goes_on(ls_nest values, void *user) {
-  const ls_step_loop *steps = user;
-  ls_carried carried = {0};
-  ls_carried_read(steps, values, &carried);
-  return ls_leaf(ls_step_loop_predict(steps)
-                     ? ls_not(carried.stopping)
-                     : ls_less(carried.count, steps->limit));
-}
-
-// What came by the infeed, behind what goes round.
-static ls_status unpack(const ls_step_loop *steps, ls_nest args, size_t carried,
-                        ls_feed_element_values *out_fed) {
-  const size_t count = ls_nest_count(args) - carried;
-  ls_nest *items = ls_new_array(steps->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    items[i] = ls_nest_retain(ls_nest_item(args, carried + i));
-  const ls_nest elements = ls_nest_sequence(LS_KIND_LIST, items, count);
-  ls_release(steps->allocator, items);
-  ls_status status = ls_nest_status(elements);
-  if (ls_status_is_ok(status))
-    status = ls_input_feed_unpack(steps->options->feed, elements, out_fed);
-  ls_nest_release(elements);
-  return status;
-}
-
-static ls_status make_body(step *s, ls_nest args, ls_nest *out_next) {
-  ls_step_loop *steps = s->steps;
-  const size_t carried = ls_carried_size(steps);
-  s->carried.cache =
-      ls_new_array(steps->allocator, ls_tensor, steps->cache_size + 1);
-  if (s->carried.cache == NULL) return ls_out_of_memory();
-  ls_carried_read(steps, args, &s->carried);
-  LS_RETURN_IF_ERROR(unpack(steps, args, carried, &s->fed));
-  LS_RETURN_IF_ERROR(steps_make_step(s));
-  return ls_take_nest(ls_carried_list(steps, &s->carried), out_next);
-}
-
-static ls_nest body(ls_nest args, void *user) {
-  step s = {.steps = user};
-  ls_nest next = ls_none();
-  const ls_status status = make_body(&s, args, &next);
-  ls_release(s.steps->allocator, s.carried.cache);
+static ls_status make_step(ls_step *loop, void *user) {
+  step s = {.steps = user, .loop = loop, .state = loop->state};
+  const ls_status status = build_step(&s);
   ls_nest_release(s.fed.features);
   ls_nest_release(s.fed.labels);
-  return ls_status_is_ok(status) ? next : ls_fail(status);
+  return status;
 }
 
 // ---- The computation -------------------------------------------------------
-static ls_status run_loop(ls_step_loop *steps, ls_nest *out_values) {
-  ls_nest first = ls_none();
-  ls_status status = ls_carried_begin(steps, &first);
-  if (ls_status_is_ok(status))
-    status = ls_training_while(
-        &(ls_training_loop){.condition = steps_goes_on,
-                            .body = body,
-                            .user = steps,
-                            .infeed = steps->options->feed->queue},
-        first, out_values);
-  ls_nest_release(first);
-  return status;
+static ls_status predicts_on(const ls_step *loop, void *user,
+                             ls_tensor *out_goes_on) {
+  (void)user;
+  *out_goes_on = ls_not(loop->state[LS_STATE_STOPPING]);
+  return ls_ok();
 }
 
-static ls_status compute(ls_step_loop *steps, ls_nest *out_results) {
-  ls_nest values = ls_none();
-  ls_carried last = {0};
-  if (!ls_step_loop_predict(steps))
-    steps->limit =
-        ls_convert(ls_variable_read(steps->iterations), LS_DTYPE_I64);
-  LS_RETURN_IF_ERROR(run_loop(steps, &values));
-  ls_carried_read(steps, values, &last);
-  ls_nest_release(values);
-  return ls_take_nest(ls_step_loop_predict(steps)
-                          ? LS_LIST(ls_leaf(last.count))
-                          : LS_LIST(ls_leaf(last.count),
-                                    ls_leaf(ls_reported_loss(steps, &last))),
-                      out_results);
+// Fills the state that a run begins with, which has room for the cache.
+static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
+                             ls_tensor *state) {
+  const bool trains = steps->mode == LS_MODE_TRAIN;
+  if (ls_model_steps_predict(steps)) {
+    state[LS_STATE_STOPPING] = ls_scalar(LS_DTYPE_BOOL, 0);
+    return ls_ok();
+  }
+  state[LS_STATE_LOSS] =
+      ls_scalar(LS_DTYPE_F64, trains ? LS_INITIAL_LOSS : LS_ZERO_LOSS);
+  // A training that makes no step reports what it begins with.
+  if (ls_model_steps_count_examples(steps))
+    state[LS_STATE_EXAMPLES] = ls_scalar_i64(LS_DTYPE_I64, trains);
+  ls_tensor *first = find_cache(steps, state);
+  for (size_t i = 0; i < steps->cache_size; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_region_tensor(ls_nest_item(cache, i), &first[i]),
+                           "item %zu of what the cache function gives", i));
+  return ls_ok();
 }
 
-ls_nest ls_step_loop_compute(ls_nest args, void *steps) {
+static ls_status compute(ls_model_steps *steps, ls_nest *out_results) {
+  const bool predicts = ls_model_steps_predict(steps);
+  ls_step_loop loop = {.step = make_step,
+                       .goes_on = predicts ? predicts_on : NULL,
+                       .counts = true,
+                       .user = steps,
+                       .infeed = steps->options->feed->queue};
+  ls_tensor count;
+  LS_OWN(ls_nest, cache) = ls_none();
+  if (!predicts)
+    loop.limit = ls_convert(ls_variable_read(steps->iterations), LS_DTYPE_I64);
+  LS_RETURN_IF_ERROR(call_cache(steps, &cache));
+  steps->cache_size = ls_nest_count(cache);
+  const size_t fixed = 1 + ls_model_steps_count_examples(steps);
+  const size_t num_state = fixed + steps->cache_size;
+  LS_OWN_ARRAY_OR_RETURN(steps->allocator, ls_tensor, state, num_state);
+  LS_RETURN_IF_ERROR(begin_state(steps, cache, state));
+  LS_RETURN_IF_ERROR(ls_step_loop_build(&loop, state, num_state, &count));
+  return ls_take_nest(
+      predicts ? LS_LIST(ls_leaf(count))
+               : LS_LIST(ls_leaf(count),
+                         ls_leaf(ls_reported_loss(steps, state, count))),
+      out_results);
+}
+
+ls_nest ls_model_steps_compute(ls_nest args, void *steps) {
   ls_nest results = ls_none();
   (void)args;
   const ls_status status = compute(steps, &results);

@@ -12,22 +12,12 @@
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
 #include "lockstep/strategy_extended.h"
-#include "lockstep/training_loop.h"
 #include "tpu/replicate/context.h"
-#include "tpu/steps/step_context.h"
+#include "tpu/steps/step_loop.h"
 #include "tpu/strategy/strategy.h"
 
-typedef struct steps {
-  ls_tpu_strategy *strategy;
-  const ls_steps *options;
-  ls_step_context *context;
-  ls_allocator *allocator;
-  size_t replicas;
-  bool is_loop;
-} steps;
-
 // ---- Where they are --------------------------------------------------------
-// On the C stack of who builds.
+// On the C stack of the builder.
 struct ls_tpu_steps {
   struct ls_tpu_steps *outer;
   pthread_t thread;
@@ -58,18 +48,60 @@ ls_steps_place ls_strategy_steps_place(const ls_strategy *strategy) {
       strategy != NULL ? ls_tpu_strategy_of(strategy) : NULL;
   if (self == NULL) return place;
   ls_mutex_lock(&self->base.lock);
-  const struct ls_tpu_steps *it = self->steps;
-  while (it != NULL && !pthread_equal(it->thread, pthread_self()))
-    it = it->outer;
-  if (it != NULL) place.graph = it->graph;
+  const struct ls_tpu_steps *entry = self->steps;
+  while (entry != NULL && !pthread_equal(entry->thread, pthread_self()))
+    entry = entry->outer;
+  const bool is_here = entry != NULL;
+  if (is_here) place.graph = entry->graph;
   ls_mutex_unlock(&self->base.lock);
   const ls_tpu_context *context = ls_tpu_context_current();
-  if (it != NULL && context != NULL) place.computation = context->name;
-  return it != NULL ? place : (ls_steps_place){0};
+  if (is_here && context != NULL) place.computation = context->name;
+  return place;
 }
 
-// ---- The step --------------------------------------------------------------
-// What the outputs wait for.
+// ---- All kinds -------------------------------------------------------------
+static ls_status take_step(ls_step *step, void *user) {
+  ls_steps_build *build = user;
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(build->kind->build_step(build, &made));
+  return ls_step_take(step, made);
+}
+
+static ls_status build_loop(ls_steps_build *build, ls_nest *out_made) {
+  const ls_opt iterations = build->options->iterations;
+  const ls_nest initial = build->options->initial;
+  const size_t count =
+      initial.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(initial);
+  LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
+  LS_OWN(ls_nest, inputs) = ls_none();
+  ls_nest_flatten(initial, leaves, count);
+  if (count > 0)
+    LS_RETURN_IF_ERROR(
+        build->kind->list_initial(build, leaves, count, &inputs));
+  return ls_step_loop_build_nest(
+      &(ls_step_loop){.step = take_step,
+                      .times = iterations.set ? iterations.value : 1,
+                      .user = build},
+      inputs, out_made);
+}
+
+ls_status ls_steps_build_all(ls_steps_build *build, bool is_loop) {
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(is_loop ? build_loop(build, &made)
+                             : build->kind->build_step(build, &made));
+  const size_t count = ls_nest_num_leaves(made);
+  LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_op, ops, count);
+  ls_nest_flatten(made, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    ops[i] = leaves[i].kind == LS_KIND_OP ? leaves[i].as.op
+                                          : ls_tensor_op(leaves[i].as.tensor);
+  build->context->run_op = ls_group(ops, count, "group_deps");
+  return build->kind->give(build, leaves, count);
+}
+
+// ---- The step of a TPU strategy --------------------------------------------
+// Finds the op that the outputs wait for.
 static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
   char text[160];
   const bool is_op = made.kind == LS_KIND_OP;
@@ -88,55 +120,58 @@ static ls_status steps_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
              : ls_distributed_as_tensor(leaf, out_tensor);
 }
 
-// Identities of the outputs, behind the op.
-static ls_nest list_outputs(const steps *s, ls_op op) {
-  const ls_nest outputs = s->context->outputs;
+// Lists identities of the outputs, which wait for the op.
+static ls_status list_outputs(const ls_steps_build *build, ls_op op,
+                              ls_nest *out_list) {
+  const ls_nest outputs = build->context->outputs;
   const size_t count = ls_nest_num_leaves(outputs);
-  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
+  LS_OWN(ls_nest_builder, list) = {0};
   ls_nest_flatten(outputs, leaves, count);
-  ls_status status = ls_ok();
-  {
-    LS_CONTROL_SCOPE(&op, 1);
-    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-      ls_tensor tensor;
-      status = ls_status_annotate(steps_as_tensor(leaves[i], &tensor),
-                                  "leaf %zu of a step's outputs", i);
-      if (ls_status_is_ok(status)) leaves[i] = ls_leaf(ls_identity(tensor));
-    }
+  LS_CONTROL_SCOPE(&op, 1);
+  for (size_t i = 0; i < count; ++i) {
+    ls_tensor tensor;
+    LS_RETURN_IF_ERROR(ls_status_annotate(steps_as_tensor(leaves[i], &tensor),
+                                          "leaf %zu of a step's outputs", i));
+    ls_nest_builder_append(&list, ls_leaf(ls_identity(tensor)));
   }
-  return ls_status_is_ok(status) ? ls_nest_sequence(LS_KIND_LIST, leaves, count)
-                                 : ls_fail(status);
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_list);
+}
+
+static ls_status call_function(const ls_steps_build *build, ls_nest args,
+                               ls_nest *out_made) {
+  const ls_steps *options = build->options;
+  char text[160];
+  ls_op op = {0};
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      options->fn(build->context, ls_nest_item(args, 0), options->user),
+      &made));
+  if (ls_nest_num_leaves(build->context->outputs) > 0) {
+    LS_RETURN_IF_ERROR(steps_op_of(made, &op));
+    return list_outputs(build, op, out_made);
+  }
+  if (made.kind != LS_KIND_OP && made.kind != LS_KIND_NONE)
+    return ls_invalid_argument("a step without outputs returns an op or none, "
+                               "it has returned %s: outputs are set "
+                               "(ls_step_context_set_output)",
+                               ls_nest_print(made, text, sizeof(text)));
+  *out_made = ls_give(&made);
+  return ls_ok();
 }
 
 // In the computation, once for all replicas.
 static ls_nest call_step(ls_nest args, void *user) {
-  const steps *s = user;
-  char text[160];
-  ls_op op = {0};
-  ls_nest made =
-      s->options->fn(s->context, ls_nest_item(args, 0), s->options->user);
-  if (ls_nest_is_failed(made)) return made;
-  const bool has_outputs = ls_nest_num_leaves(s->context->outputs) > 0;
-  if (!has_outputs && (made.kind == LS_KIND_OP || made.kind == LS_KIND_NONE))
-    return made;
-  ls_status status =
-      has_outputs
-          ? steps_op_of(made, &op)
-          : ls_invalid_argument("a step without outputs returns an op or none, "
-                                "it has returned %s: outputs are set "
-                                "(ls_step_context_set_output)",
-                                ls_nest_print(made, text, sizeof(text)));
-  ls_nest_release(made);
-  return ls_status_is_ok(status) ? list_outputs(s, op) : ls_fail(status);
+  ls_nest made = ls_none();
+  const ls_status status = call_function(user, args, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// ---- On all replicas -------------------------------------------------------
-// A list with the one argument of each replica.
-static ls_status steps_list_inputs(const steps *s, ls_nest element,
+// Lists the one argument of each replica.
+static ls_status steps_list_inputs(const ls_steps_build *build, ls_nest element,
                                    ls_nest *out_inputs) {
   LS_OWN(ls_nest_builder, each) = {0};
-  for (size_t r = 0; r < s->replicas; ++r) {
+  for (size_t r = 0; r < build->num_replicas; ++r) {
     ls_nest part = ls_none();
     const ls_status status = ls_select_replica((int64_t)r, element, &part);
     ls_nest_builder_append(&each, ls_status_is_ok(status) ? LS_LIST(part)
@@ -145,106 +180,71 @@ static ls_status steps_list_inputs(const steps *s, ls_nest element,
   return ls_take_nest(ls_nest_builder_finish(&each, LS_KIND_LIST), out_inputs);
 }
 
-// Replica by replica what each has, in one list.
-static ls_nest flatten(const steps *s, ls_nest outputs) {
+static ls_status tpu_build_step(ls_steps_build *build, ls_nest *out_list) {
+  const ls_tpu_strategy *strategy = ls_tpu_strategy_of(build->strategy);
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_distributed_iterator_get_next(build->options->iterator), &element));
+  LS_RETURN_IF_ERROR(steps_list_inputs(build, element, &inputs));
+  LS_RETURN_IF_ERROR(
+      ls_replicate(call_step, build, inputs,
+                   &(ls_replicate_options){
+                       .assignment = strategy->cores.assignment != NULL
+                                         ? strategy->cores.assignment
+                                         : strategy->cores.all_cores,
+                       .soft_placement = LS_FLAG_ON,
+                       .xla.spmd = strategy->spmd ? LS_FLAG_ON : LS_FLAG_OFF},
+                   &outputs));
+  // Replica by replica what each has.
   const size_t count = ls_nest_num_leaves(outputs);
-  LS_OWN_ARRAY(s->allocator, ls_nest, leaves, count);
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
   ls_nest_flatten(outputs, leaves, count);
   for (size_t i = 0; i < count; ++i)
     ls_nest_retain(leaves[i]);
-  return ls_nest_sequence(LS_KIND_LIST, leaves, count);
-}
-
-static ls_device_assignment *assignment_of(const ls_tpu_strategy *self) {
-  return self->cores.assignment != NULL ? self->cores.assignment
-                                        : self->cores.all_cores;
-}
-
-// The body of the loop, and all there is without one.
-static ls_nest steps_build_step(ls_nest values, void *user) {
-  const steps *s = user;
-  (void)values;  // The outputs of the step before: nobody sees them.
-  LS_OWN(ls_nest, element) =
-      ls_distributed_iterator_get_next(s->options->iterator);
-  LS_OWN(ls_nest, inputs) = ls_none();
-  LS_OWN(ls_nest, outputs) = ls_none();
-  ls_status status = ls_nest_status(element);
-  if (ls_status_is_ok(status)) status = steps_list_inputs(s, element, &inputs);
-  if (ls_status_is_ok(status))
-    status = ls_replicate(
-        call_step, (void *)(uintptr_t)s, inputs,
-        &(ls_replicate_options){.assignment = assignment_of(s->strategy),
-                                .soft_placement = LS_FLAG_ON,
-                                .xla.spmd = s->strategy->spmd ? LS_FLAG_ON
-                                                              : LS_FLAG_OFF},
-        &outputs);
-  return ls_status_is_ok(status) ? flatten(s, outputs) : ls_fail(status);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
 }
 
 // The initial values, as often as there are replicas.
-static ls_status repeat_initial(const steps *s, ls_nest *out_values) {
-  const ls_nest initial = s->options->initial;
-  const size_t each =
-      initial.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(initial);
-  if (each == 0) return ls_ok();
-  const size_t count = each * s->replicas;
-  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_nest, items, count);
-  ls_nest_flatten(initial, items, each);
-  for (size_t i = each; i < count; ++i)
-    items[i] = items[i - each];
+static ls_status tpu_list_initial(const ls_steps_build *build,
+                                  const ls_nest *leaves, size_t count,
+                                  ls_nest *out_list) {
+  LS_OWN(ls_nest_builder, list) = {0};
+  for (size_t i = 0; i < count * build->num_replicas; ++i)
+    ls_nest_builder_append(&list, ls_nest_retain(leaves[i % count]));
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_list);
+}
+
+static ls_status tpu_give(ls_steps_build *build, ls_nest *leaves,
+                          size_t count) {
+  size_t num_tensors = 0;
   for (size_t i = 0; i < count; ++i)
-    ls_nest_retain(items[i]);
-  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_values);
+    if (leaves[i].kind != LS_KIND_OP) leaves[num_tensors++] = leaves[i];
+  return ls_step_context_give(build->context, leaves, num_tensors,
+                              build->num_replicas);
 }
 
-static ls_status build_loop(const steps *s, ls_nest *out_made) {
-  const ls_opt iterations = s->options->iterations;
-  const ls_training_loop loop = {.body = steps_build_step,
-                                 .user = (void *)(uintptr_t)s};
-  LS_OWN(ls_nest, initial) = ls_none();
-  LS_RETURN_IF_ERROR(repeat_initial(s, &initial));
-  return ls_training_repeat(iterations.set ? iterations.value : 1, &loop,
-                            initial, out_made);
-}
+static const ls_steps_kind tpu_kind = {tpu_build_step, tpu_list_initial,
+                                       tpu_give};
 
-// ---- What comes of it ------------------------------------------------------
-static ls_status group(const steps *s, ls_nest made) {
-  const size_t count = ls_nest_num_leaves(made);
-  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_nest, leaves, count);
-  LS_OWN_ARRAY_OR_RETURN(s->allocator, ls_op, ops, count);
-  size_t tensors = 0;
-  ls_nest_flatten(made, leaves, count);
-  for (size_t i = 0; i < count; ++i) {
-    const bool is_op = leaves[i].kind == LS_KIND_OP;
-    ops[i] = is_op ? leaves[i].as.op : ls_tensor_op(leaves[i].as.tensor);
-    if (!is_op) leaves[tensors++] = leaves[i];
-  }
-  s->context->run_op = ls_group(ops, count, "group_deps");
-  return ls_step_context_give(s->context, leaves, tensors, s->replicas);
-}
-
-static ls_status steps_build(const steps *s) {
+static ls_status tpu_build(ls_steps_build *build, ls_tpu_strategy *strategy) {
   ls_device_name host;
   struct ls_tpu_steps entry;
-  LS_OWN(ls_nest, made) = ls_none();
-  LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&s->strategy->base, &host));
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_host(&strategy->base, &host));
   LS_DEVICE_SCOPE(host.text);
   LS_RETURN_IF_ERROR(ls_scope_status());
-  steps_enter(s->strategy, &entry);
-  ls_status status =
-      s->is_loop
-          ? build_loop(s, &made)
-          : ls_take_nest(steps_build_step(ls_none(), (void *)(uintptr_t)s),
-                         &made);
-  steps_leave(s->strategy, &entry);
-  if (ls_status_is_ok(status)) status = group(s, made);
+  steps_enter(strategy, &entry);
+  const ls_status status =
+      ls_steps_build_all(build, strategy->steps_per_run > 1);
+  steps_leave(strategy, &entry);
   return status;
 }
 
-static ls_status steps_check(ls_strategy *strategy, steps *s) {
-  s->strategy = ls_tpu_strategy_of(strategy);
-  if (s->strategy == NULL && ls_strategy_devices(strategy) == NULL)
+// ---- Building --------------------------------------------------------------
+static ls_status steps_check(ls_strategy *strategy) {
+  if (ls_tpu_strategy_of(strategy) == NULL &&
+      ls_strategy_devices(strategy) == NULL)
     return ls_unimplemented("steps on an iterator of %s: TPU strategies and "
                             "mirrored ones alone have them",
                             strategy->label);
@@ -255,6 +255,16 @@ static ls_status steps_check(ls_strategy *strategy, steps *s) {
   return ls_ok();
 }
 
+static ls_status steps_build(ls_steps_build *build) {
+  ls_tpu_strategy *tpu = ls_tpu_strategy_of(build->strategy);
+  LS_RETURN_IF_ERROR(steps_check(build->strategy));
+  LS_RETURN_IF_ERROR(ls_step_context_make(&build->context));
+  build->kind = tpu != NULL ? &tpu_kind : &ls_steps_across;
+  if (tpu != NULL) return tpu_build(build, tpu);
+  const ls_opt iterations = build->options->iterations;
+  return ls_steps_build_all(build, iterations.set && iterations.value != 1);
+}
+
 ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
                                 ls_step_context **out) {
   LS_REQUIRE_OUT(out);
@@ -263,24 +273,19 @@ ls_status ls_strategy_run_steps(ls_strategy *strategy, const ls_steps *options,
   LS_REQUIRE(options->fn);
   LS_REQUIRE(options->iterator);
   ls_crossing crossing;
-  steps s = {.options = options,
-             .allocator = ls_current_allocator(),
-             .replicas = (size_t)strategy->num_replicas};
+  ls_steps_build build = {.strategy = strategy,
+                          .options = options,
+                          .allocator = ls_current_allocator(),
+                          .num_replicas = (size_t)strategy->num_replicas};
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, strategy, "ls_strategy_run_steps"));
-  ls_status status = steps_check(strategy, &s);
-  if (ls_status_is_ok(status)) status = ls_step_context_make(&s.context);
-  if (ls_status_is_ok(status) && s.strategy == NULL) {
-    status = ls_steps_build_across(strategy, options, s.context);
-  } else if (ls_status_is_ok(status)) {
-    s.is_loop = s.strategy->steps_per_run > 1;
-    status = steps_build(&s);
-  }
-  status = ls_cross_replica_end(&crossing, status, NULL);
+  const ls_status status =
+      ls_cross_replica_end(&crossing, steps_build(&build), NULL);
+  ls_step_parts_drop(&build.parts);
   if (ls_status_is_ok(status))
-    *out = s.context;
+    *out = build.context;
   else
-    ls_step_context_release(s.context);
+    ls_step_context_release(build.context);
   return status;
 }
 
