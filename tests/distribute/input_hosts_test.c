@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose input a host reads, and how much of a batch a replica gets.
 #include "distribute/base/hosts.h"
-#include "distribute/input/sizes.h"
+#include "distribute/input/rows.h"
 #include "lockstep/distribute_input.h"
 #include "support/fault.h"
 #include "support/spec.h"
@@ -154,25 +154,30 @@ TEST(parts_that_are_rounded_up_leave_the_last_ones_short) {
       {4, 3, {2, 2, 0}}, {8, 3, {3, 3, 2}}, {5, 4, {2, 2, 1, 0}},
       {1, 2, {1, 0}},    {0, 2, {0, 0}},    {9, 1, {9}},
   };
-  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
+  for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
+    const ls_row_shares shares = {.parts = cases[i].parts, .round_up = true};
     for (int64_t p = 0; p < cases[i].parts; ++p)
-      assert_int_equal(ls_part_rows_up(cases[i].rows, cases[i].parts, p),
+      assert_int_equal(ls_shares_rows(&shares, cases[i].rows, p),
                        cases[i].want[p]);
+    assert_int_equal(ls_shares_begin(&shares, cases[i].rows, cases[i].parts),
+                     cases[i].rows);
+  }
 }
 
 TEST(a_host_cuts_by_a_list_that_is_its_own_part_ahead) {
   LS_SPEC("M176 T149");
   const int64_t first[] = {2, 2, 2, 1}, second[] = {2, 1, 2, 2};
+  const ls_row_shares shares = {.parts = 4};
   for (int64_t i = 0; i < 8; ++i) {
-    assert_int_equal(ls_cyclic_rows(7, 4, 0, i), first[i % 4]);
-    assert_int_equal(ls_cyclic_rows(7, 4, 2, i), second[i % 4]);
+    assert_int_equal(ls_cyclic_rows(&shares, 7, 0, i), first[i % 4]);
+    assert_int_equal(ls_cyclic_rows(&shares, 7, 2, i), second[i % 4]);
   }
   // Each step uses 7 rows.
   for (int64_t step = 0; step < 6; ++step) {
     int64_t used = 0;
     for (int64_t i = 0; i < 2; ++i)
-      used += ls_cyclic_rows(7, 4, 0, 2 * step + i) +
-              ls_cyclic_rows(7, 4, 2, 2 * step + i);
+      used += ls_cyclic_rows(&shares, 7, 0, 2 * step + i) +
+              ls_cyclic_rows(&shares, 7, 2, 2 * step + i);
     assert_int_equal(used, 7);
   }
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "estimator/input/padding.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/monitored_session.h"

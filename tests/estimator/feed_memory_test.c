@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "data/dataset.h"
-#include "estimator/input/batches.h"
+#include "distribute/input/feed.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/input/input_feed.h"
 #include "graph/own.h"
@@ -145,7 +145,8 @@ typedef struct filling {
 static ls_status make_full(void *user) {
   filling *self = user;
   ls_dataset_release(self->full);
-  self->full = ls_full_batches(fed_rows(10, 4), 4, NULL, 0);
+  self->full = ls_even_batches(
+      fed_rows(10, 4), &(ls_even_options){.shares = {.parts = 1, .room = 4}});
   return ls_dataset_status(self->full);
 }
 

@@ -4,10 +4,8 @@
 #include <string.h>
 
 #include "data/dataset.h"
-#include "estimator/input/batches.h"
-#include "estimator/input/feed_source.h"
+#include "distribute/input/feed.h"
 #include "estimator/input/prediction_rows.h"
-#include "estimator/input/stopping_signals.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/session.h"
 #include "support/fed.h"
@@ -61,11 +59,12 @@ TEST(a_stop_comes_behind_the_last_batch) {
       if (!pads && cases[i].rows % 4 != 0) continue;
       ls_nest element = ls_none();
       int count = 0;
-      ls_iterator *iterator = iterate(ls_signalled_batches(
-          fed_rows(cases[i].rows, 4),
-          &(ls_signal_options){.padding = {.parts = 1, .rows = 4},
-                               .pads = pads,
-                               .at_once = cases[i].at_once}));
+      ls_iterator *iterator = iterate(
+          ls_even_batches(fed_rows(cases[i].rows, 4),
+                          &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                             .shares = {.parts = 1, .room = 4},
+                                             .pads = pads,
+                                             .at_once = cases[i].at_once}));
       ls_status status = ls_ok();
       while (ls_status_is_ok(status = ls_iterator_next(iterator, &element))) {
         const ls_array *mask = array_of(element, "signals", LS_SIGNAL_PADDING);
@@ -96,8 +95,9 @@ TEST(a_stop_comes_behind_the_last_batch) {
       ls_iterator_release(iterator);
     }
   // Two are made ahead.
-  ls_dataset *made = ls_signalled_batches(
-      fed_rows(8, 4), &(ls_signal_options){.padding = {.parts = 1, .rows = 4}});
+  ls_dataset *made = ls_even_batches(
+      fed_rows(8, 4), &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                         .shares = {.parts = 1, .room = 4}});
   assert_int_equal(made->prefetch, 2);
   ls_dataset_release(made);
   counted_end(&c);
@@ -120,10 +120,12 @@ static ls_nest triple_of(ls_nest element, const ls_map_call *call, void *user) {
 TEST(elements_are_features_or_pairs) {
   LS_SPEC("E93 E96");
   counted c = counted_begin(1);
-  const ls_signal_options options = {
-      .padding = {.parts = 1, .rows = 4}, .pads = true, .at_once = 1};
+  const ls_even_options options = {.rule = LS_END_SIGNALLED,
+                                   .shares = {.parts = 1, .room = 4},
+                                   .pads = true,
+                                   .at_once = 1};
   ls_nest element = ls_none();
-  ls_iterator *iterator = iterate(ls_signalled_batches(
+  ls_iterator *iterator = iterate(ls_even_batches(
       ls_dataset_map(fed_rows(4, 2), &(ls_map_options){.call = pair_of}),
       &options));
   expect_ok(ls_iterator_next(iterator, &element));
@@ -132,7 +134,7 @@ TEST(elements_are_features_or_pairs) {
   ls_nest_release(element);
   ls_iterator_release(iterator);
   element = ls_none();
-  iterator = iterate(ls_signalled_batches(
+  iterator = iterate(ls_even_batches(
       ls_dataset_map(fed_rows(4, 2), &(ls_map_options){.call = list_of}),
       &options));
   expect_ok(ls_iterator_next(iterator, &element));
@@ -140,7 +142,7 @@ TEST(elements_are_features_or_pairs) {
   assert_int_equal(ls_nest_count(element), 2);
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  ls_dataset *refused = ls_signalled_batches(
+  ls_dataset *refused = ls_even_batches(
       ls_dataset_map(fed_rows(4, 2), &(ls_map_options){.call = triple_of}),
       &options);
   expect_status(ls_dataset_status(refused), LS_INVALID_ARGUMENT,
@@ -204,7 +206,9 @@ TEST(a_source_is_asked_in_order) {
     expect_status(ls_feed_source_init(&source, data, x, ls_none()),
                   LS_FAILED_PRECONDITION, "internal error");
     // A data set: the initializer comes first, each asking is another op.
-    ls_dataset *full = ls_full_batches(ls_dataset_retain(data), 4, NULL, 0);
+    ls_dataset *full =
+        ls_even_batches(ls_dataset_retain(data),
+                        &(ls_even_options){.shares = {.parts = 1, .room = 4}});
     expect_ok(ls_feed_source_init(&source, full, ls_none(), ls_none()));
     expect_status(ls_feed_source_next(&source, &first), LS_FAILED_PRECONDITION,
                   "initializer");
@@ -244,12 +248,10 @@ TEST(a_source_is_asked_in_order) {
     ls_nest_release(list);
     // Signals: between two elements, and once each.
     expect_ok(ls_feed_source_init(&source, data, ls_none(), ls_none()));
-    expect_ok(ls_feed_source_become(
-        &source, LS_SOURCE_SIGNALLED,
-        ls_signalled_batches(
-            ls_dataset_retain(data),
-            &(ls_signal_options){.padding = {.parts = 1, .rows = 4},
-                                 .pads = true})));
+    expect_ok(ls_feed_source_make_even(
+        &source, &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                    .shares = {.parts = 1, .room = 4},
+                                    .pads = true}));
     expect_ok(ls_feed_source_begin(&source, "x", 0));
     expect_status(ls_feed_source_signals(&source, &signals),
                   LS_FAILED_PRECONDITION, "before the features");
@@ -289,64 +291,69 @@ static void expect_failed(ls_nest nest, const char *says) {
 TEST(short_batches_get_zeros_behind) {
   LS_SPEC("E96");
   counted c = counted_begin(1);
-  const ls_batch_padding four = {.parts = 1, .rows = 4};
+  const ls_row_shares four = {.parts = 1, .room = 4};
   static const char *const keys[] = {"b", "a"};
   int64_t count = 0;
   // The first in the order of flattening says how many.
   const ls_nest items[] = {numbers(LS_DTYPE_F32, LS_SHAPE(2, 2)),
                            numbers(LS_DTYPE_I32, LS_SHAPE(2))};
   const ls_nest features = ls_nest_dict("", keys, items, 2);
-  expect_ok(ls_padding_count(four, features, &count));
+  expect_ok(ls_shares_count(&four, features, &count));
   assert_int_equal(count, 2);
   const ls_nest wide = numbers(LS_DTYPE_F32, LS_SHAPE(4, 3));
-  expect_ok(ls_padding_count(four, wide, &count));
+  expect_ok(ls_shares_count(&four, wide, &count));
   assert_int_equal(count, 4);  // The first dimension's, and no more than fit.
   ls_nest_release(wide);
   count = 2;
-  const ls_nest padded = ls_pad_arrays(four, features, count);
+  const ls_nest padded = ls_shares_pad(&four, 0, features, count);
   EXPECT_NUMBERS(array_of(padded, "a", NULL), 1, 2, 0, 0);
   EXPECT_NUMBERS(array_of(padded, "b", NULL), 1, 2, 3, 4, 0, 0, 0, 0);
   assert_true(ls_shape_equal(ls_array_shape(array_of(padded, "b", NULL)),
                              LS_SHAPE(4, 2)));
-  const ls_nest mask = ls_padding_mask(four, count);
+  const ls_nest mask = ls_shares_mask(&four, count, LS_DTYPE_I32, false);
   EXPECT_NUMBERS(ls_nest_as_array(mask), 0, 0, 1, 1);
   assert_int_equal(ls_array_dtype(ls_nest_as_array(mask)), LS_DTYPE_I32);
   // What is full stays.
   const ls_nest same =
-      ls_pad_arrays((ls_batch_padding){.parts = 1, .rows = 2}, features, 2);
+      ls_shares_pad(&(ls_row_shares){.parts = 1, .room = 2}, 0, features, 2);
   assert_ptr_equal(array_of(same, "a", NULL), array_of(features, "a", NULL));
-  expect_status(ls_padding_count((ls_batch_padding){.parts = 1, .rows = 1},
-                                 features, &count),
+  expect_status(ls_shares_count(&(ls_row_shares){.parts = 1, .room = 1},
+                                features, &count),
                 LS_INVALID_ARGUMENT,
                 "The real batch size should not be greater than batch_size");
   const ls_nest nothing = LS_LIST(ls_none());
-  expect_status(ls_padding_count(four, nothing, &count), LS_INVALID_ARGUMENT,
+  expect_status(ls_shares_count(&four, nothing, &count), LS_INVALID_ARGUMENT,
                 "Cannot find any Tensor");
   ls_nest_release(nothing);
   const ls_nest scalar = numbers(LS_DTYPE_F32, LS_SCALAR);
-  expect_failed(ls_pad_arrays(four, scalar, 2), "scalar");
+  expect_failed(ls_shares_pad(&four, 0, scalar, 2), "scalar");
   const ls_nest three = numbers(LS_DTYPE_F32, LS_SHAPE(3));
-  expect_failed(ls_pad_arrays(four, three, 2),
+  expect_failed(ls_shares_pad(&four, 0, three, 2),
                 "a batch of 2 examples has a leaf f32[3]");
   // What elements are then.
   ls_element_spec spec;
-  ls_dataset *made = ls_signalled_batches(
-      fed_rows(10, 3), &(ls_signal_options){.padding = four, .pads = true});
+  ls_dataset *made = ls_even_batches(
+      fed_rows(10, 3), &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                          .shares = four,
+                                          .pads = true});
   expect_ok(ls_dataset_spec(made, &spec));
   assert_int_equal(spec.count, 3);
   assert_true(ls_shape_equal(spec.leaves[0].type.shape, LS_SHAPE(4)));
   assert_true(ls_shape_equal(spec.leaves[1].type.shape, LS_SHAPE(4)));
   assert_true(ls_shape_equal(spec.leaves[2].type.shape, LS_SHAPE(4, 1)));
   ls_dataset_release(made);
-  made =
-      ls_signalled_batches(ls_dataset_range(0, 4, 1),
-                           &(ls_signal_options){.padding = four, .pads = true});
+  made = ls_even_batches(ls_dataset_range(0, 4, 1),
+                         &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                            .shares = four,
+                                            .pads = true});
   expect_status(ls_dataset_status(made), LS_INVALID_ARGUMENT, "i64[]");
   ls_dataset_release(made);
   // Too many come to light when they are read.
   ls_nest element = ls_none();
-  ls_iterator *iterator = iterate(ls_signalled_batches(
-      fed_rows(10, 5), &(ls_signal_options){.padding = four, .pads = true}));
+  ls_iterator *iterator = iterate(ls_even_batches(
+      fed_rows(10, 5), &(ls_even_options){.rule = LS_END_SIGNALLED,
+                                          .shares = four,
+                                          .pads = true}));
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "The real batch size should not be greater than batch_size");
   ls_nest_release(element);

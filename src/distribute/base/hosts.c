@@ -134,6 +134,13 @@ ls_status ls_host_map_init_lists(ls_host_map *map, ls_allocator *allocator,
   return ls_ok();
 }
 
+size_t ls_host_map_find(const ls_host_map *map, size_t value) {
+  size_t host = 0;
+  while (value >= map->hosts[host].first + map->hosts[host].count)
+    ++host;
+  return host;
+}
+
 ls_status ls_host_map_check_even(const ls_host_map *map) {
   if (map->num_values % map->num_hosts != 0)
     return ls_invalid_argument(

@@ -55,6 +55,9 @@ LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
                                              size_t count);
 void ls_host_map_deinit(ls_host_map *map);
 
+// Returns the number of the host that reads a value.
+size_t ls_host_map_find(const ls_host_map *map, size_t value);
+
 // As many values on each, or INVALID_ARGUMENT with both numbers.
 LS_MUST_USE ls_status ls_host_map_check_even(const ls_host_map *map);
 

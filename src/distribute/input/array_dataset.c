@@ -7,9 +7,10 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
+#include "data/own.h"
 #include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
-#include "distribute/input/sizes.h"
+#include "distribute/input/rows.h"
 #include "graph/graph.h"
 #include "graph/own.h"
 #include "lockstep/eager.h"
@@ -18,10 +19,22 @@ enum { SLICE_BYTES = 64 << 20 };
 
 typedef struct filling {
   const ls_array_dataset_options *options;
+  ls_allocator *allocator;
   ls_device_name host;
-  ls_nest *variables, *values;
+  ls_nest *variables, *values;  // So far, `count` of each.
   size_t count;
 } filling;
+
+static void filling_deinit(filling *f) {
+  for (size_t i = 0; i < f->count; ++i) {
+    ls_nest_release(f->variables[i]);
+    ls_nest_release(f->values[i]);
+  }
+  ls_release(f->allocator, f->variables);
+  ls_release(f->allocator, f->values);
+}
+
+LS_OWNED_STRUCT(filling, filling_deinit)
 
 // ---- Checks -----------------------------------------------------------------
 static ls_status array_dataset_check_leaf(ls_nest arrays, size_t index,
@@ -64,7 +77,6 @@ typedef struct slice {
 
 static ls_status take_slice(ls_array *array, int64_t first, int64_t count,
                             slice *out) {
-  *out = (slice){.rows = ls_none()};
   LS_RETURN_IF_ERROR(number_rows(first, count, &out->numbers));
   return ls_array_rows(array, first, count, &out->rows);
 }
@@ -73,6 +85,8 @@ static void drop_slice(slice *s) {
   ls_array_release(s->numbers);
   ls_nest_release(s->rows);
 }
+
+LS_OWNED_STRUCT(slice, drop_slice)
 
 static ls_status write_eagerly(ls_variable *variable, const slice *s) {
   LS_RETURN_IF_ERROR(ls_frame_begin());
@@ -126,20 +140,17 @@ static ls_status array_dataset_fill(const filling *f, ls_variable *variable,
     LS_RETURN_IF_ERROR(build_writing(variable, array, &w));
   }
   for (int64_t first = 0; first < rows; first += most) {
-    slice s;
-    ls_status status =
-        take_slice(array, first, rows - first < most ? rows - first : most, &s);
-    if (ls_status_is_ok(status))
-      status = session != NULL ? write_in_session(session, &w, &s)
-                               : write_eagerly(variable, &s);
-    drop_slice(&s);
-    LS_RETURN_IF_ERROR(status);
+    LS_OWN(slice, s) = {.rows = ls_none()};
+    LS_RETURN_IF_ERROR(take_slice(
+        array, first, rows - first < most ? rows - first : most, &s));
+    LS_RETURN_IF_ERROR(session != NULL ? write_in_session(session, &w, &s)
+                                       : write_eagerly(variable, &s));
   }
   return ls_ok();
 }
 
-static ls_status read(const filling *f, ls_variable *variable,
-                      ls_array **out_value) {
+static ls_status read_value(const filling *f, ls_variable *variable,
+                            ls_array **out_value) {
   return f->options->session != NULL
              ? ls_session_variable_value(f->options->session, variable,
                                          out_value)
@@ -149,7 +160,7 @@ static ls_status read(const filling *f, ls_variable *variable,
 static ls_status array_dataset_add_variable(filling *f, ls_array *array) {
   const char *const none[] = {NULL};
   LS_OWN(ls_variable, variable) = NULL;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_variable_create(&(ls_variable_options){.name = "array_dataset",
                                                 .dtype = ls_array_dtype(array),
@@ -158,12 +169,11 @@ static ls_status array_dataset_add_variable(filling *f, ls_array *array) {
                                                 .single_device = f->host.text,
                                                 .collections = none},
                          &variable));
+  LS_RETURN_IF_ERROR(array_dataset_fill(f, variable, array));
+  LS_RETURN_IF_ERROR(read_value(f, variable, &value));
   f->variables[f->count] = ls_nest_variable(variable);
-  ls_status status = array_dataset_fill(f, variable, array);
-  if (ls_status_is_ok(status)) status = read(f, variable, &value);
-  if (ls_status_is_ok(status)) f->values[f->count] = ls_nest_array(value);
-  ++f->count;
-  return status;
+  f->values[f->count++] = ls_nest_array(ls_give(&value));
+  return ls_ok();
 }
 
 // ---- All of them ------------------------------------------------------------
@@ -180,49 +190,35 @@ static ls_status array_dataset_add_all(filling *f, ls_strategy *strategy,
   return ls_ok();
 }
 
-// The nests of variables and of values; both are taken over.
-static ls_status array_dataset_give(const filling *f, ls_nest arrays,
+// Gives the nests of variables and of values.
+static ls_status array_dataset_give(filling *f, ls_nest arrays,
                                     ls_nest *out_variables,
                                     ls_dataset **out_dataset) {
-  ls_nest variables = ls_nest_pack(arrays, f->variables, f->count);
-  ls_dataset *dataset =
-      ls_dataset_from_arrays(ls_nest_pack(arrays, f->values, f->count));
-  ls_status status = ls_dataset_status(dataset);
-  if (ls_status_is_ok(status) && out_variables != NULL)
-    status = ls_take_nest(variables, out_variables);
-  else
-    ls_nest_release(variables);
-  if (ls_status_is_ok(status))
-    *out_dataset = dataset;
-  else
-    ls_dataset_release(dataset);
-  return status;
+  const size_t count = f->count;
+  f->count = 0;  // They are taken over.
+  LS_OWN(ls_nest, variables) = ls_nest_pack(arrays, f->variables, count);
+  LS_OWN(ls_dataset, dataset) =
+      ls_dataset_from_arrays(ls_nest_pack(arrays, f->values, count));
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  if (out_variables != NULL) {
+    LS_RETURN_IF_ERROR(ls_nest_status(variables));
+    *out_variables = ls_give(&variables);
+  }
+  *out_dataset = ls_give(&dataset);
+  return ls_ok();
 }
 
 static ls_status array_dataset_make(filling *f, ls_strategy *strategy,
                                     ls_nest arrays, ls_nest *out_variables,
                                     ls_dataset **out_dataset) {
-  ls_allocator *allocator = strategy->allocator;
   const size_t count = ls_nest_num_leaves(arrays);
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, count + 1);
-  f->variables = ls_new_array(allocator, ls_nest, count + 1);
-  f->values = ls_new_array(allocator, ls_nest, count + 1);
-  ls_status status = ls_out_of_memory();
-  if (leaves != NULL && f->variables != NULL && f->values != NULL) {
-    ls_status_free(status);
-    ls_nest_flatten(arrays, leaves, count);
-    status = array_dataset_add_all(f, strategy, arrays, leaves, count);
-    if (ls_status_is_ok(status))
-      status = array_dataset_give(f, arrays, out_variables, out_dataset);
-    else
-      for (size_t i = 0; i < f->count; ++i) {
-        ls_nest_release(f->variables[i]);
-        ls_nest_release(f->values[i]);
-      }
-  }
-  ls_release(allocator, f->variables);
-  ls_release(allocator, f->values);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(f->allocator, ls_nest, leaves, count + 1);
+  f->variables = ls_new_array(f->allocator, ls_nest, count + 1);
+  f->values = ls_new_array(f->allocator, ls_nest, count + 1);
+  LS_RETURN_IF_NO_MEMORY(f->variables != NULL && f->values != NULL);
+  ls_nest_flatten(arrays, leaves, count);
+  LS_RETURN_IF_ERROR(array_dataset_add_all(f, strategy, arrays, leaves, count));
+  return array_dataset_give(f, arrays, out_variables, out_dataset);
 }
 
 ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
@@ -233,7 +229,8 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
   LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
   const ls_array_dataset_options usual = {0};
-  filling f = {.options = options != NULL ? options : &usual};
+  LS_OWN(filling, f) = {.options = options != NULL ? options : &usual,
+                        .allocator = strategy->allocator};
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_nest_status(arrays));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Iterators of distributed data sets: a place in all of their pipelines.
+// Iterators of distributed data sets: a position in each pipeline.
 #include <string.h>
 
 #include "base/require.h"
@@ -10,37 +10,83 @@
 #include "distribute/input/input.h"
 #include "distribute/own.h"
 #include "graph/graph.h"
+#include "lockstep/host.h"
+
+// ---- Starting ---------------------------------------------------------------
+static void forget_rows(ls_distributed_iterator *self) {
+  for (size_t i = 0; self->rows != NULL && i < self->data->num_pipelines; ++i) {
+    ls_nest_release(self->rows[i].batch);
+    self->rows[i] = (ls_input_rows){0};
+  }
+}
+
+ls_status ls_input_start_epoch(ls_distributed_iterator *self, int64_t epoch) {
+  for (size_t i = 0; i < self->data->num_pipelines; ++i)
+    if (self->sources[i] != NULL)
+      LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(self->sources[i], epoch));
+  forget_rows(self);
+  self->given = 0;
+  self->epoch = epoch;
+  self->ended = false;
+  self->started = true;
+  return ls_ok();
+}
+
+static ls_status start_iterator(ls_host_call *call) {
+  ls_distributed_iterator *self = (ls_distributed_iterator *)call->state;
+  ls_runtime *before = ls_runtime_make_current(call->runtime);
+  ls_mutex_lock(&self->lock);
+  const ls_status status =
+      ls_input_start_epoch(self, self->started ? self->epoch + 1 : 0);
+  ls_mutex_unlock(&self->lock);
+  ls_runtime_make_current(before);
+  LS_RETURN_IF_ERROR(status);
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
+                                            .start = start_iterator};
+
+// Adds the op that starts it to the current graph, which has a reference to the
+// iterator by it; the iterator has none to the graph.
+static ls_status add_initializer(ls_distributed_iterator *self) {
+  self->initializer = ls_host_call_add(&start_kernel, &self->object, NULL, 0);
+  return ls_op_is_failed(self->initializer) ? ls_graph_error(ls_graph_current())
+                                            : ls_ok();
+}
 
 // ---- Making -----------------------------------------------------------------
-void ls_input_release_parts(ls_distributed_iterator *it) {
-  const ls_distributed_dataset *data = it->data;
-  if (it->parts == NULL) return;
+void ls_input_release_parts(ls_distributed_iterator *self) {
+  const ls_distributed_dataset *data = self->data;
+  if (self->parts == NULL) return;
   for (size_t i = 0; i < data->num_leaves * data->num_replicas; ++i) {
-    ls_nest_release(it->parts[i]);
-    it->parts[i] = ls_none();
+    ls_nest_release(self->parts[i]);
+    self->parts[i] = ls_none();
   }
 }
 
 static void destroy_iterator(ls_object *object) {
-  ls_distributed_iterator *it = (ls_distributed_iterator *)object;
-  ls_allocator *allocator = it->allocator;
-  ls_input_release_parts(it);
-  for (size_t i = 0; it->sources != NULL && i < it->data->num_pipelines; ++i)
-    ls_iterator_release(it->sources[i]);
-  for (size_t i = 0; it->rows != NULL && i < it->data->num_pipelines; ++i)
-    ls_nest_release(it->rows[i].batch);
-  for (size_t l = 0; it->absent != NULL && l < it->data->num_leaves; ++l)
-    ls_array_release(it->absent[l]);
-  ls_release(allocator, it->absent);
-  ls_release(allocator, it->sources);
-  ls_release(allocator, it->rows);
-  ls_release(allocator, it->parts);
-  ls_nest_release(it->wholes[0]);
-  ls_nest_release(it->wholes[1]);
-  ls_release(allocator, it->name);
-  ls_mutex_deinit(&it->lock);
-  ls_object_release(it->data);
-  ls_release(allocator, it);
+  ls_distributed_iterator *self = (ls_distributed_iterator *)object;
+  ls_allocator *allocator = self->allocator;
+  ls_input_release_parts(self);
+  for (size_t i = 0; self->sources != NULL && i < self->data->num_pipelines;
+       ++i)
+    ls_iterator_release(self->sources[i]);
+  for (size_t i = 0; self->rows != NULL && i < self->data->num_pipelines; ++i)
+    ls_nest_release(self->rows[i].batch);
+  for (size_t l = 0; self->absent != NULL && l < self->data->num_leaves; ++l)
+    ls_array_release(self->absent[l]);
+  ls_release(allocator, self->absent);
+  ls_release(allocator, self->sources);
+  ls_release(allocator, self->rows);
+  ls_release(allocator, self->parts);
+  ls_nest_release(self->wholes[0]);
+  ls_nest_release(self->wholes[1]);
+  ls_release(allocator, self->name);
+  ls_mutex_deinit(&self->lock);
+  ls_object_release(self->data);
+  ls_release(allocator, self);
 }
 
 static const ls_object_type iterator_type = {.name = "distributed iterator",
@@ -66,8 +112,9 @@ static ls_status check_kind(ls_iterator_kind kind) {
   return ls_ok();
 }
 
-// Elements ahead in a pipeline.
-static ls_opt ahead_of(const ls_distributed_dataset *data, size_t pipeline) {
+// The elements ahead in a pipeline.
+static ls_opt choose_ahead(const ls_distributed_dataset *data,
+                           size_t pipeline) {
   if (data->buffer < 0) return (ls_opt){0};
   if (data->cut == LS_INPUT_SPLIT || data->is_per_replica)
     return LS_SOME(data->buffer);
@@ -79,18 +126,19 @@ static ls_opt ahead_of(const ls_distributed_dataset *data, size_t pipeline) {
                      : data->buffer * (int64_t)replicas);
 }
 
-static ls_status open_sources(ls_distributed_iterator *it) {
-  const ls_distributed_dataset *data = it->data;
-  it->sources = ls_new_array(it->allocator, ls_iterator *, data->num_pipelines);
-  if (it->sources == NULL) return ls_out_of_memory();
+static ls_status open_sources(ls_distributed_iterator *self) {
+  const ls_distributed_dataset *data = self->data;
+  self->sources =
+      ls_new_array(self->allocator, ls_iterator *, data->num_pipelines);
+  if (self->sources == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < data->num_pipelines; ++i)
     if (data->pipelines[i].dataset != NULL)
       LS_RETURN_IF_ERROR(ls_iterator_create(
           data->pipelines[i].dataset,
-          &(ls_iterator_options){.name = it->name,
-                                 .seed = it->seed,
-                                 .prefetch = ahead_of(data, i)},
-          &it->sources[i]));
+          &(ls_iterator_options){.name = self->name,
+                                 .seed = self->seed,
+                                 .prefetch = choose_ahead(data, i)},
+          &self->sources[i]));
   return ls_ok();
 }
 
@@ -100,25 +148,27 @@ static uint64_t next_number(ls_distributed_dataset *data) {
 }
 
 static ls_status
-distributed_iterator_init(ls_distributed_iterator *it,
+distributed_iterator_init(ls_distributed_iterator *self,
                           const ls_distributed_iterator_options *options) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   const char *name = options->name != NULL ? options->name : "iterator";
-  it->kind = options->kind;
-  it->seed = options->seed;
-  it->is_partial = data->is_partial;
-  it->started = options->kind != LS_ITERATOR_INITIALIZABLE;
-  it->name = ls_copy_text(it->allocator, name, strlen(name));
-  it->parts = ls_new_array(it->allocator, ls_nest,
-                           data->num_leaves * data->num_replicas + 1);
+  self->kind = options->kind;
+  self->seed = options->seed;
+  self->is_partial = data->is_partial;
+  self->started = options->kind != LS_ITERATOR_INITIALIZABLE;
+  self->name = ls_copy_text(self->allocator, name, strlen(name));
+  self->parts = ls_new_array(self->allocator, ls_nest,
+                             data->num_leaves * data->num_replicas + 1);
   if (data->cut == LS_INPUT_RECUT)
-    it->rows = ls_new_array(it->allocator, ls_input_rows, data->num_pipelines);
-  it->absent = ls_new_array(it->allocator, ls_array *, data->num_leaves + 1);
-  if (it->name == NULL || it->parts == NULL || it->absent == NULL ||
-      (data->cut == LS_INPUT_RECUT && it->rows == NULL))
+    self->rows =
+        ls_new_array(self->allocator, ls_input_rows, data->num_pipelines);
+  self->absent =
+      ls_new_array(self->allocator, ls_array *, data->num_leaves + 1);
+  if (self->name == NULL || self->parts == NULL || self->absent == NULL ||
+      (data->cut == LS_INPUT_RECUT && self->rows == NULL))
     return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(open_sources(it));
-  return it->started ? ls_ok() : ls_input_add_initializer(it);
+  LS_RETURN_IF_ERROR(open_sources(self));
+  return self->started ? ls_ok() : add_initializer(self);
 }
 
 ls_status
@@ -131,19 +181,19 @@ ls_distributed_iterator_create(ls_nest dataset,
   LS_RETURN_IF_ERROR(check_kind(options->kind));
   ls_distributed_dataset *data = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
-  LS_OWN(ls_distributed_iterator, it) =
+  LS_OWN(ls_distributed_iterator, self) =
       ls_new(data->allocator, ls_distributed_iterator);
-  if (it == NULL) {
+  if (self == NULL) {
     ls_object_release(data);
     return ls_out_of_memory();
   }
-  ls_object_init(&it->object, &iterator_type);
-  it->allocator = data->allocator;
-  it->data = data;
-  it->number = next_number(data);
-  LS_RETURN_IF_ERROR(ls_mutex_init(&it->lock));
-  LS_RETURN_IF_ERROR(distributed_iterator_init(it, options));
-  *out_iterator = ls_give(&it);
+  ls_object_init(&self->object, &iterator_type);
+  self->allocator = data->allocator;
+  self->data = data;
+  self->number = next_number(data);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(distributed_iterator_init(self, options));
+  *out_iterator = ls_give(&self);
   return ls_ok();
 }
 
@@ -157,10 +207,10 @@ void ls_distributed_iterator_release(ls_distributed_iterator *iterator) {
 }
 
 // ---- The next element -------------------------------------------------------
-// Values of a leaf as one.
-static ls_nest distributed_iterator_join(const ls_distributed_iterator *it,
+// Joins the values of a leaf, which are taken over.
+static ls_nest distributed_iterator_join(const ls_distributed_iterator *self,
                                          ls_nest *values) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   const size_t count = data->num_replicas;
   ls_nest made = values[0];
   if (data->wraps)
@@ -170,42 +220,44 @@ static ls_nest distributed_iterator_join(const ls_distributed_iterator *it,
   return made;
 }
 
-ls_status ls_input_pack(ls_distributed_iterator *it, ls_nest *element) {
-  const ls_distributed_dataset *data = it->data;
-  LS_OWN_ARRAY_OR_RETURN(it->allocator, ls_nest, leaves, data->num_leaves + 1);
+ls_status ls_input_pack(ls_distributed_iterator *self, ls_nest *element) {
+  const ls_distributed_dataset *data = self->data;
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, leaves,
+                         data->num_leaves + 1);
   for (size_t l = 0; l < data->num_leaves; ++l)
     leaves[l] =
-        distributed_iterator_join(it, &it->parts[l * data->num_replicas]);
+        distributed_iterator_join(self, &self->parts[l * data->num_replicas]);
   const ls_nest made = ls_nest_pack(data->structure, leaves, data->num_leaves);
   return ls_nest_give(made, element);
 }
 
 static ls_status
-distributed_iterator_at_end(const ls_distributed_iterator *it) {
+distributed_iterator_at_end(const ls_distributed_iterator *self) {
   return ls_out_of_range("iterator '%s' is at the end of its data, behind "
                          "element %lld of epoch %lld",
-                         it->name, (long long)it->given, (long long)it->epoch);
+                         self->name, (long long)self->given,
+                         (long long)self->epoch);
 }
 
-ls_status ls_input_advance(ls_distributed_iterator *it, ls_nest *element) {
-  if (!it->started)
+ls_status ls_input_advance(ls_distributed_iterator *self, ls_nest *element) {
+  if (!self->started)
     return ls_failed_precondition(
         "iterator '%s' is not initialized: run its initializer first",
-        it->name);
-  if (it->ended) return distributed_iterator_at_end(it);
-  ls_status status = ls_input_fill(it);
-  if (ls_status_is_ok(status)) status = ls_input_pack(it, element);
-  ls_input_release_parts(it);
+        self->name);
+  if (self->ended) return distributed_iterator_at_end(self);
+  ls_status status = ls_input_fill(self);
+  if (ls_status_is_ok(status)) status = ls_input_pack(self, element);
+  ls_input_release_parts(self);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) {
-    ++it->given;  // One that fails was used, too.
+    ++self->given;  // One that fails was used, too.
     return status;
   }
-  it->ended = true;
+  self->ended = true;
   ls_status_free(status);
-  return distributed_iterator_at_end(it);
+  return distributed_iterator_at_end(self);
 }
 
-ls_status ls_input_check_place(const ls_distributed_iterator *it,
+ls_status ls_input_check_place(const ls_distributed_iterator *self,
                                const char *what) {
   const ls_distribution *entry = ls_distribution_current();
   const bool is_replica = entry != NULL && entry->replica != NULL &&
@@ -215,7 +267,7 @@ ls_status ls_input_check_place(const ls_distributed_iterator *it,
   return ls_failed_precondition("%s of iterator '%s' inside of a replica of "
                                 "%s: call it outside, and give "
                                 "replicas its values as arguments",
-                                what, it->name,
+                                what, self->name,
                                 is_replica ? entry->strategy->label
                                            : "a replicated computation");
 }
@@ -244,31 +296,12 @@ ls_status ls_distributed_iterator_next_as_optional(
 }
 
 // ---- Starting again ---------------------------------------------------------
-static void forget_rows(ls_distributed_iterator *it) {
-  for (size_t i = 0; it->rows != NULL && i < it->data->num_pipelines; ++i) {
-    ls_nest_release(it->rows[i].batch);
-    it->rows[i] = (ls_input_rows){0};
-  }
-}
-
-ls_status ls_input_start_epoch(ls_distributed_iterator *it, int64_t epoch) {
-  for (size_t i = 0; i < it->data->num_pipelines; ++i)
-    if (it->sources[i] != NULL)
-      LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->sources[i], epoch));
-  forget_rows(it);
-  it->given = 0;
-  it->epoch = epoch;
-  it->ended = false;
-  it->started = true;
-  return ls_ok();
-}
-
-static ls_status check_again(const ls_distributed_iterator *it) {
-  return it->kind != LS_ITERATOR_ONE_SHOT
+static ls_status check_again(const ls_distributed_iterator *self) {
+  return self->kind != LS_ITERATOR_ONE_SHOT
              ? ls_ok()
              : ls_failed_precondition("iterator '%s' is one-shot: it is not "
                                       "started again; make another one",
-                                      it->name);
+                                      self->name);
 }
 
 ls_status ls_distributed_iterator_restart(ls_distributed_iterator *iterator) {
@@ -282,6 +315,18 @@ ls_status ls_distributed_iterator_seek_epoch(ls_distributed_iterator *iterator,
   LS_REQUIRE(iterator);
   LS_RETURN_IF_ERROR(check_again(iterator));
   return ls_input_start_epoch(iterator, epoch);
+}
+
+ls_status ls_distributed_iterator_initializer(ls_distributed_iterator *iterator,
+                                              ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
+  LS_REQUIRE(iterator);
+  if (iterator->kind != LS_ITERATOR_INITIALIZABLE)
+    return ls_failed_precondition(
+        "iterator '%s' has no initializer: it is not an initializable one",
+        iterator->name);
+  *out_op = iterator->initializer;
+  return ls_ok();
 }
 
 int64_t ls_distributed_iterator_epoch(const ls_distributed_iterator *iterator) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed data sets and their iterators, inside.
+// Distributed data sets and their iterators: the fields.
 //
 // A distributed data set is pipelines and a way to make each replica's value of
 // what they give:
@@ -12,9 +12,11 @@
 #ifndef LS_DISTRIBUTE_INPUT_INPUT_H_
 #define LS_DISTRIBUTE_INPUT_INPUT_H_
 
+#include "base/memory/own.h"
 #include "base/threads/threads.h"
 #include "distribute/base/class.h"
 #include "distribute/base/hosts.h"
+#include "distribute/input/rows.h"
 #include "lockstep/distribute_input.h"
 #include "lockstep/object.h"
 
@@ -26,7 +28,7 @@ typedef enum ls_input_cut {
 
 typedef struct ls_input_callable ls_input_callable;
 
-// One of both, or neither: another rank's.
+// A data set, a callable, or neither: another rank's.
 typedef struct ls_pipeline {
   ls_dataset *dataset;
   ls_input_callable *callable;
@@ -42,14 +44,14 @@ typedef struct ls_distributed_dataset {
   // Replicas that this process hosts.
   size_t first_own, end_own;
   ls_input_cut cut;
-  bool round_up;
+  ls_row_shares shares;   // Of a batch's rows, one part a replica.
   bool wraps;             // Values are PerReplicas, also of one replica.
   bool is_partial;        // Replicas without data get empty values.
-  bool is_endless;        // All that this process reads has no end.
+  bool is_endless;        // No pipeline of this process has an end.
   bool is_never_partial;  // Whatever shapes are.
-  bool drops_group;  // A last group that is not complete: says so in the log.
-  // Where each replica's value is put, lent: its device or, not fetched to
-  // devices, its host; NULL where that is not known.
+  bool drops_group;       // An incomplete last group, with a line in the log.
+  // The device of each replica's value, lent: its own or, not fetched to
+  // devices, its host; NULL: unknown.
   const char **places;
   bool is_part;         // SPLIT: the pipeline gives (this rank's rows, rows).
   bool is_turns;        // WHOLE: it gives this rank's elements alone.
@@ -59,18 +61,19 @@ typedef struct ls_distributed_dataset {
   int64_t buffer;       // Elements ahead, a replica; -1: as iterators do.
   ls_pipeline *pipelines;
   size_t num_pipelines;  // 1, one a host, or one a replica.
-  char *text;            // What positions are of.
-  // What the pipelines' elements are.
+  char *text;            // Describes the data set that positions belong to.
+  // Specs of the pipelines' elements.
   ls_nest structure;
   ls_leaf_spec *leaves;
   size_t num_leaves;
   uint64_t num_iterators;  // Made so far. Atomic.
 } ls_distributed_dataset;
 
-// Of a leaf: a reference of the caller's; a data set becomes one of no
-// strategy.
+// The data set of a leaf, a reference of the caller's; one of `data/` becomes
+// one of no strategy.
 LS_MUST_USE ls_status ls_input_data_of(ls_nest leaf,
                                        ls_distributed_dataset **out_data);
+LS_OWNED_POINTER(ls_distributed_dataset, ls_object_release)
 // The pipeline of a value; the part of a batch that it is; whether this process
 // reads it.
 size_t ls_input_pipeline_of(const ls_distributed_dataset *data, size_t value);
@@ -79,6 +82,18 @@ static inline bool ls_input_is_own(const ls_distributed_dataset *data,
                                    size_t value) {
   return value >= data->first_own && value < data->end_own;
 }
+
+// ---- Making -----------------------------------------------------------------
+// Makes one of a strategy (NULL: none) without pipelines.
+LS_MUST_USE ls_status ls_input_make_data(ls_runtime *runtime,
+                                         ls_strategy *strategy, size_t replicas,
+                                         ls_distributed_dataset **out_data);
+// Makes room for pipelines.
+LS_MUST_USE ls_status ls_input_add_pipelines(ls_distributed_dataset *data,
+                                             size_t count);
+// Describes the data set that positions belong to.
+LS_MUST_USE ls_status ls_input_set_text(ls_distributed_dataset *data,
+                                        const ls_dataset *dataset);
 
 // ---- What strategies do -----------------------------------------------------
 // What differs between kinds of strategies.
@@ -92,39 +107,45 @@ LS_MUST_USE ls_status ls_input_distribute(ls_strategy *strategy,
                                           const ls_input_rules *rules,
                                           ls_nest *out_value);
 
+// Checks that options fit each other and the data set or function.
+LS_MUST_USE ls_status ls_input_check_options(const ls_strategy *strategy,
+                                             const ls_input_request *request,
+                                             const ls_input_rules *rules);
+// Chooses how many values are ahead of each replica.
+LS_MUST_USE ls_status ls_input_choose_buffer(const ls_strategy *strategy,
+                                             const ls_input_options *options,
+                                             int64_t *out_buffer);
+
 // ---- Elements ---------------------------------------------------------------
 // Leaf `index` of a structure, as "[0]['image']", in `buffer`.
 const char *ls_input_leaf_path(ls_nest structure, size_t index, char *buffer,
                                size_t size);
-// Copies what the pipelines' elements are.
+// Copies the specs of the pipelines' elements.
 LS_MUST_USE ls_status ls_input_set_spec(ls_distributed_dataset *data,
                                         const ls_element_spec *spec);
-// That no leaf of a nest of ls_nest_spec, or of PerReplicas of them, is sparse
-// or ragged.
+// Checks that no leaf of a nest of ls_nest_spec, or of PerReplicas of them, is
+// sparse or ragged.
 LS_MUST_USE ls_status ls_input_check_dense(ls_nest specs, const char *label);
-// That all leaves have rows.
+// Checks that all leaves have rows.
 LS_MUST_USE ls_status ls_input_check_rows(const ls_element_spec *spec);
-// Whether a leaf of replicas' values has a shape that is not known; of others
-// than dense ones dimension 0 counts.
+// Returns true if the shape of a leaf of replicas' values is not known; of
+// sparse and ragged ones dimension 0 counts.
 bool ls_input_has_unknown(const ls_distributed_dataset *data);
-// What values are; an empty one; that of one replica, which may be known
+// The type of values; of an empty one; of one replica's, which may be known
 // better.
 ls_type ls_input_value_type(const ls_distributed_dataset *data, size_t leaf);
 ls_type ls_input_empty_type(const ls_distributed_dataset *data, size_t leaf);
 ls_type ls_input_type_of(const ls_distributed_dataset *data, size_t leaf,
                          size_t replica);
-// The rows of value `index` of a batch of so many.
-int64_t ls_input_rows_of(const ls_distributed_dataset *data, int64_t rows,
-                         size_t index);
 // The rows of all batches where they are the same, else -1; `*out_batched`:
 // whether it was batched at all.
 int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched);
 
 // ---- Shards -----------------------------------------------------------------
-// Whether a source of it reads files; whether it has a hint.
+// Returns true if one of its sources reads files; if it has a hint.
 bool ls_input_reads_files(const ls_dataset *dataset);
 bool ls_input_has_hint(const ls_dataset *dataset);
-// What host `index` of `count` reads of it: by FILE, DATA (of elements), OFF or
+// The shard of host `index` of `count`: by FILE, DATA (of elements), OFF or
 // HINT. The caller's; failed as makers fail.
 ls_dataset *ls_input_shard(ls_dataset *dataset, ls_shard_policy policy,
                            int64_t count, int64_t index);
@@ -146,7 +167,7 @@ struct ls_input_callable {
   ls_input_next next;
   void *user;
   void (*release)(void *user);
-  ls_nest element;    // What its elements are.
+  ls_nest element;    // Specs of its elements.
   ls_nest structure;  // The same as in an ls_element_spec.
   ls_leaf_spec *leaves;
   size_t num_leaves;
@@ -156,9 +177,9 @@ LS_MUST_USE ls_status ls_input_callable_next(ls_input_callable *callable,
                                              ls_nest *element);
 
 // ---- Iterators --------------------------------------------------------------
-// Where a host is in rows that it cuts anew.
+// A host's position in the batches that it rebatches.
 typedef struct ls_input_rows {
-  ls_nest batch;       // That rows are taken from; none at first.
+  ls_nest batch;       // The one that rows are taken from; none at first.
   int64_t batches;     // Read so far in the epoch.
   int64_t rows, next;  // It has, and the first that is left.
   int64_t taken;       // Pieces so far, in the epoch or of this batch.
@@ -174,15 +195,15 @@ struct ls_distributed_iterator {
   uint64_t seed;
   ls_iterator **sources;  // One a pipeline; NULL: it is called, or another's.
   ls_input_rows *rows;    // RECUT: one a host.
-  // Batches that are split, in turns: the one before may still be in use.
+  // Batches that are split, in turn: the latest one may still be in use.
   ls_nest wholes[2];
   size_t turn;
   ls_nest *parts;     // Of each leaf, one a replica.
-  ls_array **absent;  // What stands for others' values of a leaf; NULL: none.
+  ls_array **absent;  // Stand in for others' values of a leaf; NULL: none.
   int64_t given, epoch;
   bool ended, started;
   bool is_partial;  // As the data set; on ranks, of all of them.
-  uint64_t number;  // Among the data set's: what ranks know it by.
+  uint64_t number;  // Among the data set's: its name among ranks.
   uint64_t meetings;
   ls_mutex lock;  // One op at a time is at work.
   ls_op initializer;
@@ -198,8 +219,11 @@ LS_MUST_USE ls_status ls_input_take_rows(ls_distributed_iterator *iterator,
 // Puts the next batch of a host in place of the one it has.
 LS_MUST_USE ls_status ls_input_read_batch(ls_distributed_iterator *iterator,
                                           size_t host);
-// Whether a replica has a value in `parts`.
-bool ls_input_has(const ls_distributed_iterator *iterator, size_t replica);
+// Returns true if a replica has a value in `parts`.
+static inline bool ls_input_has(const ls_distributed_iterator *iterator,
+                                size_t replica) {
+  return iterator->parts[replica].kind != LS_KIND_NONE;
+}
 // An element's leaves, lent: as many as there must be. The caller releases
 // `*out_leaves`, also after a failure.
 LS_MUST_USE ls_status ls_input_leaves(const ls_distributed_iterator *iterator,
@@ -208,10 +232,6 @@ LS_MUST_USE ls_status ls_input_leaves(const ls_distributed_iterator *iterator,
 LS_MUST_USE ls_status ls_input_rows_in(const ls_distributed_iterator *iterator,
                                        const ls_nest *leaves,
                                        int64_t *out_rows);
-
-// Some rows of a leaf that has rows: a view of an array's.
-LS_MUST_USE ls_status ls_input_take_part(ls_nest leaf, int64_t first,
-                                         int64_t rows, ls_nest *out_part);
 
 // Makes an element of `parts`, which are taken over; releases them.
 LS_MUST_USE ls_status ls_input_pack(ls_distributed_iterator *iterator,
@@ -222,21 +242,18 @@ LS_MUST_USE ls_status ls_input_advance(ls_distributed_iterator *iterator,
                                        ls_nest *element);
 LS_MUST_USE ls_status ls_input_start_epoch(ls_distributed_iterator *iterator,
                                            int64_t epoch);
-// That the thread is not in a replica of the iterator's strategy.
+// Checks that the thread is not in a replica of the iterator's strategy.
 LS_MUST_USE ls_status
 ls_input_check_place(const ls_distributed_iterator *iterator, const char *what);
-// The op that starts it, in the current graph.
-LS_MUST_USE ls_status
-ls_input_add_initializer(ls_distributed_iterator *iterator);
 
 // ---- Ranks ------------------------------------------------------------------
 // A value that another rank has.
 LS_MUST_USE ls_status ls_input_absent(ls_distributed_iterator *iterator,
                                       size_t leaf, ls_dtype dtype,
                                       ls_shape shape, ls_nest *out_value);
-// All ranks tell which values they have; those of others are absent ones then.
-// `own`, taken over: how it went here; a failure ends all.
-LS_MUST_USE ls_status ls_input_meet(ls_distributed_iterator *iterator,
-                                    ls_status own);
+// Exchanges with all ranks which values each has; others' are absent ones then.
+// `own`, taken over, is the result here; a failure ends all.
+LS_MUST_USE ls_status ls_input_exchange(ls_distributed_iterator *iterator,
+                                        ls_status own);
 
 #endif  // LS_DISTRIBUTE_INPUT_INPUT_H_

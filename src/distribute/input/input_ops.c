@@ -23,7 +23,7 @@
 typedef struct slot {
   ls_nest element;  // None: the end.
   int64_t token;    // 0: of no run.
-  size_t given;     // Values; all of them: it may be written anew.
+  size_t given;     // Values; all of them: it may be overwritten.
 } slot;
 
 // Runs may leave out values, so that their elements stay until there is no
@@ -61,6 +61,9 @@ static void destroy_value(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
+LS_OWNED_POINTER(reading, ls_object_release)
+LS_OWNED_POINTER(value, ls_object_release)
+
 static const ls_object_type reading_type = {.name = "reading of an iterator",
                                             .destroy = destroy_reading};
 static const ls_object_type value_type = {.name = "value of an iterator",
@@ -68,9 +71,8 @@ static const ls_object_type value_type = {.name = "value of an iterator",
 
 static ls_status make_reading(ls_distributed_iterator *iterator,
                               bool is_optional, reading **out_reading) {
-  reading *self = ls_new(iterator->allocator, reading);
+  LS_NEW_OR_RETURN(iterator->allocator, reading, self);
   *out_reading = self;
-  if (self == NULL) return ls_out_of_memory();
   ls_object_init(&self->object, &reading_type);
   self->allocator = iterator->allocator;
   self->iterator = ls_distributed_iterator_retain(iterator);
@@ -89,27 +91,28 @@ static ls_status infer_read(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-// The slot that nobody needs any more, or NULL; `oldest`: else the one that has
-// been there longest. The lock is held.
+// Finds a slot that nobody needs any more, or NULL; `oldest`: else the oldest.
+// The lock is held.
 static slot *find_slot(reading *self, bool oldest) {
   slot *found = &self->slots[0];
   for (size_t i = 0; i < SLOTS; ++i) {
-    slot *it = &self->slots[i];
-    if (it->token == 0 || it->given >= self->iterator->data->num_replicas)
-      return it;
-    if (it->token < found->token) found = it;
+    slot *candidate = &self->slots[i];
+    if (candidate->token == 0 ||
+        candidate->given >= self->iterator->data->num_replicas)
+      return candidate;
+    if (candidate->token < found->token) found = candidate;
   }
   return oldest ? found : NULL;
 }
 
-// An element to be written anew, or none.
+// Takes an element that may be overwritten, or none.
 static ls_nest take_used(reading *self) {
   ls_nest element = ls_none();
   ls_mutex_lock(&self->lock);
-  slot *it = find_slot(self, false);
-  if (it != NULL) {
-    element = it->element;
-    *it = (slot){0};
+  slot *used = find_slot(self, false);
+  if (used != NULL) {
+    element = used->element;
+    *used = (slot){0};
   }
   ls_mutex_unlock(&self->lock);
   return element;
@@ -117,15 +120,15 @@ static ls_nest take_used(reading *self) {
 
 static int64_t put_element(reading *self, ls_nest element) {
   ls_mutex_lock(&self->lock);
-  slot *it = find_slot(self, true);
-  ls_nest_release(it->element);
-  *it = (slot){.element = element, .token = ++self->last_token};
-  const int64_t token = it->token;
+  slot *target = find_slot(self, true);
+  ls_nest_release(target->element);
+  *target = (slot){.element = element, .token = ++self->last_token};
+  const int64_t token = target->token;
   ls_mutex_unlock(&self->lock);
   return token;
 }
 
-// Who waits for data keeps nobody from giving values.
+// While one run waits for data others still get their values.
 static ls_status read_next(reading *self, int64_t *token, bool *out_has) {
   ls_mutex_lock(&self->iterator->lock);
   ls_nest element = take_used(self);
@@ -247,8 +250,9 @@ static const ls_host_kernel value_kernel = {.name = "distributed_value",
                                                      LS_HOST_INLINE};
 
 // ---- Building ---------------------------------------------------------------
-static ls_status input_ops_check_types(const ls_distributed_iterator *it) {
-  const ls_distributed_dataset *data = it->data;
+static ls_status
+input_ops_check_types(const ls_distributed_iterator *iterator) {
+  const ls_distributed_dataset *data = iterator->data;
   char path[200];
   for (size_t l = 0; l < data->num_leaves; ++l) {
     ls_input_leaf_path(data->structure, l, path, sizeof(path));
@@ -256,56 +260,54 @@ static ls_status input_ops_check_types(const ls_distributed_iterator *it) {
       return ls_unimplemented(
           "leaf %s of iterator '%s' is not dense: it has no "
           "tensor",
-          path, it->name);
+          path, iterator->name);
     for (size_t r = 0; r < data->num_replicas; ++r) {
       const ls_type type = ls_input_type_of(data, l, r);
       if (!ls_shape_is_known(type.shape))
         return ls_invalid_argument(
             "leaf %s of iterator '%s' is %s for replica %zu: an op needs a "
             "shape that is known; drop the last batch if it is not full",
-            path, it->name, LS_SHAPE_TEXT(type.dtype, type.shape), r);
+            path, iterator->name, LS_SHAPE_TEXT(type.dtype, type.shape), r);
     }
   }
   return ls_ok();
 }
 
 // Who reads in a loop while a graph is built gets an op each time.
-static void warn_of_many(ls_distributed_iterator *it) {
+static void warn_of_many(ls_distributed_iterator *iterator) {
   enum { MOST = 32 };
-  if (++it->num_ops <= MOST) return;
+  if (++iterator->num_ops <= MOST) return;
   char key[100];
-  snprintf(key, sizeof(key), "get_next %p %d", (const void *)it, it->num_ops);
-  ls_log_limited(it->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
+  snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator,
+           iterator->num_ops);
+  ls_log_limited(iterator->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
                  "get_next of iterator '%s' is called for the %d. time while a "
                  "graph is built: each call is another op; call it once, and "
                  "run what it gives again and again",
-                 it->name, it->num_ops);
+                 iterator->name, iterator->num_ops);
 }
 
-static ls_status add_value(reading *of, ls_tensor token, size_t replica) {
-  ls_distributed_iterator *it = of->iterator;
-  const ls_distributed_dataset *data = it->data;
-  LS_NEW_OR_RETURN(it->allocator, value, state);
+static ls_status add_value(reading *source, ls_tensor token, size_t replica) {
+  ls_distributed_iterator *iterator = source->iterator;
+  const ls_distributed_dataset *data = iterator->data;
+  LS_OWN(value, state) = ls_new(iterator->allocator, value);
+  LS_RETURN_IF_NO_MEMORY(state);
   ls_object_init(&state->object, &value_type);
-  state->allocator = it->allocator;
-  state->of = ls_object_retain(of);
+  state->allocator = iterator->allocator;
+  state->of = ls_object_retain(source);
   state->replica = replica;
-  ls_op op = {0};
-  {
-    LS_DEVICE_SCOPE(data->places == NULL ? NULL : data->places[replica]);
-    op = ls_host_call_add(&value_kernel, &state->object, &token, 1);
-  }
-  ls_object_release(state);
+  LS_DEVICE_SCOPE(data->places == NULL ? NULL : data->places[replica]);
+  const ls_op op = ls_host_call_add(&value_kernel, &state->object, &token, 1);
   if (ls_op_is_failed(op)) return ls_graph_error(ls_graph_current());
   for (size_t l = 0; l < data->num_leaves; ++l)
-    it->parts[l * data->num_replicas + replica] =
+    iterator->parts[l * data->num_replicas + replica] =
         ls_leaf(ls_op_output(op, (unsigned)l));
   return ls_ok();
 }
 
-// What another rank has is no tensor here.
-static ls_status check_own(const ls_distributed_iterator *it) {
-  const ls_distributed_dataset *data = it->data;
+// Checks that no value is another rank's, which is no tensor here.
+static ls_status check_own(const ls_distributed_iterator *iterator) {
+  const ls_distributed_dataset *data = iterator->data;
   if (data->end_own - data->first_own == data->num_replicas) return ls_ok();
   return ls_failed_precondition(
       "an op that reads iterator '%s', which has values of replicas %zu to %zu "
@@ -313,43 +315,45 @@ static ls_status check_own(const ls_distributed_iterator *it) {
       "graphs, "
       "and give its values as arguments of run; or distribute the data set "
       "while a graph is built",
-      it->name, data->first_own, data->end_own, data->num_replicas);
+      iterator->name, data->first_own, data->end_own, data->num_replicas);
 }
 
-static ls_status input_ops_build(ls_distributed_iterator *it, bool is_optional,
-                                 ls_nest *out_element) {
-  reading *of = NULL;
+static ls_status add_values(ls_distributed_iterator *iterator, reading *source,
+                            ls_tensor token, ls_nest *out_element) {
+  for (size_t r = 0; r < iterator->data->num_replicas; ++r)
+    LS_RETURN_IF_ERROR(add_value(source, token, r));
+  return ls_input_pack(iterator, out_element);
+}
+
+static ls_status input_ops_build(ls_distributed_iterator *iterator,
+                                 bool is_optional, ls_nest *out_element) {
+  LS_OWN(reading, source) = NULL;
   ls_nest element = ls_none();
-  LS_RETURN_IF_ERROR(check_own(it));
-  LS_RETURN_IF_ERROR(input_ops_check_types(it));
-  ls_status status = make_reading(it, is_optional, &of);
-  ls_op op = {0};
-  if (ls_status_is_ok(status)) {
-    warn_of_many(it);
-    op = ls_host_call_add(&read_kernel, &of->object, NULL, 0);
-    if (ls_op_is_failed(op)) status = ls_graph_error(ls_graph_current());
-  }
-  for (size_t r = 0; r < it->data->num_replicas && ls_status_is_ok(status); ++r)
-    status = add_value(of, ls_op_output(op, 0), r);
-  if (ls_status_is_ok(status)) status = ls_input_pack(it, &element);
-  ls_input_release_parts(it);
-  ls_object_release(of);
+  LS_RETURN_IF_ERROR(check_own(iterator));
+  LS_RETURN_IF_ERROR(input_ops_check_types(iterator));
+  LS_RETURN_IF_ERROR(make_reading(iterator, is_optional, &source));
+  warn_of_many(iterator);
+  const ls_op op = ls_host_call_add(&read_kernel, &source->object, NULL, 0);
+  if (ls_op_is_failed(op)) return ls_graph_error(ls_graph_current());
+  const ls_status status =
+      add_values(iterator, source, ls_op_output(op, 0), &element);
+  ls_input_release_parts(iterator);
   LS_RETURN_IF_ERROR(status);
   if (is_optional) element = LS_TUPLE(ls_leaf(ls_op_output(op, 1)), element);
   return ls_take_nest(element, out_element);
 }
 
-static ls_nest get_next(ls_distributed_iterator *it, bool is_optional,
+static ls_nest get_next(ls_distributed_iterator *iterator, bool is_optional,
                         const char *what) {
   const ls_graph *graph = ls_graph_current();
   ls_nest element = ls_none();
-  if (it == NULL) return ls_fail(ls_null_argument(what, "iterator"));
+  if (iterator == NULL) return ls_fail(ls_null_argument(what, "iterator"));
   if (graph == NULL) return ls_fail(ls_out_of_memory());
-  ls_status status = ls_input_check_place(it, what);
+  ls_status status = ls_input_check_place(iterator, what);
   if (ls_status_is_ok(status) && graph->kind != LS_GRAPH_EAGER)
-    status = input_ops_build(it, is_optional, &element);
+    status = input_ops_build(iterator, is_optional, &element);
   else if (ls_status_is_ok(status))
-    status = ls_input_advance(it, &element);
+    status = ls_input_advance(iterator, &element);
   if (graph->kind == LS_GRAPH_EAGER && is_optional) {
     const bool has = ls_status_is_ok(status);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {
@@ -368,43 +372,4 @@ ls_nest ls_distributed_iterator_get_next(ls_distributed_iterator *iterator) {
 ls_nest ls_distributed_iterator_get_next_as_optional(
     ls_distributed_iterator *iterator) {
   return get_next(iterator, true, "get_next_as_optional");
-}
-
-// ---- The initializer --------------------------------------------------------
-static ls_status start_start(ls_host_call *call) {
-  ls_distributed_iterator *it = (ls_distributed_iterator *)call->state;
-  ls_runtime *before = ls_runtime_make_current(call->runtime);
-  ls_mutex_lock(&it->lock);
-  const ls_status status =
-      ls_input_start_epoch(it, it->started ? it->epoch + 1 : 0);
-  ls_mutex_unlock(&it->lock);
-  ls_runtime_make_current(before);
-  LS_RETURN_IF_ERROR(status);
-  ls_host_done(call, ls_ok());
-  return ls_ok();
-}
-
-static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
-                                            .start = start_start};
-
-ls_status ls_distributed_iterator_initializer(ls_distributed_iterator *iterator,
-                                              ls_op *out_op) {
-  LS_REQUIRE_OUT(out_op);
-  LS_REQUIRE(iterator);
-  if (iterator->kind != LS_ITERATOR_INITIALIZABLE)
-    return ls_failed_precondition(
-        "iterator '%s' has no initializer: it is not an initializable one",
-        iterator->name);
-  *out_op = iterator->initializer;
-  return ls_ok();
-}
-
-// The graph has a reference to the iterator by its op, and the iterator none to
-// the graph.
-ls_status ls_input_add_initializer(ls_distributed_iterator *iterator) {
-  iterator->initializer =
-      ls_host_call_add(&start_kernel, &iterator->object, NULL, 0);
-  return ls_op_is_failed(iterator->initializer)
-             ? ls_graph_error(ls_graph_current())
-             : ls_ok();
 }

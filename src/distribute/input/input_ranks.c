@@ -9,9 +9,9 @@
 #include "distribute/input/input.h"
 
 // All that are absent, of one leaf and shape, are one array.
-ls_status ls_input_absent(ls_distributed_iterator *it, size_t leaf,
+ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
                           ls_dtype dtype, ls_shape shape, ls_nest *out_value) {
-  ls_array **kept = &it->absent[leaf];
+  ls_array **kept = &self->absent[leaf];
   if (*kept == NULL || ls_array_dtype(*kept) != dtype ||
       !ls_shape_equal(ls_array_shape(*kept), shape)) {
     ls_array *made = NULL;
@@ -29,9 +29,9 @@ ls_status ls_input_absent(ls_distributed_iterator *it, size_t leaf,
 // the dimensions of its leaves or, without a value, of empty ones.
 enum { HAS_VALUE = 1, IS_ENDLESS = 2, IS_UNKNOWN = 4, IS_WHOLE = 8 };
 
-static ls_status count_words(const ls_distributed_iterator *it,
+static ls_status count_words(const ls_distributed_iterator *self,
                              size_t *out_count) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   char path[200];
   *out_count = 1;
   for (size_t l = 0; l < data->num_leaves; ++l) {
@@ -41,16 +41,17 @@ static ls_status count_words(const ls_distributed_iterator *it,
           "leaf %s of iterator '%s' on several ranks, which read by "
           "themselves: "
           "only dense ones of a known rank are possible",
-          ls_input_leaf_path(data->structure, l, path, sizeof(path)), it->name);
+          ls_input_leaf_path(data->structure, l, path, sizeof(path)),
+          self->name);
     *out_count += (size_t)leaf->type.shape.rank;
   }
   return ls_ok();
 }
 
-static ls_status input_ranks_tell(const ls_distributed_iterator *it,
+static ls_status input_ranks_tell(const ls_distributed_iterator *self,
                                   size_t replica, int64_t *words) {
-  const ls_distributed_dataset *data = it->data;
-  const bool has = ls_input_has(it, replica);
+  const ls_distributed_dataset *data = self->data;
+  const bool has = ls_input_has(self, replica);
   words[0] = (has ? HAS_VALUE : 0) | (data->is_endless ? IS_ENDLESS : 0) |
              (ls_input_has_unknown(data) ? IS_UNKNOWN : 0) |
              (data->is_never_partial ? IS_WHOLE : 0);
@@ -58,12 +59,12 @@ static ls_status input_ranks_tell(const ls_distributed_iterator *it,
     ls_shape shape = ls_input_empty_type(data, l).shape;
     const int32_t rank = shape.rank;
     const ls_array *array =
-        ls_nest_as_array(it->parts[l * data->num_replicas + replica]);
+        ls_nest_as_array(self->parts[l * data->num_replicas + replica]);
     if (array != NULL) shape = ls_array_shape(array);
     if ((has && array == NULL) || shape.rank != rank)
       return ls_internal("an element of iterator '%s' is not what its data set "
                          "says",
-                         it->name);
+                         self->name);
     for (int d = 0; d < rank; ++d)
       words[at++] = shape.dim[d];
   }
@@ -71,25 +72,25 @@ static ls_status input_ranks_tell(const ls_distributed_iterator *it,
 }
 
 // Also what is empty: all ranks know the same shapes of it.
-static ls_status input_ranks_take(ls_distributed_iterator *it, size_t replica,
+static ls_status input_ranks_take(ls_distributed_iterator *self, size_t replica,
                                   const int64_t *words) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   for (size_t l = 0, at = 1; l < data->num_leaves; ++l) {
     const ls_type *type = &data->leaves[l].type;
     ls_shape shape = type->shape;
     for (int d = 0; d < shape.rank; ++d)
       shape.dim[d] = words[at++];
     LS_RETURN_IF_ERROR(
-        ls_input_absent(it, l, type->dtype, shape,
-                        &it->parts[l * data->num_replicas + replica]));
+        ls_input_absent(self, l, type->dtype, shape,
+                        &self->parts[l * data->num_replicas + replica]));
   }
   return ls_ok();
 }
 
 // What all ranks come to: whether the step has values, and which.
-static ls_status decide(ls_distributed_iterator *it, const int64_t *words,
+static ls_status decide(ls_distributed_iterator *self, const int64_t *words,
                         size_t size) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   size_t have = 0;
   int64_t all = -1, any = 0;
   for (size_t r = 0; r < data->num_replicas; ++r) {
@@ -97,22 +98,22 @@ static ls_status decide(ls_distributed_iterator *it, const int64_t *words,
     all &= words[r * size];
     any |= words[r * size];
   }
-  it->is_partial = (any & IS_UNKNOWN) != 0 && (all & IS_ENDLESS) == 0 &&
-                   (any & IS_WHOLE) == 0;
-  if (have == 0 || (have < data->num_replicas && !it->is_partial))
+  self->is_partial = (any & IS_UNKNOWN) != 0 && (all & IS_ENDLESS) == 0 &&
+                     (any & IS_WHOLE) == 0;
+  if (have == 0 || (have < data->num_replicas && !self->is_partial))
     return ls_ok();
   for (size_t r = 0; r < data->num_replicas; ++r)
     if (!ls_input_is_own(data, r))
-      LS_RETURN_IF_ERROR(input_ranks_take(it, r, &words[r * size]));
+      LS_RETURN_IF_ERROR(input_ranks_take(self, r, &words[r * size]));
   return ls_ok();
 }
 
-static ls_status input_ranks_exchange(ls_distributed_iterator *it,
+static ls_status input_ranks_exchange(ls_distributed_iterator *self,
                                       ls_trunk *trunk, size_t size,
                                       int64_t *words, ls_trunk_piece *pieces) {
-  const ls_distributed_dataset *data = it->data;
+  const ls_distributed_dataset *data = self->data;
   for (size_t r = data->first_own; r < data->end_own; ++r)
-    LS_RETURN_IF_ERROR(input_ranks_tell(it, r, &words[r * size]));
+    LS_RETURN_IF_ERROR(input_ranks_tell(self, r, &words[r * size]));
   for (int32_t k = 0; k < trunk->ranks; ++k) {
     const int32_t replicas = (int32_t)data->num_replicas;
     const size_t first = (size_t)ls_trunk_first(trunk, k, replicas);
@@ -123,27 +124,29 @@ static ls_status input_ranks_exchange(ls_distributed_iterator *it,
   }
   // No program has this name.
   const ls_trunk_name name = {
-      .program = {ls_hash(it->name, strlen(it->name), 0), it->number},
-      .iteration = it->meetings++,
+      .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
+      .iteration = self->meetings++,
       .merge = UINT32_MAX - 1,
   };
   LS_RETURN_IF_ERROR(
       trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
-  return decide(it, words, size);
+  return decide(self, words, size);
 }
 
-ls_status ls_input_meet(ls_distributed_iterator *it, ls_status own) {
-  ls_trunk *trunk = ls_runtime_trunk(it->data->runtime);
+ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {
+  ls_trunk *trunk = ls_runtime_trunk(self->data->runtime);
   size_t size = 0;
-  LS_OWN_MEMORY(it->allocator, int64_t, words) = NULL;
-  LS_OWN_MEMORY(it->allocator, ls_trunk_piece, pieces) = NULL;
-  if (ls_status_is_ok(own)) own = count_words(it, &size);
+  LS_OWN_MEMORY(self->allocator, int64_t, words) = NULL;
+  LS_OWN_MEMORY(self->allocator, ls_trunk_piece, pieces) = NULL;
+  if (ls_status_is_ok(own)) own = count_words(self, &size);
   if (ls_status_is_ok(own)) {
-    words = ls_new_array(it->allocator, int64_t, it->data->num_replicas * size);
-    pieces = ls_new_array(it->allocator, ls_trunk_piece, (size_t)trunk->ranks);
+    words =
+        ls_new_array(self->allocator, int64_t, self->data->num_replicas * size);
+    pieces =
+        ls_new_array(self->allocator, ls_trunk_piece, (size_t)trunk->ranks);
     own = words == NULL || pieces == NULL
               ? ls_out_of_memory()
-              : input_ranks_exchange(it, trunk, size, words, pieces);
+              : input_ranks_exchange(self, trunk, size, words, pieces);
   }
   // The others would wait for this one.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What elements are, and what becomes of that on the way to replicas.
+// Specs of elements, and of the values that replicas get of them.
 #include <stdio.h>
 
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "data/composite.h"
 #include "data/dataset.h"
 #include "distribute/input/input.h"
-#include "distribute/input/sizes.h"
 #include "lockstep/element_spec.h"
 
 // ---- Names of leaves --------------------------------------------------------
@@ -96,14 +96,56 @@ ls_status ls_input_set_spec(ls_distributed_dataset *data,
   return ls_ok();
 }
 
-// ---- Values -----------------------------------------------------------------
-int64_t ls_input_rows_of(const ls_distributed_dataset *data, int64_t rows,
-                         size_t index) {
-  const int64_t parts = (int64_t)data->num_replicas;
-  return data->round_up ? ls_part_rows_up(rows, parts, (int64_t)index)
-                        : ls_part_rows(rows, parts, (int64_t)index);
+// ---- Leaves -----------------------------------------------------------------
+ls_status ls_input_leaves(const ls_distributed_iterator *self, ls_nest element,
+                          ls_nest **out_leaves) {
+  const size_t count = self->data->num_leaves;
+  *out_leaves = NULL;
+  if (ls_nest_num_leaves(element) != count)
+    return ls_internal("iterator '%s' got an element of %zu leaves, not %zu",
+                       self->name, ls_nest_num_leaves(element), count);
+  *out_leaves = ls_new_array(self->allocator, ls_nest, count + 1);
+  if (*out_leaves == NULL) return ls_out_of_memory();
+  ls_nest_flatten(element, *out_leaves, count);
+  return ls_ok();
 }
 
+// Finds the shape of a leaf that may have rows.
+static bool find_shape(ls_nest leaf, ls_shape *out_shape) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const ls_composite *composite = ls_nest_as_composite(leaf);
+  if (array != NULL) *out_shape = ls_array_shape(array);
+  if (composite != NULL) *out_shape = composite->spec.type.shape;
+  return array != NULL || composite != NULL;
+}
+
+ls_status ls_input_rows_in(const ls_distributed_iterator *self,
+                           const ls_nest *leaves, int64_t *out_rows) {
+  char path[200];
+  const ls_nest structure = self->data->structure;
+  for (size_t l = 0; l < self->data->num_leaves; ++l) {
+    ls_shape shape = {0};
+    if (!find_shape(leaves[l], &shape))
+      return ls_unimplemented(
+          "leaf %s of a batch is neither an array nor sparse nor ragged: it is "
+          "not cut",
+          ls_input_leaf_path(structure, l, path, sizeof(path)));
+    if (shape.rank < 1)
+      return ls_invalid_argument(
+          "leaf %s of an element is a scalar, with nothing to split: batch it "
+          "first (ls_dataset_batch)",
+          ls_input_leaf_path(structure, l, path, sizeof(path)));
+    if (l == 0) *out_rows = shape.dim[0];
+    if (shape.dim[0] != *out_rows)
+      return ls_invalid_argument(
+          "leaf %s of a batch has %lld rows, the first leaf %lld",
+          ls_input_leaf_path(structure, l, path, sizeof(path)),
+          (long long)shape.dim[0], (long long)*out_rows);
+  }
+  return ls_ok();
+}
+
+// ---- Values -----------------------------------------------------------------
 ls_type ls_input_value_type(const ls_distributed_dataset *data, size_t leaf) {
   ls_type type = data->leaves[leaf].type;
   const int64_t parts = (int64_t)data->num_replicas;
@@ -127,8 +169,8 @@ ls_type ls_input_type_of(const ls_distributed_dataset *data, size_t leaf,
   ls_type type = ls_input_value_type(data, leaf);
   const ls_shape whole = data->leaves[leaf].type.shape;
   if (data->cut == LS_INPUT_SPLIT && whole.rank > 0 && whole.dim[0] >= 0)
-    type.shape.dim[0] =
-        ls_input_rows_of(data, whole.dim[0], ls_input_part_of(data, replica));
+    type.shape.dim[0] = ls_shares_rows(
+        &data->shares, whole.dim[0], (int64_t)ls_input_part_of(data, replica));
   return type;
 }
 
@@ -142,7 +184,7 @@ bool ls_input_has_unknown(const ls_distributed_dataset *data) {
   return false;
 }
 
-// A PerReplica of what each replica's value of a leaf is.
+// The next leaf whose PerReplica of specs is made.
 typedef struct spelling {
   const ls_distributed_dataset *data;
   size_t leaf;
@@ -164,11 +206,8 @@ static ls_nest spell_leaf(ls_nest number, void *user) {
 
 ls_status ls_distributed_dataset_spec(ls_nest dataset, ls_nest *out_spec) {
   LS_REQUIRE_OUT(out_spec);
-  ls_distributed_dataset *data = NULL;
+  LS_OWN(ls_distributed_dataset, data) = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
   spelling s = {.data = data};
-  const ls_status status =
-      ls_take_nest(ls_nest_map(data->structure, spell_leaf, &s), out_spec);
-  ls_object_release(data);
-  return status;
+  return ls_take_nest(ls_nest_map(data->structure, spell_leaf, &s), out_spec);
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls that distribute data sets: options, then it is up to the class.
-#include "distribute/input/request.h"
+// Calls that distribute data sets: they check options, and ask the class.
+#include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "distribute/base/strategy.h"
+#include "distribute/input/input.h"
 
 // ---- Options ----------------------------------------------------------------
 static ls_status request_check_flag(ls_flag flag, const char *name) {
@@ -172,15 +174,14 @@ ls_status ls_strategy_distribute_datasets_from_function(
 }
 
 // ---- Iterators at once ------------------------------------------------------
-static ls_status iterate(ls_status distributed, ls_nest data,
-                         ls_distributed_iterator **out_iterator) {
-  LS_RETURN_IF_ERROR(distributed);
-  const ls_status status = ls_distributed_iterator_create(
+static ls_status make_iterator(ls_strategy *strategy, ls_input_request request,
+                               ls_distributed_iterator **out_iterator) {
+  LS_OWN(ls_nest, data) = ls_none();
+  LS_RETURN_IF_ERROR(request_distribute(strategy, request, NULL, &data));
+  return ls_distributed_iterator_create(
       data,
       &(ls_distributed_iterator_options){.kind = LS_ITERATOR_INITIALIZABLE},
       out_iterator);
-  ls_nest_release(data);
-  return status;
 }
 
 ls_status
@@ -188,12 +189,10 @@ ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
                                   ls_distributed_iterator **out_iterator) {
   LS_REQUIRE_OUT(out_iterator);
   LS_REQUIRE(strategy);
-  ls_nest data = ls_none();
-  const ls_status made = request_distribute(
+  return make_iterator(
       strategy,
       (ls_input_request){.what = "make_dataset_iterator", .dataset = dataset},
-      NULL, &data);
-  return iterate(made, data, out_iterator);
+      out_iterator);
 }
 
 ls_status ls_strategy_make_input_fn_iterator(
@@ -209,11 +208,41 @@ ls_status ls_strategy_make_input_fn_iterator(
         mode == LS_PIPELINE_PER_REPLICA
             ? "a pipeline for each replica (PER_REPLICA)"
             : "a mode that there is not");
-  ls_nest data = ls_none();
-  const ls_status made = request_distribute(
-      strategy,
-      (ls_input_request){
-          .what = "make_input_fn_iterator", .function = function, .user = user},
-      NULL, &data);
-  return iterate(made, data, out_iterator);
+  return make_iterator(strategy,
+                       (ls_input_request){.what = "make_input_fn_iterator",
+                                          .function = function,
+                                          .user = user},
+                       out_iterator);
+}
+
+// ---- Contexts of functions --------------------------------------------------
+static int32_t or_one(int32_t number) { return number == 0 ? 1 : number; }
+
+ls_status ls_input_context_per_replica_batch_size(ls_input_context context,
+                                                  int64_t global_batch,
+                                                  int64_t *out_size) {
+  LS_REQUIRE_OUT(out_size);
+  const int32_t replicas = or_one(context.num_replicas);
+  if (replicas < 0 || global_batch < 0)
+    return ls_invalid_argument("a global batch of %lld on %d replicas",
+                               (long long)global_batch, replicas);
+  if (global_batch % replicas != 0)
+    return ls_invalid_argument("a global batch of %lld on %d replicas: it is "
+                               "to be a multiple of their number",
+                               (long long)global_batch, replicas);
+  *out_size = global_batch / replicas;
+  return ls_ok();
+}
+
+const char *ls_input_context_print(ls_input_context context, char *buffer,
+                                   size_t size) {
+  snprintf(buffer, size, "input pipeline %d of %d", context.pipeline,
+           or_one(context.num_pipelines));
+  return buffer;
+}
+
+const char *ls_value_context_print(int32_t replica, int32_t replicas,
+                                   char *buffer, size_t size) {
+  snprintf(buffer, size, "replica %d of %d", replica, replicas);
+  return buffer;
 }

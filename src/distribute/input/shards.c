@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a host, or a rank, reads of a data set: the pipeline is made again of
-// other sources, or of a part of each batch.
+// Shards: pipelines of a host, or a rank, made of some of a data set's sources,
+// or of a part of each batch.
 #include <string.h>
 
 #include "base/memory/allocator.h"
@@ -9,7 +9,7 @@
 #include "data/dataset.h"
 #include "data/streams.h"
 #include "distribute/input/input.h"
-#include "distribute/input/sizes.h"
+#include "distribute/input/rows.h"
 #include "lockstep/element_spec.h"
 
 // ---- The hint ---------------------------------------------------------------
@@ -36,7 +36,7 @@ ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
 }
 
 // ---- Looking for ------------------------------------------------------------
-// Files that can be dealt.
+// Returns true for a source of files that can be shared out.
 static bool reads_files(const ls_dataset *dataset) {
   return dataset->kind->shard_files != NULL;
 }
@@ -69,7 +69,7 @@ typedef struct sharding {
 
 static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s);
 
-// The same with rebuilt inputs.
+// Rebuilds its inputs, and it, if one has changed.
 static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   bool changed = false, failed = false;
   LS_OWN_ARRAY(dataset->allocator, ls_dataset *, inputs, dataset->num_inputs);
@@ -139,12 +139,13 @@ int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched) {
 }
 
 // ---- Parts ------------------------------------------------------------------
-// Some replicas' rows of each batch of another data set. Rows of others are not
+// Some replicas' rows of each batch of another data set. Other rows are not
 // read.
 typedef struct part_dataset {
   ls_dataset base;  // Its input is the batches'.
   ls_dataset *batches;
-  int64_t size, replicas, first, end;
+  ls_row_shares shares;
+  int64_t size, first, end;
 } part_dataset;
 
 static void destroy_part(ls_dataset *dataset) {
@@ -157,8 +158,8 @@ static void place_part(const part_dataset *self, int64_t index,
   const int64_t left = all - index * self->size;
   const int64_t rows = all >= 0 && left < self->size ? left : self->size;
   *out_rows = rows;
-  *out_from = ls_part_begin(rows, self->replicas, self->first);
-  *out_end = ls_part_begin(rows, self->replicas, self->end);
+  *out_from = ls_shares_begin(&self->shares, rows, self->first);
+  *out_end = ls_shares_begin(&self->shares, rows, self->end);
 }
 
 typedef struct part_work {
@@ -238,13 +239,13 @@ static ls_dataset *make_part(ls_dataset *batches, int64_t replicas,
   if (self == NULL || !ls_status_is_ok(self->base.failure))
     return (ls_dataset *)self;
   self->size = ((const ls_batch_dataset *)batches)->options.size;
-  self->replicas = replicas;
+  self->shares.parts = replicas;
   self->first = first;
   self->end = end;
   return ls_dataset_fail(&self->base, fill_part(self, batches));
 }
 
-// Batches of rows as they are, without a mask or numbers beside them.
+// Returns true for batches of rows as they are, without a mask or numbers.
 static bool has_parts(const ls_dataset *dataset) {
   if (!is_batch(dataset) || !dataset->indexed) return false;
   const ls_batch_dataset *batch = (const ls_batch_dataset *)dataset;
@@ -264,8 +265,8 @@ ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
 }
 
 // ---- Turns ------------------------------------------------------------------
-// The elements that some replicas get in turns with others. A last group that
-// is not complete is left out.
+// The elements that some replicas get in turn with others. An incomplete last
+// group is left out.
 typedef struct turn_dataset {
   ls_dataset base;
   int64_t replicas, first, own;

@@ -6,7 +6,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
-#include "distribute/input/request.h"
+#include "distribute/input/input.h"
 #include "distribute/variables/update.h"
 #include "graph/examples.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job in the replicas of a strategy: a model each, of which the first gives
 // hooks and scaffold.
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
-#include "estimator/input/strategy_input.h"
 #include "estimator/spec/spec.h"
 #include "graph/graph.h"
 #include "lockstep/distributed.h"
@@ -50,7 +51,7 @@ static ls_nest evaluation_of(const ls_job *job,
                   ls_nest_retain(spec_options->eval_metric_ops));
 }
 
-// What a replica gives in each mode, and what is made of all.
+// The results of a replica in each mode, and what becomes of all of them.
 typedef struct replica_mode {
   ls_nest (*results_of)(const ls_job *job,
                         const ls_estimator_spec_options *spec_options,
@@ -92,7 +93,7 @@ static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
   return strategy_job_call_model(user, args);
 }
 
-// ---- What they have given --------------------------------------------------
+// ---- Results ---------------------------------------------------------------
 static ls_status take_training(ls_job *job, ls_nest results) {
   const ls_nest loss = ls_nest_item(results, 0);
   // The same on all, or that of the first.
@@ -111,8 +112,8 @@ static ls_nest strategy_job_gather_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? all : ls_fail(status);
 }
 
-// A metric that each replica has made: the first one's value, as they are the
-// same where they are ls_metric_...'s, and all updates together.
+// Joins a metric of all replicas: the first one's value, as they are the same
+// where they are ls_metric_...'s, and all updates together.
 static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
   const ls_nest value = ls_nest_item(pair, 0);
   const ls_nest update = ls_nest_item(pair, 1);
@@ -125,23 +126,15 @@ static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
       ls_nest_op(all));
 }
 
-static ls_status join_metrics(ls_job *job, ls_nest made) {
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_nest_count(made);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_nest *pairs = ls_new_array(allocator, ls_nest, count + 1);
-  ls_status status = ls_out_of_memory();
-  if (keys != NULL && pairs != NULL) {
-    for (size_t i = 0; i < count; ++i) {
-      keys[i] = ls_nest_key(made, i);
-      pairs[i] = join_metric(job, keys[i], ls_nest_item(made, i));
-    }
-    job->metrics = ls_nest_dict("", keys, pairs, count);
-    status = ls_nest_status(job->metrics);
+static ls_status join_metrics(ls_job *job, ls_nest metrics) {
+  LS_OWN(ls_nest_builder, joined) = {0};
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i) {
+    const char *key = ls_nest_key(metrics, i);
+    ls_nest_builder_append_named(
+        &joined, key, join_metric(job, key, ls_nest_item(metrics, i)));
   }
-  ls_release(allocator, keys);
-  ls_release(allocator, pairs);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&joined, LS_KIND_DICT),
+                      &job->metrics);
 }
 
 // Metrics are of the examples of all replicas, in their order.
@@ -153,17 +146,14 @@ static ls_status take_evaluation(ls_job *job, ls_nest results) {
   LS_RETURN_IF_ERROR(ls_nest_status(job->losses));
   if (spec_options->eval_metrics.call == NULL)
     return join_metrics(job, ls_nest_item(results, 3));
-  ls_host_function function = spec_options->eval_metrics;
-  function.tensors =
+  LS_OWN(ls_nest, tensors) =
       ls_nest_map(ls_nest_item(results, 2), strategy_job_gather_leaf, job);
-  ls_status status = ls_nest_status(function.tensors);
-  if (ls_status_is_ok(status)) {
-    job->metrics = ls_host_function_call(&function, "eval_metrics");
-    status = ls_nest_status(job->metrics);
-    if (ls_status_is_ok(status)) status = ls_made_metrics_check(job->metrics);
-  }
-  ls_nest_release(function.tensors);
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(tensors));
+  ls_host_function function = spec_options->eval_metrics;
+  function.tensors = tensors;
+  job->metrics = ls_host_function_call(&function, "eval_metrics");
+  LS_RETURN_IF_ERROR(ls_nest_status(job->metrics));
+  return ls_made_metrics_check(job->metrics);
 }
 
 static const replica_mode *mode_of(const ls_job *job) {
@@ -173,35 +163,28 @@ static const replica_mode *mode_of(const ls_job *job) {
   return &modes[job->calls.plan->mode];
 }
 
-static ls_status run_model(ls_job *job, const ls_strategy_input *input) {
-  ls_nest results = ls_none();
-  const ls_nest args = LS_TUPLE(ls_nest_retain(input->input.features),
-                                ls_nest_retain(input->input.labels),
-                                ls_nest_retain(input->examples));
-  ls_status status = ls_nest_status(args);
-  if (ls_status_is_ok(status)) {
+static ls_status run_model(ls_job *job) {
+  const ls_cpu_input *input = &job->cpu_input;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_retain(input->features), ls_nest_retain(input->labels),
+               ls_nest_retain(input->examples));
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  {
     LS_SCALE_LOSS_SCOPE(job->strategy);
-    status = ls_strategy_call_for_each_replica(
-        job->strategy, strategy_job_run_replica, args, job, &results);
+    LS_RETURN_IF_ERROR(ls_strategy_call_for_each_replica(
+        job->strategy, strategy_job_run_replica, args, job, &results));
   }
-  if (ls_status_is_ok(status)) status = mode_of(job)->take(job, results);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  return status;
+  return mode_of(job)->take(job, results);
 }
 
 static ls_status strategy_job_build(ls_job *job) {
-  ls_strategy_input input = {0};
   ls_job_log_cpu(job);
   LS_STRATEGY_SCOPE(job->strategy);
-  ls_status status = ls_strategy_input_make(&job->calls, job->strategy, &input);
-  if (ls_status_is_ok(status)) status = run_model(job, &input);
-  job->cpu_input = input.input;
+  LS_RETURN_IF_ERROR(ls_cpu_input_make(&job->calls, &job->cpu_input));
   job->iterators = &job->cpu_input.iterator;
   job->num_iterators = job->cpu_input.iterator != NULL;
-  input.input = (ls_cpu_input){0};
-  ls_strategy_input_drop(&input);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(run_model(job));
   const ls_scaffold *scaffold = ls_estimator_spec_values(job->spec)->scaffold;
   if (scaffold != NULL) ls_scaffold_copy(&job->scaffold, scaffold);
   return ls_graph_error(job->graph);

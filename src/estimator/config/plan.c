@@ -4,6 +4,7 @@
 #include "estimator/config/plan.h"
 
 #include "base/plain.h"
+#include "distribute/input/rows.h"
 #include "estimator/config/plan_system.h"
 
 struct ls_plans {
@@ -102,11 +103,13 @@ static void count_feeders(ls_plan *plan) {
                                                     : system->replicas_per_host;
 }
 
-// Rounded up where parts that are not full are padded.
+// The share of one of so many parts: the largest where shorter ones are padded,
+// else the smallest.
 static ls_opt plan_share(const ls_plan *plan, int64_t parts) {
+  const ls_row_shares shares = {.parts = parts};
   const ls_opt all = plan->batch_size;
-  const bool has_rest = plan->any_batch && all.value % parts != 0;
-  return all.set ? LS_SOME(all.value / parts + has_rest) : all;
+  const int64_t part = plan->any_batch ? 0 : parts - 1;
+  return all.set ? LS_SOME(ls_shares_rows(&shares, all.value, part)) : all;
 }
 
 static void share_batch(ls_plan *plan) {
@@ -245,6 +248,20 @@ ls_device_name ls_plan_host(const ls_plan *plan, int64_t host) {
 ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica) {
   const ls_plan_system *system = plan->system;
   return name_host(system->job, "", system->replicas[replica].host);
+}
+
+int64_t ls_plan_feeder_host(const ls_plan *plan, int64_t feeder) {
+  return plan->input.per_replica ? plan->system->replicas[feeder].host : feeder;
+}
+
+int64_t ls_plan_fed_replica(const ls_plan *plan, int64_t feeder,
+                            int64_t shard) {
+  const ls_plan_system *system = plan->system;
+  if (plan->input.broadcast) return shard;
+  if (plan->input.per_replica) return feeder;
+  for (int64_t r = 0; r < system->num_replicas; ++r)
+    if (system->replicas[r].host == feeder && shard-- == 0) return r;
+  return -1;
 }
 
 ls_pod *ls_plan_pod(const ls_plan *plan) {

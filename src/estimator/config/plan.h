@@ -102,6 +102,10 @@ static inline bool ls_plan_is_model_parallel(const ls_plan *plan) {
 ls_device_name ls_plan_host(const ls_plan *plan, int64_t host);
 // The host of a replica's first core.
 ls_device_name ls_plan_replica_host(const ls_plan *plan, int64_t replica);
+// The host of a feeder, and the replica that it feeds as its shard `shard`; -1:
+// it has no more.
+int64_t ls_plan_feeder_host(const ls_plan *plan, int64_t feeder);
+int64_t ls_plan_fed_replica(const ls_plan *plan, int64_t feeder, int64_t shard);
 // The pod; NULL: it is not there, or not of this process. The caller releases
 // it.
 ls_pod *ls_plan_pod(const ls_plan *plan);

@@ -1,146 +1,239 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input on CPUs. Programs of the graph are made for sizes: those of a data set
-// that are not known are placeholders, of which each size is a program.
+// Input on CPUs. Programs of the graph are made for sizes: batches of unknown
+// sizes, and shares of replicas, come by placeholders, of which each size is a
+// program. A hook feeds them from a data set of whole batches.
 #include "estimator/input/cpu_input.h"
 
+#include <string.h>
+
+#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
+#include "distribute/input/feed.h"
 #include "estimator/input/begin_hook.h"
-#include "estimator/input/padding.h"
 #include "estimator/spec/returned.h"
 #include "graph/region.h"
+#include "lockstep/distributed.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
 
-// ---- Batches of several sizes ----------------------------------------------
+// ---- The feeder ------------------------------------------------------------
+// Feeds stand leaf by leaf, each with all replicas; after them, where shares
+// may differ, the number of examples of each replica.
 typedef struct feeder {
-  ls_hook *begin;  // Its iterator.
-  ls_iterator *iterator;
-  ls_nest element;
-  ls_nest *leaves;  // Room for those.
-  ls_feed *feeds;
-  size_t count;
-  int64_t axis;  // Of the first feature's examples,
-  int64_t rows;  // and how many the last one has.
   ls_allocator *allocator;
+  ls_hook *begin;  // Of its iterator.
+  ls_iterator *iterator;
+  ls_row_shares shares;  // One part a replica.
+  int64_t *axes;
+  bool has_strategy;
+  size_t num_leaves, num_replicas;
+  ls_nest element;
+  ls_nest *leaves;      // Of the element, lent.
+  ls_nest *parts;       // Of each leaf, one a replica.
+  ls_array **examples;  // Of each replica; NULL: all have as many.
+  ls_feed *feeds;
+  size_t num_feeds;
+  int64_t rows;  // Of the latest batch.
 } feeder;
 
-static void destroy_feeder(void *user) {
-  feeder *self = user;
+static void destroy_feeder(void *state) {
+  feeder *self = state;
+  const size_t num_parts = self->num_leaves * self->num_replicas;
+  for (size_t i = 0; self->parts != NULL && i < num_parts; ++i)
+    ls_nest_release(self->parts[i]);
+  for (size_t r = 0; self->examples != NULL && r < self->num_replicas; ++r)
+    ls_array_release(self->examples[r]);
   ls_hook_release(self->begin);
   ls_iterator_release(self->iterator);
   ls_nest_release(self->element);
+  ls_release(self->allocator, self->axes);
   ls_release(self->allocator, self->leaves);
+  ls_release(self->allocator, self->parts);
+  ls_release(self->allocator, self->examples);
   ls_release(self->allocator, self->feeds);
-  ls_hook_free(self);
 }
+LS_OWNED_STRUCT(feeder, destroy_feeder)
 
-static ls_status begin_feeder(void *user, ls_run_context *context) {
-  const ls_hook *begin = ((feeder *)user)->begin;
+static ls_status begin_feeder(void *state, ls_run_context *context) {
+  const ls_hook *begin = ((feeder *)state)->begin;
   return begin->type->after_create_session(begin->state, context);
 }
 
-// -1: it is not known.
-static int64_t cpu_input_count_rows(ls_nest features, const int64_t *axis) {
-  const ls_batch_padding all = {
-      .parts = 1, .rows = INT64_MAX, .axes = axis, .num_axes = 1};
+// Counts examples along an axis; -1: unknown.
+static int64_t count_examples(ls_nest features, int64_t axis) {
+  const ls_row_shares whole = {
+      .parts = 1, .room = INT64_MAX, .axes = &axis, .num_axes = 1};
   int64_t rows = 0;
-  const ls_status status = ls_padding_count(all, features, &rows);
+  const ls_status status = ls_shares_count(&whole, features, &rows);
   const bool is_known = ls_status_is_ok(status);
   ls_status_free(status);
   return is_known ? rows : -1;
 }
 
-static ls_status feed_next(void *user, ls_run_context *context,
+static ls_status share_leaf(feeder *self, size_t leaf, int64_t rows) {
+  const int axis = ls_shares_axis(&self->shares, leaf);
+  for (size_t r = 0; r < self->num_replicas; ++r) {
+    ls_nest *part = &self->parts[leaf * self->num_replicas + r];
+    ls_nest_release(*part);
+    *part = ls_none();
+    LS_RETURN_IF_ERROR(
+        ls_rows_take(self->leaves[leaf], axis,
+                     ls_shares_begin(&self->shares, rows, (int64_t)r),
+                     ls_shares_rows(&self->shares, rows, (int64_t)r), part));
+    self->feeds[leaf * self->num_replicas + r].value = ls_nest_as_array(*part);
+  }
+  return ls_ok();
+}
+
+static ls_status feed_leaf(feeder *self, size_t leaf) {
+  const int axis = ls_shares_axis(&self->shares, leaf);
+  ls_array *whole = ls_nest_as_array(self->leaves[leaf]);
+  self->feeds[leaf * self->num_replicas].value = whole;
+  if (!self->has_strategy) return ls_ok();
+  if (whole == NULL || !ls_has_axis(ls_array_shape(whole), axis))
+    return ls_invalid_argument("element %zu of the input has no rows along "
+                               "axis %d to be shared out among %zu replicas",
+                               leaf, axis, self->num_replicas);
+  return share_leaf(self, leaf, ls_array_shape(whole).dim[axis]);
+}
+
+static ls_status feed_next(void *state, ls_run_context *context,
                            ls_run_wish *wish) {
-  feeder *self = user;
+  feeder *self = state;
   ls_nest features, labels;
   (void)context;
   LS_RETURN_IF_ERROR(ls_iterator_next(self->iterator, &self->element));
-  LS_RETURN_IF_ERROR(ls_returned_split(self->element, &features, &labels));
-  ls_nest_flatten(self->element, self->leaves, self->count);
-  for (size_t i = 0; i < self->count; ++i)
-    self->feeds[i].value = ls_nest_as_array(self->leaves[i]);
-  self->rows = cpu_input_count_rows(features, &self->axis);
+  LS_RETURN_IF_ERROR(ls_features_split(self->element, &features, &labels));
+  ls_nest_flatten(self->element, self->leaves, self->num_leaves);
+  for (size_t i = 0; i < self->num_leaves; ++i)
+    LS_RETURN_IF_ERROR(feed_leaf(self, i));
+  self->rows = count_examples(features, self->axes[0]);
+  for (size_t r = 0; self->examples != NULL && r < self->num_replicas; ++r)
+    ls_array_set_i64(self->examples[r], 0,
+                     ls_array_shape(self->feeds[r].value).dim[self->axes[0]]);
   wish->feeds = self->feeds;
-  wish->num_feeds = self->count;
+  wish->num_feeds = self->num_feeds;
   return ls_ok();
 }
 
-static ls_status new_feeder(ls_iterator *iterator, ls_hook *begin, size_t count,
-                            int64_t axis, feeder **out_feeder) {
-  feeder *self = ls_hook_state(sizeof(*self));
-  *out_feeder = NULL;
-  if (self == NULL) return ls_out_of_memory();
-  *self = (feeder){.begin = ls_hook_retain(begin),
-                   .iterator = ls_iterator_retain(iterator),
-                   .count = count,
-                   .axis = axis,
-                   .allocator = ls_current_allocator()};
-  self->leaves = ls_new_array(self->allocator, ls_nest, count + 1);
-  self->feeds = ls_new_array(self->allocator, ls_feed, count + 1);
-  if (self->leaves == NULL || self->feeds == NULL) {
-    destroy_feeder(self);
-    return ls_out_of_memory();
+static const ls_hook_type feeder_type = {.name = "data set of the input",
+                                         .size = sizeof(feeder),
+                                         .needs_session = true,
+                                         .after_create_session = begin_feeder,
+                                         .before_run = feed_next,
+                                         .destroy = destroy_feeder};
+
+// ---- Placeholders ----------------------------------------------------------
+// Even shares of a known size have it.
+static ls_shape share_shape(const feeder *self, ls_shape whole, int axis) {
+  if (self->has_strategy && ls_has_axis(whole, axis))
+    whole.dim[axis] = self->examples != NULL
+                          ? LS_UNKNOWN_DIM
+                          : whole.dim[axis] / (int64_t)self->num_replicas;
+  return whole;
+}
+
+// Makes a placeholder for each replica; the feeds know them.
+static ls_nest place_replicas(feeder *self, ls_dtype dtype, ls_shape shape,
+                              const char *name) {
+  LS_OWN_ARRAY(self->allocator, ls_nest, values, self->num_replicas);
+  if (values == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < self->num_replicas; ++r) {
+    const ls_tensor tensor = ls_placeholder(dtype, shape, name);
+    self->feeds[self->num_feeds++].tensor = tensor;
+    values[r] = ls_leaf(tensor);
   }
-  *out_feeder = self;
-  return ls_ok();
+  return self->num_replicas == 1
+             ? values[0]
+             : ls_nest_distributed(LS_PER_REPLICA, values, self->num_replicas);
 }
-
-static ls_status feeder_hook(feeder *self, ls_hook **out_hook) {
-  return ls_hook_of_state(
-      &(ls_hook_options){.name = "data set of the input",
-                         .user = self,
-                         .after_create_session = begin_feeder,
-                         .before_run = feed_next,
-                         .destroy = destroy_feeder},
-      out_hook);
-}
-
-typedef struct placing {
-  feeder *feeder;
-  size_t count;
-} placing;
 
 static ls_nest place_leaf(ls_nest leaf, void *user) {
-  placing *p = user;
+  feeder *self = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   const ls_status status = ls_returned_check_leaf(spec);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  const ls_tensor made =
-      ls_placeholder(spec->type.dtype, spec->type.shape, "input");
-  p->feeder->feeds[p->count++].tensor = made;
-  return ls_leaf(made);
+  const int axis = (int)self->axes[self->num_feeds / self->num_replicas];
+  return place_replicas(self, spec->type.dtype,
+                        share_shape(self, spec->type.shape, axis), "input");
 }
 
-static ls_status make_fed(ls_cpu_input *input, ls_nest *out_element) {
-  ls_dataset *dataset = ls_iterator_dataset(input->iterator);
-  ls_hook *begin = NULL;
-  feeder *made = NULL;
-  LS_RETURN_IF_ERROR(ls_begin_hook(&input->iterator, 1, &begin));
-  ls_status status = new_feeder(input->iterator, begin, dataset->num_leaves,
-                                input->axis, &made);
-  ls_hook_release(begin);
-  LS_RETURN_IF_ERROR(status);
-  placing p = {made, 0};
-  const ls_nest specs = ls_dataset_spec_nest(dataset);
-  status = ls_nest_status(specs);
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(ls_nest_map(specs, place_leaf, &p), out_element);
-  ls_nest_release(specs);
-  if (!ls_status_is_ok(status)) {
-    destroy_feeder(made);
-    return status;
+static ls_status place_examples(feeder *self, ls_nest *out_examples) {
+  if (self->examples == NULL) return ls_ok();
+  for (size_t r = 0; r < self->num_replicas; ++r) {
+    LS_RETURN_IF_ERROR(
+        ls_array_create(LS_DTYPE_I64, LS_SCALAR, &self->examples[r]));
+    self->feeds[self->num_feeds + r].value = self->examples[r];
   }
-  return feeder_hook(made, &input->hook);
+  return ls_take_nest(place_replicas(self, LS_DTYPE_I64, LS_SCALAR, "examples"),
+                      out_examples);
+}
+
+// ---- Making a feeder -------------------------------------------------------
+static bool is_even(const feeder *self, const ls_dataset *dataset) {
+  for (size_t i = 0; i < dataset->num_leaves; ++i) {
+    const ls_shape shape = dataset->leaves[i].type.shape;
+    const int axis = (int)self->axes[i];
+    if (!ls_shape_is_known(shape) || !ls_has_axis(shape, axis) ||
+        shape.dim[axis] % (int64_t)self->num_replicas != 0)
+      return false;
+  }
+  return true;
+}
+
+static ls_status init_feeder(feeder *self, const ls_estimator_calls *calls,
+                             const ls_dataset *dataset) {
+  const ls_row_shares axes = {.axes = calls->batch_axis,
+                              .num_axes = calls->num_batch_axes};
+  const size_t num_parts = self->num_leaves * self->num_replicas;
+  self->axes = ls_new_array(self->allocator, int64_t, self->num_leaves + 1);
+  self->leaves = ls_new_array(self->allocator, ls_nest, self->num_leaves + 1);
+  self->parts = ls_new_array(self->allocator, ls_nest, num_parts + 1);
+  self->feeds =
+      ls_new_array(self->allocator, ls_feed, num_parts + self->num_replicas);
+  LS_RETURN_IF_NO_MEMORY(self->axes != NULL && self->leaves != NULL &&
+                         self->parts != NULL && self->feeds != NULL);
+  for (size_t i = 0; i <= self->num_leaves; ++i)
+    self->axes[i] = ls_shares_axis(&axes, i);
+  self->shares = (ls_row_shares){.parts = (int64_t)self->num_replicas,
+                                 .axes = self->axes,
+                                 .num_axes = self->num_leaves};
+  if (!self->has_strategy || is_even(self, dataset)) return ls_ok();
+  self->examples =
+      ls_new_array(self->allocator, ls_array *, self->num_replicas);
+  return self->examples != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+// Feeds the element that it gives by a hook.
+static ls_status make_fed(const ls_estimator_calls *calls, ls_cpu_input *input,
+                          ls_nest *out_element) {
+  const ls_strategy *strategy = calls->plan->strategy;
+  const ls_dataset *dataset = ls_iterator_dataset(input->iterator);
+  LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(dataset);
+  LS_OWN(feeder, self) = {
+      .allocator = ls_current_allocator(),
+      .iterator = ls_iterator_retain(input->iterator),
+      .has_strategy = strategy != NULL,
+      .num_leaves = dataset->num_leaves,
+      .num_replicas =
+          strategy != NULL ? (size_t)ls_strategy_num_replicas(strategy) : 1};
+  LS_RETURN_IF_ERROR(ls_nest_status(specs));
+  LS_RETURN_IF_ERROR(init_feeder(&self, calls, dataset));
+  LS_RETURN_IF_ERROR(ls_begin_hook(&self.iterator, 1, &self.begin));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_map(specs, place_leaf, &self), out_element));
+  LS_RETURN_IF_ERROR(place_examples(&self, &input->examples));
+  const feeder initial = ls_give(&self);
+  return ls_hook_make(&feeder_type, &initial, &input->hook);
 }
 
 int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
-  if (input->hook != NULL && input->hook->type->before_run == feed_next)
+  if (input->hook != NULL && input->hook->type == &feeder_type)
     return ((const feeder *)input->hook->state)->rows;
-  return cpu_input_count_rows(input->features, &input->axis);
+  return count_examples(input->features, input->axis);
 }
 
 // ---- Data sets -------------------------------------------------------------
@@ -156,24 +249,20 @@ static ls_status make_read(ls_cpu_input *input, ls_nest *out_element) {
   return ls_begin_hook(&input->iterator, 1, &input->hook);
 }
 
-ls_status ls_input_iterator(const ls_estimator_calls *calls,
-                            ls_dataset *dataset, ls_iterator **out_iterator) {
-  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
-  return ls_iterator_create(
-      dataset,
-      &(ls_iterator_options){.name = "input",
-                             .seed = seed.set ? (uint64_t)seed.value : 0},
-      out_iterator);
-}
-
 static ls_status cpu_input_make_element(const ls_estimator_calls *calls,
                                         ls_dataset *dataset,
                                         ls_cpu_input *input,
                                         ls_nest *out_element) {
-  LS_RETURN_IF_ERROR(ls_input_iterator(calls, dataset, &input->iterator));
+  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      dataset,
+      &(ls_iterator_options){.name = "input",
+                             .seed = seed.set ? (uint64_t)seed.value : 0},
+      &input->iterator));
+  if (calls->plan->strategy != NULL) return make_fed(calls, input, out_element);
   LS_DEVICE_SCOPE("/device:CPU:0");
   return is_static(dataset) ? make_read(input, out_element)
-                            : make_fed(input, out_element);
+                            : make_fed(calls, input, out_element);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -181,53 +270,49 @@ static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
   (void)user;
   ls_tensor value;
   if (leaf.kind == LS_KIND_NONE) return leaf;
+  if (leaf.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const ls_status status = ls_region_tensor(leaf, &value);
   return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
 }
 
 static ls_status cpu_input_split(ls_nest element, ls_cpu_input *input) {
   ls_nest features, labels;
-  LS_RETURN_IF_ERROR(ls_returned_split(element, &features, &labels));
+  LS_RETURN_IF_ERROR(ls_features_split(element, &features, &labels));
   LS_RETURN_IF_ERROR(ls_take_nest(
       ls_nest_map(features, cpu_input_as_tensor, NULL), &input->features));
   return ls_take_nest(ls_nest_map(labels, cpu_input_as_tensor, NULL),
                       &input->labels);
 }
 
-static ls_status cpu_input_make(const ls_estimator_calls *calls, ls_nest made,
-                                ls_cpu_input *input) {
-  ls_dataset *dataset = ls_nest_as_dataset(made);
-  if (dataset == NULL) return cpu_input_split(made, input);
-  ls_nest element = ls_none();
-  ls_status status = cpu_input_make_element(calls, dataset, input, &element);
-  if (ls_status_is_ok(status)) status = cpu_input_split(element, input);
-  ls_nest_release(element);
-  return status;
-}
-
-ls_status ls_cpu_input_call(const ls_estimator_calls *calls,
-                            ls_nest *out_made) {
-  *out_made = ls_none();
+static ls_status call_input(const ls_estimator_calls *calls,
+                            ls_nest *out_value) {
   if (calls->plan->input.way == LS_FEED_SLICES)
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");
-  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, out_made));
-  const ls_status status = ls_graph_error(ls_graph_current());
-  if (ls_status_is_ok(status)) return status;
-  ls_nest_release(*out_made);
-  *out_made = ls_none();
-  return status;
+  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, out_value));
+  return ls_graph_error(ls_graph_current());
+}
+
+static ls_status cpu_input_make(const ls_estimator_calls *calls,
+                                ls_cpu_input *input) {
+  LS_OWN(ls_nest, value) = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(call_input(calls, &value));
+  ls_dataset *dataset = ls_nest_as_dataset(value);
+  if (dataset == NULL && calls->plan->strategy != NULL)
+    return ls_invalid_argument("input_fn must give a Dataset (ls_nest_dataset) "
+                               "where a strategy trains or evaluates");
+  if (dataset == NULL) return cpu_input_split(value, input);
+  LS_RETURN_IF_ERROR(cpu_input_make_element(calls, dataset, input, &element));
+  return cpu_input_split(element, input);
 }
 
 ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                             ls_cpu_input *out_input) {
-  ls_nest made = ls_none();
   *out_input = (ls_cpu_input){
-      .axis = ls_batch_axis(calls->batch_axis, calls->num_batch_axes, 0)};
-  LS_RETURN_IF_ERROR(ls_cpu_input_call(calls, &made));
-  const ls_status status = cpu_input_make(calls, made, out_input);
-  ls_nest_release(made);
+      .axis = calls->num_batch_axes > 0 ? calls->batch_axis[0] : 0};
+  const ls_status status = cpu_input_make(calls, out_input);
   if (!ls_status_is_ok(status)) ls_cpu_input_drop(out_input);
   return status;
 }
@@ -235,6 +320,7 @@ ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
 void ls_cpu_input_drop(ls_cpu_input *input) {
   ls_nest_release(input->features);
   ls_nest_release(input->labels);
+  ls_nest_release(input->examples);
   ls_hook_release(input->hook);
   ls_iterator_release(input->iterator);
   *input = (ls_cpu_input){0};

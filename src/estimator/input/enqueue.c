@@ -1,95 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enqueue functions: what all of them share.
+// Enqueue functions: the elements of a source go into infeed queues. There are
+// five ways: a call for each core, one element for a host's replicas or for
+// all, one for each of them, and the same one for all.
 #include "estimator/input/enqueue.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/values/nest_internal.h"
-#include "estimator/input/batches.h"
+#include "data/iterator.h"
+#include "estimator/spec/returned.h"
 #include "lockstep/element_spec.h"
+#include "tpu/own.h"
 
-// ---- Places ----------------------------------------------------------------
-// Finds the replica that shard `shard` of the host is for, by its first core.
-static ls_status find_replica(const ls_enqueue *self, int64_t shard,
-                              int64_t *out_replica) {
-  const ls_plan_system *system = self->plan->system;
-  const int64_t host = self->options.host;
-  int64_t found = 0;
-  for (int64_t r = 0; r < system->num_replicas; ++r) {
-    if (system->replicas[r].host != host) continue;
-    *out_replica = r;
-    if (found++ == shard) return ls_ok();
-  }
-  return ls_invalid_argument("shard %lld of host %lld, which has the first "
-                             "cores of %lld replicas",
-                             (long long)shard, (long long)host,
-                             (long long)found);
-}
+// How the elements of one way are read, and how they are cut.
+typedef struct enqueue_way {
+  bool calls_each;  // The input function is called for each replica.
+  bool takes_each;  // Each replica takes an element of the data set.
+  bool cuts;        // One element is cut over the replicas,
+  bool by_axes;     //   along batch_axis.
+} enqueue_way;
 
-static ls_status find_ordinals(ls_enqueue *self) {
-  const ls_opt one = self->options.replica;
-  for (int64_t i = 0; i < self->num_replicas; ++i) {
-    int64_t replica = one.set ? one.value : i;
-    if (self->hosts != NULL)
-      self->hosts[i] = ls_plan_replica_host(self->plan, replica);
-    else if (!one.set)
-      LS_RETURN_IF_ERROR(find_replica(self, i, &replica));
-    self->ordinals[i] = self->plan->system->replicas[replica].ordinal;
-  }
-  return ls_ok();
-}
-
-static ls_status find_places(ls_enqueue *self) {
-  const bool broadcast = self->plan->input.broadcast;
-  const size_t count = (size_t)self->num_replicas;
-  self->place = ls_plan_host(self->plan, self->options.host);
-  self->ordinals = ls_new_array(self->allocator, int64_t, count + 1);
-  if (broadcast)
-    self->hosts = ls_new_array(self->allocator, ls_device_name, count + 1);
-  if (self->ordinals == NULL || (broadcast && self->hosts == NULL))
-    return ls_out_of_memory();
-  return find_ordinals(self);
-}
-
-// ---- Input -----------------------------------------------------------------
-// What the user's makers failed with comes before what we would say of it.
-ls_status ls_enqueue_call_input(const ls_enqueue *self, int64_t invocation,
-                                ls_nest *out_made) {
-  LS_RETURN_IF_ERROR(ls_call_input(
-      self->options.calls,
-      &(ls_input_place){.host = self->place, .invocation = invocation},
-      out_made));
-  const ls_status status = ls_graph_error(ls_graph_current());
-  if (ls_status_is_ok(status)) return status;
-  ls_nest_release(*out_made);
-  *out_made = ls_none();
-  return status;
+static const enqueue_way *enqueue_way_of(const ls_enqueue *self) {
+  static const enqueue_way ways[LS_NUM_FEED_WAYS] = {
+      [LS_FEED_CORES] = {.calls_each = true},
+      [LS_FEED_HOSTS] = {.cuts = true, .by_axes = true},
+      [LS_FEED_REPLICAS] = {.takes_each = true},
+      [LS_FEED_SLICES] = {.cuts = true}};
+  return &ways[self->plan->input.way];
 }
 
 static bool predicts(const ls_enqueue *self) {
   return self->plan->mode == LS_MODE_PREDICT;
 }
 
-// How the elements of one way are read, and how they are cut.
-typedef struct enqueue_way {
-  ls_status (*read)(ls_enqueue *self);
-  bool cuts;        // One is cut over the replicas,
-  bool by_axes;     //   along batch_axis.
-  bool takes_each;  // Each replica takes one of a data set.
-} enqueue_way;
-
-static const enqueue_way *enqueue_way_of(const ls_enqueue *self) {
-  static const enqueue_way ways[LS_NUM_FEED_WAYS] = {
-      [LS_FEED_CORES] = {.read = ls_enqueue_of_cores},
-      [LS_FEED_HOSTS] = {ls_enqueue_to_cut, .cuts = true, .by_axes = true},
-      [LS_FEED_REPLICAS] = {ls_enqueue_of_replicas, .takes_each = true},
-      [LS_FEED_SLICES] = {ls_enqueue_to_cut, .cuts = true},
-      [LS_FEED_ALL] = {.read = ls_enqueue_to_all}};
-  return &ways[self->plan->input.way];
+void ls_append_ops(ls_nest_builder *list, ls_nest ops) {
+  for (size_t i = 0; i < ls_nest_count(ops); ++i)
+    ls_nest_builder_append(list, ls_nest_retain(ls_nest_item(ops, i)));
 }
 
-// What is cut along the first axis is not filled up along another one.
+// ---- Input -----------------------------------------------------------------
+// A failure of the user's makers comes before one of ours.
+static ls_status call_input(const ls_enqueue *self, int64_t invocation,
+                            ls_nest *out_value) {
+  LS_OWN(ls_nest, value) = ls_none();
+  LS_RETURN_IF_ERROR(ls_call_input(
+      self->options.calls,
+      &(ls_input_place){.host = self->place, .invocation = invocation},
+      &value));
+  LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
+  *out_value = ls_give(&value);
+  return ls_ok();
+}
+
+// Checks that nothing that is cut along the first axis is padded along another.
 static ls_status check_axes(const ls_enqueue *self) {
   const ls_input_feed_options *options = self->options.feed;
   for (size_t i = 0; i < options->num_batch_axes; ++i)
@@ -117,153 +81,232 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
              : ls_ok();
 }
 
-ls_batch_padding ls_enqueue_padding(const ls_enqueue *self, int64_t parts) {
-  return (ls_batch_padding){.parts = parts,
-                            .rows = self->model_rows,
-                            .axes = self->options.feed->batch_axis,
-                            .num_axes = self->options.feed->num_batch_axes};
+// Chooses how batches get the shapes that the program is made for.
+static ls_even_options choose_even(const ls_enqueue *self) {
+  const enqueue_way *way = enqueue_way_of(self);
+  const ls_input_feed_options *feed = self->options.feed;
+  const int64_t parts = way->cuts ? self->num_replicas : 1;
+  const int64_t rows = self->plan->model_batch_size.value;
+  ls_even_options even = {.rule = LS_END_MASKED,
+                          .shares = {.parts = parts,
+                                     .room = rows,
+                                     .axes = feed->batch_axis,
+                                     .num_axes = feed->num_batch_axes},
+                          .at_once = way->takes_each ? self->num_replicas : 1,
+                          .goes_on = self->options.meets};
+  if (predicts(self)) {
+    even.rule = LS_END_SIGNALLED;
+    even.shares = (ls_row_shares){.parts = 1, .room = parts * rows};
+    even.pads = true;
+  } else if (!feed->any_batch) {
+    even.rule = LS_END_DROPPED;
+    even.shares.parts = 1;
+    even.shares.room = self->plan->input_batch_size.value;
+  }
+  return even;
 }
 
-// Elements of the shapes that the program is made for.
-static ls_status enqueue_prepare(ls_enqueue *self) {
-  ls_feed_source *source = &self->source;
-  const enqueue_way *way = enqueue_way_of(self);
-  const ls_batch_padding padding =
-      ls_enqueue_padding(self, way->cuts ? self->num_replicas : 1);
-  const int64_t at_once = way->takes_each ? self->num_replicas : 1;
+// An iterator would refuse it, too, and know nothing of features and labels.
+static ls_status check_static(const ls_feed_source *source) {
+  LS_OWN(ls_feed_element, specs) = {0};
   if (source->dataset == NULL) return ls_ok();
-  ls_dataset *dataset = ls_dataset_retain(source->dataset);
-  if (predicts(self))
-    return ls_feed_source_become(
-        source, LS_SOURCE_SIGNALLED,
-        ls_signalled_batches(
-            dataset,
-            &(ls_signal_options){
-                .padding = {.parts = 1, .rows = ls_padding_size(padding)},
-                .pads = true,
-                .at_once = at_once}));
-  if (self->options.feed->any_batch)
-    return ls_feed_source_become(
-        source, LS_SOURCE_MASKED,
-        ls_masked_batches(dataset, padding,
-                          self->options.meets ? LS_INFINITE : at_once - 1));
-  return ls_feed_source_become(
-      source, LS_SOURCE_PLAIN,
-      ls_full_batches(dataset, self->rows, self->options.feed->batch_axis,
-                      self->options.feed->num_batch_axes));
+  LS_RETURN_IF_ERROR(ls_feed_source_specs(source, &specs));
+  return ls_returned_check_static(specs.features, specs.labels);
 }
 
 static ls_status make_source(ls_enqueue *self) {
-  const ls_opt replica = self->options.replica;
-  ls_nest made = ls_none();
-  char name[48];
-  LS_RETURN_IF_ERROR(ls_enqueue_call_input(
-      self, replica.set ? replica.value : self->options.host, &made));
-  ls_status status = check_source(self, ls_nest_as_dataset(made) != NULL);
-  if (ls_status_is_ok(status)) status = ls_feed_source_of(&self->source, made);
-  ls_nest_release(made);
-  LS_RETURN_IF_ERROR(status);
-  LS_RETURN_IF_ERROR(enqueue_prepare(self));
-  snprintf(name, sizeof(name), "input of host %lld",
-           (long long)self->options.host);
+  LS_OWN(ls_nest, value) = ls_none();
+  const ls_even_options even = choose_even(self);
   const ls_opt seed = self->plan->config->random_seed;
+  char name[48];
+  LS_RETURN_IF_ERROR(call_input(self, self->options.feeder, &value));
+  LS_RETURN_IF_ERROR(check_source(self, ls_nest_as_dataset(value) != NULL));
+  LS_RETURN_IF_ERROR(ls_feed_source_of(&self->source, value));
+  LS_RETURN_IF_ERROR(ls_feed_source_make_even(&self->source, &even));
+  LS_RETURN_IF_ERROR(check_static(&self->source));
+  snprintf(name, sizeof(name), "input of host %lld", (long long)self->host);
   return ls_feed_source_begin(&self->source, name,
                               seed.set ? (uint64_t)seed.value : 0);
 }
 
 // ---- Making ----------------------------------------------------------------
+static ls_status check_replicas(const ls_enqueue *self) {
+  int64_t count = 0;
+  while (count < self->num_replicas &&
+         ls_plan_fed_replica(self->plan, self->options.feeder, count) >= 0)
+    ++count;
+  return count == self->num_replicas
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "shard %lld of host %lld, which has the first cores of %lld "
+                   "replicas",
+                   (long long)count, (long long)self->host, (long long)count);
+}
+
 ls_status ls_enqueue_init(ls_enqueue *self, const ls_enqueue_options *options) {
   const char *names = ls_name_scope_current();
   const ls_plan *plan = options->calls->plan;
+  const int64_t host = ls_plan_feeder_host(plan, options->feeder);
   *self = (ls_enqueue){.options = *options,
                        .plan = plan,
+                       .host = host,
+                       .place = ls_plan_host(plan, host),
                        .num_replicas = plan->input.replicas_per_feeder,
-                       .rows = plan->input_batch_size.value,
-                       .model_rows = plan->model_batch_size.value,
                        .allocator = ls_current_allocator()};
   self->names = ls_copy_text(self->allocator, names, strlen(names));
-  if (self->names == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(find_places(self));
-  return self->plan->input.way == LS_FEED_CORES ? ls_ok() : make_source(self);
-}
-
-static void drop_values(ls_enqueue_values *values) {
-  ls_nest_release(values->values);
-  ls_nest_release(values->givers);
-  ls_nest_release(values->signals);
-  ls_nest_release(values->ended);
-  *values = (ls_enqueue_values){0};
+  LS_RETURN_IF_NO_MEMORY(self->names);
+  LS_RETURN_IF_ERROR(check_replicas(self));
+  return enqueue_way_of(self)->calls_each ? ls_ok() : make_source(self);
 }
 
 void ls_enqueue_deinit(ls_enqueue *self) {
-  drop_values(&self->read);
+  ls_nest_release(self->read.values);
+  ls_nest_release(self->read.signals);
+  ls_nest_release(self->read.ended);
   ls_feed_source_deinit(&self->source);
   ls_infeed_queue_release(self->queue);
   if (self->allocator == NULL) return;
+  ls_release(self->allocator, self->read.givers);
   ls_release(self->allocator, self->names);
-  ls_release(self->allocator, self->ordinals);
-  ls_release(self->allocator, self->hosts);
   *self = (ls_enqueue){0};
 }
 
-ls_status ls_enqueue_read(ls_enqueue *self) {
-  if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
-    return ls_failed_precondition("InternalError: the ops that feed host %lld "
-                                  "are built twice",
-                                  (long long)self->options.host);
-  return enqueue_way_of(self)->read(self);
+// ---- Reading ---------------------------------------------------------------
+// Lists that are being read: of elements, and of scalars that say `ended`.
+typedef struct reading {
+  ls_nest_builder elements, ended;
+} reading;
+
+static void reading_deinit(reading *self) {
+  ls_nest_builder_deinit(&self->elements);
+  ls_nest_builder_deinit(&self->ended);
+}
+LS_OWNED_STRUCT(reading, reading_deinit)
+
+// All replicas stop when the first one does.
+static ls_status share_stopping(ls_feed_element *fed, ls_nest first) {
+  static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
+  if (fed->signals.kind == LS_KIND_NONE || first.kind == LS_KIND_NONE)
+    return ls_ok();
+  const ls_nest mask = ls_nest_find(fed->signals, LS_SIGNAL_PADDING);
+  const ls_nest items[] = {
+      ls_nest_retain(ls_nest_find(first, LS_SIGNAL_STOPPING)),
+      ls_nest_retain(mask)};
+  return ls_nest_give(
+      ls_nest_dict("", keys, items, mask.kind == LS_KIND_NONE ? 1 : 2),
+      &fed->signals);
 }
 
-ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
-                           ls_nest *out_signals) {
-  *out_ops = *out_signals = ls_none();
-  LS_RETURN_IF_ERROR(ls_enqueue_read(self));
-  LS_RETURN_IF_ERROR(ls_enqueue_feed(self, out_ops));
-  *out_signals = ls_nest_retain(self->read.signals);
+// Reads the next element of a source as a list of tensors.
+static ls_status read_element(ls_enqueue *self, ls_feed_source *source,
+                              reading *r, ls_nest *out_list) {
+  LS_OWN(ls_feed_element, fed) = {0};
+  ls_nest *signals = &self->read.signals;
+  ls_recorder *recorder = self->options.recorder;
+  LS_RETURN_IF_ERROR(ls_feed_source_next(source, &fed));
+  LS_RETURN_IF_ERROR(ls_feed_source_signals(source, &fed.signals));
+  if (fed.ended.kind != LS_KIND_NONE)
+    ls_nest_builder_append(&r->ended, ls_give(&fed.ended));
+  LS_RETURN_IF_ERROR(share_stopping(&fed, *signals));
+  LS_RETURN_IF_ERROR(ls_recorder_note(recorder, &fed));
+  LS_RETURN_IF_ERROR(ls_recorder_flatten(recorder, &fed, out_list));
+  if (signals->kind == LS_KIND_NONE) *signals = ls_nest_retain(fed.signals);
   return ls_ok();
 }
 
-// ---- Values ----------------------------------------------------------------
-// Values of the graph, padded; a data set's elements are already.
-static ls_status enqueue_pad(ls_batch_padding padding, ls_feed_element *fed) {
-  int64_t count = 0;
-  LS_RETURN_IF_ERROR(ls_padding_count(padding, fed->features, &count));
-  const size_t leaves = ls_nest_num_leaves(fed->features);
-  const ls_feed_element padded = {
-      .features = ls_pad_tensors(padding, fed->features, count),
-      .labels = ls_pad_tensors(ls_padding_behind(padding, leaves), fed->labels,
-                               count),
-      .mask = ls_padding_real(padding, count)};
-  ls_feed_element_drop(fed);
-  *fed = padded;
-  return ls_status_join(ls_nest_status(padded.features),
-                        ls_status_join(ls_nest_status(padded.labels),
-                                       ls_nest_status(padded.mask)));
+static ls_status read_core(ls_enqueue *self, int64_t core, reading *r,
+                           ls_nest *out_list) {
+  LS_OWN(ls_nest, value) = ls_none();
+  LS_OWN(ls_feed_source, source) = {0};
+  const ls_even_options even = choose_even(self);
+  char name[40];
+  snprintf(name, sizeof(name), "ordinal_%lld", (long long)core);
+  LS_NAME_SCOPE(name);
+  LS_RETURN_IF_ERROR(
+      call_input(self, self->host * self->num_replicas + core, &value));
+  if (ls_nest_as_dataset(value) != NULL)
+    return ls_invalid_argument(
+        "input_fn gives a Dataset, and is called for each core: "
+        "TPUConfig.per_host_input_for_training must be PER_HOST_V1 or "
+        "PER_HOST_V2 for it");
+  LS_RETURN_IF_ERROR(ls_feed_source_of(&source, value));
+  LS_RETURN_IF_ERROR(ls_feed_source_make_even(&source, &even));
+  return read_element(self, &source, r, out_list);
 }
 
-ls_status ls_enqueue_next(ls_enqueue *self, ls_feed_source *source,
-                          ls_batch_padding padding, ls_feed_element *out_fed) {
-  ls_status status = ls_feed_source_next(source, out_fed);
-  if (ls_status_is_ok(status))
-    status = ls_feed_source_signals(source, &out_fed->signals);
-  if (ls_status_is_ok(status) && self->options.feed->any_batch &&
-      source->dataset == NULL)
-    status = enqueue_pad(padding, out_fed);
-  if (ls_status_is_ok(status))
-    status = ls_recorder_note(self->options.recorder, out_fed);
-  if (!ls_status_is_ok(status)) ls_feed_element_drop(out_fed);
-  return status;
+// Each waits for the earlier ones, so that the first replica gets the first.
+static ls_status read_replica(ls_enqueue *self, size_t replica, reading *r,
+                              ls_nest *out_list) {
+  ls_enqueue_values *read = &self->read;
+  const bool in_order =
+      ls_plan_tpu(self->plan)->parallel_get_next != LS_FLAG_ON;
+  LS_CONTROL_SCOPE(read->givers, in_order ? replica : 0);
+  LS_RETURN_IF_ERROR(read_element(self, &self->source, r, out_list));
+  const ls_nest first = ls_nest_item(*out_list, 0);
+  if (first.kind == LS_KIND_TENSOR)
+    read->givers[replica] = ls_tensor_op(first.as.tensor);
+  return ls_ok();
+}
+
+static ls_status read_each(ls_enqueue *self, reading *r) {
+  const bool takes_each = enqueue_way_of(self)->takes_each;
+  const size_t count = (size_t)self->num_replicas;
+  self->read.givers = ls_new_array(self->allocator, ls_op, count);
+  LS_RETURN_IF_NO_MEMORY(self->read.givers);
+  // It is meant to have so many ops, and no reason for the iterator's warning.
+  if (takes_each) self->source.iterator->num_ops -= (int)count;
+  for (size_t i = 0; i < count; ++i) {
+    ls_nest list = ls_none();
+    LS_RETURN_IF_ERROR(takes_each ? read_replica(self, i, r, &list)
+                                  : read_core(self, (int64_t)i, r, &list));
+    ls_nest_builder_append(&r->elements, list);
+  }
+  if (takes_each) self->read.num_givers = count;
+  return ls_take_nest(ls_nest_builder_finish(&r->elements, LS_KIND_LIST),
+                      &self->read.values);
+}
+
+// Reads one element, which is cut over the replicas, or given to all.
+static ls_status read_one(ls_enqueue *self, reading *r) {
+  LS_OWN(ls_nest, list) = ls_none();
+  LS_RETURN_IF_ERROR(read_element(self, &self->source, r, &list));
+  if (enqueue_way_of(self)->cuts) {
+    self->read.values = ls_give(&list);
+    return ls_ok();
+  }
+  for (int64_t i = 0; i < self->num_replicas; ++i)
+    ls_nest_builder_append(&r->elements, ls_nest_retain(list));
+  return ls_take_nest(ls_nest_builder_finish(&r->elements, LS_KIND_LIST),
+                      &self->read.values);
+}
+
+ls_status ls_enqueue_read(ls_enqueue *self) {
+  const enqueue_way *way = enqueue_way_of(self);
+  LS_OWN(reading, r) = {0};
+  if (self->queue != NULL || self->read.values.kind != LS_KIND_NONE)
+    return ls_failed_precondition("InternalError: the ops that feed host %lld "
+                                  "are built twice",
+                                  (long long)self->host);
+  LS_RETURN_IF_ERROR(way->takes_each || way->calls_each ? read_each(self, &r)
+                                                        : read_one(self, &r));
+  return ls_take_nest(ls_nest_builder_finish(&r.ended, LS_KIND_LIST),
+                      &self->read.ended);
 }
 
 // ---- Queues ----------------------------------------------------------------
-static int64_t ordinal_of(void *user, int64_t shard) {
-  return ((const ls_enqueue *)user)->ordinals[shard];
+static int64_t find_ordinal(void *user, int64_t shard) {
+  const ls_enqueue *self = user;
+  const int64_t replica =
+      ls_plan_fed_replica(self->plan, self->options.feeder, shard);
+  return self->plan->system->replicas[replica].ordinal;
 }
 
-static ls_status enqueue_place_of(void *user, int64_t shard,
-                                  ls_device_name *out_name) {
+static ls_status find_place(void *user, int64_t shard,
+                            ls_device_name *out_name) {
   const ls_enqueue *self = user;
-  *out_name = self->hosts != NULL ? self->hosts[shard] : self->place;
+  *out_name = self->plan->input.broadcast
+                  ? ls_plan_replica_host(self->plan, shard)
+                  : self->place;
   return ls_ok();
 }
 
@@ -278,13 +321,13 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
       &(ls_partitioned_infeed_options){.queue = options,
                                        .assignment =
                                            self->plan->system->assignment,
-                                       .host = (int32_t)self->options.host,
+                                       .host = (int32_t)self->host,
                                        .parts = parts,
                                        .num_parts = count},
       out_queue);
 }
 
-// A mask, behind what the user gives, has one axis.
+// A mask, which follows the user's tensors, has one axis.
 static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   const ls_input_feed_options *options = self->options.feed;
   const size_t count = options->num_batch_axes, all = count + 1;
@@ -293,76 +336,48 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   if (all != ls_infeed_queue_num_elements(queue))
     return ls_invalid_argument("axes for %zu tensors, where input_fn gives %zu",
                                count, ls_infeed_queue_num_elements(queue) - 1);
-  int64_t *axes = ls_new_array(self->allocator, int64_t, all);
-  if (axes == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    axes[i] = options->batch_axis[i];
-  const ls_status status = ls_infeed_queue_set_dimensions(queue, axes, all);
-  ls_release(self->allocator, axes);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, int64_t, axes, all);
+  memcpy(axes, options->batch_axis, count * sizeof(*axes));
+  return ls_infeed_queue_set_dimensions(queue, axes, all);
 }
 
 static ls_status enqueue_split(ls_enqueue *self, ls_infeed_queue *queue,
-                               ls_nest values, const ls_infeed_places *places,
+                               const ls_infeed_places *places,
                                ls_nest *out_ops) {
   if (self->options.feed->batch_axis != NULL && enqueue_way_of(self)->by_axes)
     LS_RETURN_IF_ERROR(ls_status_annotate(set_axes(self, queue), "batch_axis"));
   LS_RETURN_IF_ERROR(ls_infeed_queue_set_num_shards(queue, self->num_replicas));
-  return ls_infeed_queue_split_and_enqueue(queue, values, places, out_ops);
-}
-
-static ls_status enqueue_put(ls_enqueue *self, ls_nest *out_ops) {
-  const ls_nest values = self->read.values;
-  const ls_infeed_places places = {.ordinal_of = ordinal_of,
-                                   .place_of = enqueue_place_of,
-                                   .user = self,
-                                   .cores_per_host =
-                                       LS_SOME(self->num_replicas)};
-  ls_infeed_queue *queue = NULL;
-  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(self, &queue));
-  const ls_status status =
-      self->read.splits
-          ? enqueue_split(self, queue, values, &places, out_ops)
-          : ls_infeed_queue_enqueue(queue, values, &places, out_ops);
-  if (ls_status_is_ok(status))
-    self->queue = queue;
-  else
-    ls_infeed_queue_release(queue);
-  return status;
+  return ls_infeed_queue_split_and_enqueue(queue, self->read.values, places,
+                                           out_ops);
 }
 
 // Nobody is fed before all have something.
 ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
-  const ls_nest givers = self->read.givers;
-  const size_t count = ls_nest_count(givers);
+  const ls_infeed_places places = {.ordinal_of = find_ordinal,
+                                   .place_of = find_place,
+                                   .user = self,
+                                   .cores_per_host =
+                                       LS_SOME(self->num_replicas)};
+  LS_OWN(ls_infeed_queue, queue) = NULL;
   *out_ops = ls_none();
-  ls_op *ops = ls_new_array(self->allocator, ls_op, count + 1);
-  if (ops == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    ops[i] = ls_nest_item(givers, i).as.op;
-  ls_status status;
-  {
-    LS_CONTROL_SCOPE(ops, count);
-    status = enqueue_put(self, out_ops);
-  }
-  ls_release(self->allocator, ops);
-  return status;
+  // NULL would be a scope without outer ones.
+  const ls_op none = {0};
+  LS_CONTROL_SCOPE(self->read.num_givers > 0 ? self->read.givers : &none,
+                   self->read.num_givers);
+  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(self, &queue));
+  LS_RETURN_IF_ERROR(enqueue_way_of(self)->cuts
+                         ? enqueue_split(self, queue, &places, out_ops)
+                         : ls_infeed_queue_enqueue(queue, self->read.values,
+                                                   &places, out_ops));
+  self->queue = ls_give(&queue);
+  return ls_ok();
 }
 
-ls_status ls_join_op_lists(const ls_nest *lists, size_t count,
-                           ls_nest *out_list) {
-  ls_allocator *allocator = ls_current_allocator();
-  size_t all = 0;
-  for (size_t i = 0; i < count; ++i)
-    all += ls_nest_count(lists[i]);
-  ls_nest *items = ls_new_array(allocator, ls_nest, all + 1);
-  if (items == NULL) return ls_out_of_memory();
-  all = 0;
-  for (size_t i = 0; i < count; ++i)
-    for (size_t k = 0; k < ls_nest_count(lists[i]); ++k)
-      items[all++] = ls_nest_retain(ls_nest_item(lists[i], k));
-  const ls_status status =
-      ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, all), out_list);
-  ls_release(allocator, items);
-  return status;
+ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
+                           ls_nest *out_signals) {
+  *out_ops = *out_signals = ls_none();
+  LS_RETURN_IF_ERROR(ls_enqueue_read(self));
+  LS_RETURN_IF_ERROR(ls_enqueue_feed(self, out_ops));
+  *out_signals = ls_nest_retain(self->read.signals);
+  return ls_ok();
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops on hosts: an element is read and fed in each trip, one after another;
 // or those of all hosts, where one may end before others.
-#include "estimator/input/enqueue_loop.h"
-
 #include "base/values/nest_internal.h"
-#include "estimator/input/stopping_signals.h"
+#include "estimator/input/enqueue.h"
+#include "estimator/input/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
 
@@ -24,28 +23,24 @@ static ls_nest enqueue_loop_goes_on(ls_nest values, void *user) {
   return ls_leaf(ls_not(ls_nest_tensor(stops, 0)));
 }
 
-// What the next trip is told, once this one's tuples are in the queues.
-static ls_nest next_value(const looping *l, ls_tensor last, ls_nest ops,
-                          ls_nest signals) {
+// Makes the value of the next trip, once this one's tuples are in the queues.
+static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
+                           ls_nest signals, ls_nest *out_next) {
   const size_t count = ls_nest_count(ops);
-  ls_op *fed = ls_new_array(l->allocator, ls_op, count + 1);
-  if (fed == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_op, fed, count + 1);
   for (size_t i = 0; i < count; ++i)
     fed[i] = ls_nest_item(ops, i).as.op;
-  ls_tensor next;
-  {
-    LS_CONTROL_SCOPE(fed, count);
-    next = l->predicts ? ls_stopping_signal(ls_nest_tensor(
-                             ls_nest_find(signals, LS_SIGNAL_STOPPING), 0))
-                       : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
-  }
-  ls_release(l->allocator, fed);
-  return LS_LIST(ls_leaf(next));
+  LS_CONTROL_SCOPE(fed, count);
+  const ls_tensor next =
+      l->predicts ? ls_stopping_signal(ls_nest_tensor(
+                        ls_nest_find(signals, LS_SIGNAL_STOPPING), 0))
+                  : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
+  return ls_take_nest(LS_LIST(ls_leaf(next)), out_next);
 }
 
 // ---- Several ---------------------------------------------------------------
 // Fails when all hosts have ended; each of its inputs is one that says so.
-static ls_status start_meeting(ls_host_call *call) {
+static ls_status start_rendezvous(ls_host_call *call) {
   bool has_ended = true;
   for (size_t i = 0; i < call->num_inputs; ++i)
     has_ended = has_ended && *(const bool *)call->inputs[i];
@@ -55,76 +50,64 @@ static ls_status start_meeting(ls_host_call *call) {
   return ls_ok();
 }
 
-static const ls_host_kernel meeting = {
+static const ls_host_kernel rendezvous = {
     .name = "end_of_all_hosts",
-    .start = start_meeting,
+    .start = start_rendezvous,
     .flags = LS_HOST_INLINE | LS_HOST_ENDS,
 };
 
-// Reads what there is, in order of hosts.
-static ls_status enqueue_loop_read_all(const looping *l, ls_op *out_meeting) {
+// Reads an element of each host, in order.
+static ls_status read_hosts(const looping *l, ls_op *out_met) {
   size_t count = 0;
   for (size_t i = 0; i < l->count; ++i) {
-    ls_enqueue *one = &l->enqueues[i];
-    LS_NAME_SCOPE(one->names);
-    LS_DEVICE_SCOPE(one->place.text);
-    LS_RETURN_IF_ERROR(ls_enqueue_read(one));
-    count += ls_nest_count(one->read.ended);
+    ls_enqueue *enqueue = &l->enqueues[i];
+    LS_NAME_SCOPE(enqueue->names);
+    LS_DEVICE_SCOPE(enqueue->place.text);
+    LS_RETURN_IF_ERROR(ls_enqueue_read(enqueue));
+    count += ls_nest_count(enqueue->read.ended);
   }
-  ls_tensor *ended = ls_new_array(l->allocator, ls_tensor, count + 1);
-  if (ended == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(l->allocator, ls_tensor, ended, count + 1);
   count = 0;
   for (size_t i = 0; i < l->count; ++i) {
-    const ls_nest some = l->enqueues[i].read.ended;
-    for (size_t k = 0; k < ls_nest_count(some); ++k)
-      ended[count++] = ls_nest_tensor(some, k);
+    const ls_nest scalars = l->enqueues[i].read.ended;
+    for (size_t k = 0; k < ls_nest_count(scalars); ++k)
+      ended[count++] = ls_nest_tensor(scalars, k);
   }
-  *out_meeting = ls_host_call_add(&meeting, NULL, ended, count);
-  ls_release(l->allocator, ended);
-  return ls_op_is_failed(*out_meeting) ? ls_graph_take_error(ls_graph_current())
-                                       : ls_ok();
-}
-
-// The ops of all, as a list.
-static ls_status feed_all(const looping *l, ls_op met, ls_nest *ops) {
-  LS_CONTROL_SCOPE(&met, 1);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < l->count && ls_status_is_ok(status); ++i) {
-    LS_NAME_SCOPE(l->enqueues[i].names);
-    LS_DEVICE_SCOPE(l->enqueues[i].place.text);
-    status = ls_enqueue_feed(&l->enqueues[i], &ops[i]);
-  }
-  return status;
+  *out_met = ls_host_call_add(&rendezvous, NULL, ended, count);
+  return ls_op_is_failed(*out_met) ? ls_graph_take_error(ls_graph_current())
+                                   : ls_ok();
 }
 
 static ls_status feed_hosts(const looping *l, ls_nest *out_ops) {
   ls_op met = {0};
-  LS_RETURN_IF_ERROR(enqueue_loop_read_all(l, &met));
-  ls_nest *ops = ls_new_array(l->allocator, ls_nest, l->count + 1);
-  if (ops == NULL) return ls_out_of_memory();
-  ls_status status = feed_all(l, met, ops);
-  if (ls_status_is_ok(status))
-    status = ls_join_op_lists(ops, l->count, out_ops);
-  for (size_t i = 0; i < l->count; ++i)
-    ls_nest_release(ops[i]);
-  ls_release(l->allocator, ops);
-  return status;
+  LS_OWN(ls_nest_builder, all) = {0};
+  LS_RETURN_IF_ERROR(read_hosts(l, &met));
+  LS_CONTROL_SCOPE(&met, 1);
+  for (size_t i = 0; i < l->count; ++i) {
+    LS_OWN(ls_nest, ops) = ls_none();
+    LS_NAME_SCOPE(l->enqueues[i].names);
+    LS_DEVICE_SCOPE(l->enqueues[i].place.text);
+    LS_RETURN_IF_ERROR(ls_enqueue_feed(&l->enqueues[i], &ops));
+    ls_append_ops(&all, ops);
+  }
+  return ls_take_nest(ls_nest_builder_finish(&all, LS_KIND_LIST), out_ops);
 }
 
 // ---- The loop --------------------------------------------------------------
+static ls_status feed_trip(const looping *l, ls_tensor last,
+                           ls_nest *out_next) {
+  LS_OWN(ls_nest, ops) = ls_none();
+  LS_OWN(ls_nest, signals) = ls_none();
+  LS_RETURN_IF_ERROR(l->count == 1
+                         ? ls_enqueue_build(l->enqueues, &ops, &signals)
+                         : feed_hosts(l, &ops));
+  return make_next(l, last, ops, signals, out_next);
+}
+
 static ls_nest feed_once(ls_nest values, void *user) {
-  const looping *l = user;
-  ls_nest ops = ls_none(), signals = ls_none();
-  const ls_status status = l->count == 1
-                               ? ls_enqueue_build(l->enqueues, &ops, &signals)
-                               : feed_hosts(l, &ops);
-  const ls_nest next =
-      ls_status_is_ok(status)
-          ? next_value(l, ls_nest_tensor(values, 0), ops, signals)
-          : ls_fail(status);
-  ls_nest_release(ops);
-  ls_nest_release(signals);
-  return next;
+  ls_nest next = ls_none();
+  const ls_status status = feed_trip(user, ls_nest_tensor(values, 0), &next);
+  return ls_status_is_ok(status) ? next : ls_fail(status);
 }
 
 ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
@@ -141,12 +124,10 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
   }
   const ls_tensor first =
       ls_scalar(l.predicts ? LS_DTYPE_BOOL : LS_DTYPE_I32, 0);
-  // The bodies of the loop would hear of it, and know no reason.
+  // Else the bodies of the loop would fail, and know no reason.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
-  const ls_nest made =
+  LS_OWN(ls_nest, values) =
       ls_while(enqueue_loop_goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);
-  const ls_status status = ls_nest_status(made);
-  *out_last = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
-  return status;
+  *out_last = ls_nest_tensor(values, 0);
+  return ls_nest_status(values);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What feeds the cores: enqueue functions of all hosts, in loops where they
-// read data sets, and the queue of the program.
+// Feeds of cores: enqueue functions of all hosts, in loops where they read data
+// sets, and the queue of the program.
 #include "estimator/input/input_feed.h"
 
 #include <stdio.h>
@@ -10,25 +10,33 @@
 #include "estimator/config/state.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/enqueue.h"
-#include "estimator/input/enqueue_loop.h"
-#include "estimator/input/stopping_signals.h"
 #include "graph/make/make.h"
 #include "tpu/feeds/infeed_queue.h"
+#include "tpu/own.h"
 
-// What is being made.
+// A feed that is being made.
 typedef struct making {
   const ls_estimator_calls *calls;
   const ls_plan *plan;
   const ls_input_feed_options *options;
-  ls_input_feed *feed;
+  ls_input_feed feed;
   ls_recorder recorder;
-  int64_t num_enqueues;
+  size_t num_enqueues;
   bool meets;  // Data of hosts may end at different times.
   ls_enqueue *enqueues;
-  size_t num_ops;
-  ls_nest *ops;  // Lists, one an enqueue function.
+  ls_nest_builder ops;
   ls_allocator *allocator;
 } making;
+
+static void making_deinit(making *m) {
+  for (size_t i = 0; m->enqueues != NULL && i < m->num_enqueues; ++i)
+    ls_enqueue_deinit(&m->enqueues[i]);
+  ls_release(m->allocator, m->enqueues);
+  ls_nest_builder_deinit(&m->ops);
+  ls_recorder_deinit(&m->recorder);
+  ls_input_feed_drop(&m->feed);
+}
+LS_OWNED_STRUCT(making, making_deinit)
 
 ls_status ls_input_feed_set_loops(bool on) {
   ls_runtime *runtime = ls_runtime_current();
@@ -54,96 +62,82 @@ static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
 
-// The ops of one enqueue function, as a list.
-static ls_status build_ops(making *m, ls_enqueue *enqueue, ls_nest *out_ops) {
-  m->feed->each_step = !has_data(enqueue) && !wraps_input();
-  if (m->feed->each_step) {
-    ls_nest signals = ls_none();
-    const ls_status status = ls_enqueue_build(enqueue, out_ops, &signals);
-    ls_nest_release(signals);
-    return status;
-  }
+// Builds the loop of some enqueue functions.
+static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   ls_tensor last;
-  LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueue, 1, &last));
-  if (m->plan->mode == LS_MODE_PREDICT &&
-      ls_tensor_is_failed(m->feed->stopping))
-    m->feed->stopping = last;
-  return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), out_ops);
+  LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
+  if (m->plan->mode == LS_MODE_PREDICT && ls_tensor_is_failed(m->feed.stopping))
+    m->feed.stopping = last;
+  ls_nest_builder_append(&m->ops, ls_nest_op(ls_tensor_op(last)));
+  return ls_ok();
 }
 
-static ls_status make_there(making *m, const ls_enqueue_options *options,
-                            int64_t index) {
-  ls_enqueue *enqueue = &m->enqueues[index];
+// Builds the ops of one enqueue function.
+static ls_status build_ops(making *m, ls_enqueue *enqueue) {
+  LS_OWN(ls_nest, ops) = ls_none();
+  LS_OWN(ls_nest, signals) = ls_none();
+  LS_DEVICE_SCOPE(enqueue->place.text);
+  m->feed.each_step = !has_data(enqueue) && !wraps_input();
+  if (!m->feed.each_step) return build_loop(m, enqueue, 1);
+  LS_RETURN_IF_ERROR(ls_enqueue_build(enqueue, &ops, &signals));
+  ls_append_ops(&m->ops, ops);
+  return ls_ok();
+}
+
+static ls_status make_enqueue(making *m, size_t index) {
+  const int64_t feeder = (int64_t)index;
+  const ls_enqueue_options options = {.calls = m->calls,
+                                      .feed = m->options,
+                                      .recorder = &m->recorder,
+                                      .feeder = feeder,
+                                      .meets = m->meets};
   char name[48];
   snprintf(name, sizeof(name), "input_pipeline_task%lld",
-           (long long)options->host);
+           (long long)ls_plan_feeder_host(m->plan, feeder));
   LS_NAME_SCOPE(m->plan->input.broadcast ? NULL : name);
-  LS_RETURN_IF_ERROR(ls_enqueue_init(enqueue, options));
-  if (options->meets) return ls_ok();
-  LS_DEVICE_SCOPE(enqueue->place.text);
-  return build_ops(m, enqueue, &m->ops[index]);
+  LS_RETURN_IF_ERROR(ls_enqueue_init(&m->enqueues[index], &options));
+  return m->meets ? ls_ok() : build_ops(m, &m->enqueues[index]);
 }
 
-static ls_status make_host(making *m, int64_t index) {
-  ls_enqueue_options options = {.calls = m->calls,
-                                .feed = m->options,
-                                .recorder = &m->recorder,
-                                .host = index,
-                                .meets = m->meets};
-  if (m->plan->input.per_replica) {
-    options.replica = LS_SOME(index);
-    options.host = m->plan->system->replicas[index].host;
-  }
-  return make_there(m, &options, index);
-}
-
-// A run of the ops feeds a loop where there are data sets, else one step.
+// Checks that hosts are alike: a run of the ops feeds a loop where there are
+// data sets, else one step.
 static ls_status check_alike(const making *m) {
-  for (int64_t i = 1; i < m->num_enqueues; ++i)
+  for (size_t i = 1; i < m->num_enqueues; ++i)
     if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
       return ls_invalid_argument("input_fn gives a Dataset for one host, and "
                                  "none for another: give all of them one");
   return ls_ok();
 }
 
-// Of hosts with data sets, one loop for all. Values have no end.
-static ls_status make_meeting(making *m) {
+// Builds one loop for all hosts with data sets. Values have no end.
+static ls_status build_meeting(making *m) {
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
-  if (has_data(&m->enqueues[0])) {
-    ls_tensor last;
-    LS_RETURN_IF_ERROR(
-        ls_enqueue_loop(m->enqueues, (size_t)m->num_enqueues, &last));
-    return ls_take_nest(LS_LIST(ls_nest_op(ls_tensor_op(last))), &m->ops[0]);
-  }
-  for (int64_t i = 0; i < m->num_enqueues; ++i) {
-    LS_DEVICE_SCOPE(m->enqueues[i].place.text);
-    LS_RETURN_IF_ERROR(build_ops(m, &m->enqueues[i], &m->ops[i]));
-  }
+  if (has_data(&m->enqueues[0]))
+    return build_loop(m, m->enqueues, m->num_enqueues);
+  for (size_t i = 0; i < m->num_enqueues; ++i)
+    LS_RETURN_IF_ERROR(build_ops(m, &m->enqueues[i]));
   return ls_ok();
 }
 
 static ls_status make_all(making *m) {
-  m->num_enqueues = m->plan->input.num_feeders;
+  m->num_enqueues = (size_t)m->plan->input.num_feeders;
   m->meets = m->num_enqueues > 1 && m->options->any_batch &&
              m->plan->input.way != LS_FEED_CORES &&
              m->plan->mode != LS_MODE_PREDICT;
-  const size_t count = (size_t)m->num_enqueues;
-  m->enqueues = ls_new_array(m->allocator, ls_enqueue, count);
-  m->ops = ls_new_array(m->allocator, ls_nest, count);
-  if (m->enqueues == NULL || m->ops == NULL) return ls_out_of_memory();
-  for (int64_t i = 0; i < m->num_enqueues; ++i)
-    LS_RETURN_IF_ERROR(make_host(m, i));
+  m->enqueues = ls_new_array(m->allocator, ls_enqueue, m->num_enqueues);
+  LS_RETURN_IF_NO_MEMORY(m->enqueues);
+  for (size_t i = 0; i < m->num_enqueues; ++i)
+    LS_RETURN_IF_ERROR(make_enqueue(m, i));
   LS_RETURN_IF_ERROR(check_alike(m));
-  return m->meets ? make_meeting(m) : ls_ok();
+  return m->meets ? build_meeting(m) : ls_ok();
 }
 
 // ---- Together --------------------------------------------------------------
 static ls_status take_iterators(making *m) {
-  ls_input_feed *feed = m->feed;
-  feed->iterators =
-      ls_new_array(m->allocator, ls_iterator *, (size_t)m->num_enqueues);
-  if (feed->iterators == NULL) return ls_out_of_memory();
-  for (int64_t i = 0; i < m->num_enqueues; ++i) {
+  ls_input_feed *feed = &m->feed;
+  feed->iterators = ls_new_array(m->allocator, ls_iterator *, m->num_enqueues);
+  LS_RETURN_IF_NO_MEMORY(feed->iterators);
+  for (size_t i = 0; i < m->num_enqueues; ++i) {
     ls_iterator *iterator = m->enqueues[i].source.iterator;
     if (iterator != NULL)
       feed->iterators[feed->num_iterators++] = ls_iterator_retain(iterator);
@@ -165,7 +159,7 @@ static ls_status shard_type(const ls_infeed_queue *queue, size_t i,
 static ls_status check_queues(const making *m) {
   const ls_infeed_queue *first = m->enqueues[0].queue;
   const size_t count = ls_infeed_queue_num_elements(first);
-  for (int64_t h = 1; h < m->num_enqueues; ++h) {
+  for (size_t h = 1; h < m->num_enqueues; ++h) {
     const ls_infeed_queue *other = m->enqueues[h].queue;
     for (size_t i = 0; i < count; ++i) {
       ls_type a, b;
@@ -176,74 +170,60 @@ static ls_status check_queues(const making *m) {
           "element %zu that input_fn gives is %s for a replica of the first "
           "host, and %s on host %lld: all hosts must feed the same types",
           i, LS_SHAPE_TEXT(a.dtype, a.shape), LS_SHAPE_TEXT(b.dtype, b.shape),
-          (long long)m->enqueues[h].options.host);
+          (long long)m->enqueues[h].host);
     }
   }
   return ls_ok();
 }
 
-// As the first host's, of all replicas.
+// Gives the queue the types of the first host's, of all replicas.
 static ls_status fill_queue(const making *m, int64_t replicas,
                             ls_infeed_queue *queue) {
   const ls_infeed_queue *first = m->enqueues[0].queue;
   const size_t count = ls_infeed_queue_num_elements(first);
-  ls_dtype *dtypes = ls_new_array(m->allocator, ls_dtype, count);
-  ls_shape *shapes = ls_new_array(m->allocator, ls_shape, count);
-  int64_t *axes = ls_new_array(m->allocator, int64_t, count);
-  ls_status status = dtypes == NULL || shapes == NULL || axes == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_dtype, dtypes, count);
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, ls_shape, shapes, count);
+  LS_OWN_ARRAY_OR_RETURN(m->allocator, int64_t, axes, count);
+  for (size_t i = 0; i < count; ++i) {
     ls_type type;
-    status = shard_type(first, i, &type);
+    LS_RETURN_IF_ERROR(shard_type(first, i, &type));
     axes[i] = ls_infeed_queue_dimension(first, i).value;
     if (axes[i] < type.shape.rank && replicas > 1)
       type.shape.dim[axes[i]] *= replicas;
     dtypes[i] = type.dtype;
     shapes[i] = type.shape;
   }
-  if (ls_status_is_ok(status))
-    status = ls_infeed_queue_set_types(queue, dtypes, count);
-  if (ls_status_is_ok(status))
-    status = ls_infeed_queue_set_dimensions(queue, axes, count);
-  if (ls_status_is_ok(status))
-    status = ls_infeed_queue_set_shapes(queue, shapes, count);
-  if (ls_status_is_ok(status))
-    status = ls_infeed_queue_set_num_shards(queue, replicas);
-  ls_release(m->allocator, dtypes);
-  ls_release(m->allocator, shapes);
-  ls_release(m->allocator, axes);
-  return status;
+  LS_RETURN_IF_ERROR(ls_infeed_queue_set_types(queue, dtypes, count));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_set_dimensions(queue, axes, count));
+  LS_RETURN_IF_ERROR(ls_infeed_queue_set_shapes(queue, shapes, count));
+  return ls_infeed_queue_set_num_shards(queue, replicas);
 }
 
 static ls_status input_feed_make_queue(making *m) {
-  ls_infeed_queue *queue = NULL;
+  ls_infeed_queue **queue = &m->feed.queue;
   LS_RETURN_IF_ERROR(check_queues(m));
-  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], &queue));
-  const ls_status status = fill_queue(m, m->plan->system->num_replicas, queue);
-  m->feed->queue = queue;
-  queue->enqueue_system = ls_object_retain(ls_system_around());
-  return status;
+  LS_RETURN_IF_ERROR(ls_enqueue_make_queue(&m->enqueues[0], queue));
+  LS_RETURN_IF_ERROR(fill_queue(m, m->plan->system->num_replicas, *queue));
+  (*queue)->enqueue_system = ls_object_retain(ls_system_around());
+  return ls_ok();
 }
 
 // ---- The end ---------------------------------------------------------------
 static ls_status make_closes(making *m) {
   const ls_plan_system *system = m->plan->system;
-  const int64_t cores = system->num_cores, each = system->cores_per_host;
-  ls_nest *ops = ls_new_array(m->allocator, ls_nest, (size_t)cores + 1);
-  if (ops == NULL) return ls_out_of_memory();
-  for (int64_t i = 0; i < cores; ++i) {
-    const ls_device_name host = ls_plan_host(m->plan, i / each);
+  LS_OWN(ls_nest_builder, ops) = {0};
+  for (int64_t i = 0; i < system->num_cores; ++i) {
+    const ls_device_name host =
+        ls_plan_host(m->plan, i / system->cores_per_host);
     LS_DEVICE_SCOPE(host.text);
-    ops[i] = ls_nest_op(ls_infeed_close(i % each));
+    ls_nest_builder_append(
+        &ops, ls_nest_op(ls_infeed_close(i % system->cores_per_host)));
   }
-  const ls_status status = ls_take_nest(
-      ls_nest_sequence(LS_KIND_LIST, ops, (size_t)cores), &m->feed->close_ops);
-  ls_release(m->allocator, ops);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&ops, LS_KIND_LIST),
+                      &m->feed.close_ops);
 }
 
-// Threads that nobody starts here feed nothing.
+// Checks for threads that nobody starts here, so that they feed nothing.
 static ls_status check_runners(void) {
   static const char *const text =
       "input_fn has added to the graph's QueueRunners (collection "
@@ -257,15 +237,16 @@ static ls_status check_runners(void) {
 }
 
 static ls_status input_feed_make(making *m) {
+  ls_input_feed *feed = &m->feed;
   LS_PLAN_SYSTEM_SCOPE(m->plan);
   LS_RETURN_IF_ERROR(make_all(m));
   LS_RETURN_IF_ERROR(check_runners());
   LS_RETURN_IF_ERROR(
-      ls_join_op_lists(m->ops, (size_t)m->num_enqueues, &m->feed->ops));
+      ls_take_nest(ls_nest_builder_finish(&m->ops, LS_KIND_LIST), &feed->ops));
   LS_RETURN_IF_ERROR(take_iterators(m));
   LS_RETURN_IF_ERROR(input_feed_make_queue(m));
   LS_RETURN_IF_ERROR(make_closes(m));
-  m->feed->structure = ls_nest_retain(m->recorder.structure);
+  feed->structure = ls_nest_retain(m->recorder.structure);
   return ls_graph_error(ls_graph_current());
 }
 
@@ -274,25 +255,17 @@ ls_status ls_input_feed_make(const ls_estimator_calls *calls,
                              ls_input_feed *out_feed) {
   static const ls_input_feed_options defaults = {0};
   *out_feed = (ls_input_feed){0};
-  making m = {
+  LS_OWN(making, m) = {
       .calls = calls,
       .plan = calls->plan,
       .options = options != NULL ? options : &defaults,
-      .feed = out_feed,
       .recorder =
           ls_recorder_begin(ls_plan_tpu(calls->plan)->input_partition_dims),
       .allocator = ls_current_allocator(),
   };
-  const ls_status status = input_feed_make(&m);
-  for (int64_t i = 0; m.enqueues != NULL && i < m.num_enqueues; ++i)
-    ls_enqueue_deinit(&m.enqueues[i]);
-  for (int64_t i = 0; m.ops != NULL && i < m.num_enqueues; ++i)
-    ls_nest_release(m.ops[i]);
-  ls_release(m.allocator, m.enqueues);
-  ls_release(m.allocator, m.ops);
-  ls_recorder_deinit(&m.recorder);
-  if (!ls_status_is_ok(status)) ls_input_feed_drop(out_feed);
-  return status;
+  LS_RETURN_IF_ERROR(input_feed_make(&m));
+  *out_feed = ls_give(&m.feed);
+  return ls_ok();
 }
 
 void ls_input_feed_drop(ls_input_feed *feed) {
@@ -308,21 +281,19 @@ void ls_input_feed_drop(ls_input_feed *feed) {
   *feed = (ls_input_feed){0};
 }
 
-// ---- What came -------------------------------------------------------------
+// ---- Tuples ----------------------------------------------------------------
 ls_status ls_input_feed_unpack(const ls_input_feed *feed, ls_nest elements,
                                ls_feed_element_values *out_values) {
-  ls_feed_element fed;
+  LS_OWN(ls_feed_element, fed) = {0};
   *out_values = (ls_feed_element_values){0};
   LS_RETURN_IF_ERROR(ls_recorder_unflatten(feed->structure, elements, &fed));
   *out_values = (ls_feed_element_values){
-      .features = ls_nest_retain(fed.features),
-      .labels = ls_nest_retain(fed.labels),
       .mask = ls_nest_tensor(fed.mask, 0),
       .stopping =
           ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_STOPPING), 0),
       .padding =
           ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_PADDING), 0),
-  };
-  ls_feed_element_drop(&fed);
+      .features = ls_give(&fed.features),
+      .labels = ls_give(&fed.labels)};
   return ls_ok();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What feeds the cores of a program: ops on the hosts, made of an input
-// function in the current graph.
+// Feeds of the cores of a program: ops on the hosts, made of an input function
+// in the current graph.
 #ifndef LS_ESTIMATOR_INPUT_INPUT_FEED_H_
 #define LS_ESTIMATOR_INPUT_INPUT_FEED_H_
 
@@ -24,23 +24,23 @@ typedef struct ls_input_feed_options {
 } ls_input_feed_options;
 
 typedef struct ls_input_feed {
-  // What the program's dequeue is made of: tuples of all replicas together, of
-  // which each gets one. Counted.
+  // The program dequeues from it: tuples of all replicas together, of which
+  // each gets one. Counted.
   ls_infeed_queue *queue;
-  // What feeds: a list of ops, of which a run feeds one step (`each_step`), or
-  // as many as the loop variable says, or all up to the stop signal.
+  // A list of ops, of which a run feeds one step (`each_step`), or as many as
+  // the loop variable says, or all up to the stop signal.
   ls_nest ops;
   bool each_step;
   ls_nest close_ops;  // Say that there is nothing more, to all cores. A list.
   // Of a prediction: of the first host, a bool scalar, true once it has fed the
   // stop signal. Else failed.
   ls_tensor stopping;
-  ls_nest structure;  // What the tuples are: features, labels, mask, signals.
+  ls_nest structure;  // Of tuples: features, labels, mask, signals.
   // Begins the data sets of each session, where a checkpoint has put them, else
   // at their start. NULL: there is no data set.
   ls_hook *hook;
-  // Whose places go into checkpoints, in the order of hosts. They are those of
-  // the steps that were fed, whatever is read ahead. Counted.
+  // Their positions go into checkpoints, in the order of hosts: those of the
+  // steps that were fed, whatever is read ahead. Counted.
   ls_iterator **iterators;
   size_t num_iterators;
 } ls_input_feed;

@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows of predictions are real.
+// Predictions: signals of their batches, and real rows.
 #include "estimator/input/prediction_rows.h"
 
 #include "base/values/nest_internal.h"
 #include "lockstep/graph.h"
 
+// ---- Signals ---------------------------------------------------------------
+ls_tensor ls_stopping_signal(ls_tensor stopping) {
+  return ls_reshape(
+      ls_slice(stopping, LS_SHAPE(0, 0), LS_SHAPE(1, 1), LS_SCALAR), LS_SCALAR);
+}
+
+ls_nest ls_should_stop(ls_nest signal) {
+  double number = 0;
+  if (signal.kind == LS_KIND_TENSOR)
+    return ls_leaf(ls_and(signal.as.tensor, ls_scalar(LS_DTYPE_BOOL, 1)));
+  const ls_status status = ls_nest_to_number(signal, &number);
+  return ls_status_is_ok(status) ? ls_nest_bool(number != 0) : ls_fail(status);
+}
+
+// ---- Rows ------------------------------------------------------------------
 static ls_shape prediction_rows_shape_of(ls_nest leaf) {
   const ls_array *array = ls_nest_as_array(leaf);
   if (array != NULL) return ls_array_shape(array);
@@ -12,7 +27,7 @@ static ls_shape prediction_rows_shape_of(ls_nest leaf) {
                                      : LS_SHAPE_UNKNOWN;
 }
 
-// A tensor whose size is not known yet is looked at when it is an array.
+// A tensor of unknown size is checked once it is an array.
 static bool is_unknown(ls_nest leaf, ls_shape shape) {
   return leaf.kind == LS_KIND_TENSOR &&
          (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));

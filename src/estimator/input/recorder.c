@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The structure of what is fed.
+// The structure of the tuples that go to cores.
 #include "estimator/input/recorder.h"
 
 #include <stdio.h>
@@ -7,7 +7,6 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
-#include "estimator/spec/returned.h"
 #include "graph/region.h"
 
 ls_recorder ls_recorder_begin(ls_nest dims) {
@@ -22,28 +21,8 @@ void ls_recorder_deinit(ls_recorder *self) {
   *self = (ls_recorder){0};
 }
 
-// ---- Structures ------------------------------------------------------------
-static ls_nest dict_of(const ls_feed_element *fed) {
-  static const char *const names[] = {"features", "labels", "mask", "signals"};
-  const ls_nest all[] = {fed->features, fed->labels, fed->mask, fed->signals};
-  const char *keys[4];
-  ls_nest items[4];
-  size_t count = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    if (i > 0 && all[i].kind == LS_KIND_NONE) continue;
-    keys[count] = names[i];
-    items[count++] = ls_nest_retain(all[i]);
-  }
-  return ls_nest_dict("", keys, items, count);
-}
-
-static ls_nest empty_leaf(ls_nest leaf, void *user) {
-  (void)leaf, (void)user;
-  return ls_none();
-}
-
 // ---- How it is cut ---------------------------------------------------------
-// Sizes of parts, one for each dimension, are whole numbers in a list.
+// Returns true for sizes of parts: whole numbers in a list, one a dimension.
 static bool are_parts(ls_nest dims) {
   if (dims.kind == LS_KIND_NONE) return true;
   const size_t count = ls_nest_count(dims);
@@ -81,18 +60,16 @@ static void append_keys(ls_text *text, ls_nest value) {
   ls_text_append(text, "]");
 }
 
-static ls_status other_keys(const cutting *c, ls_nest value, ls_nest dims) {
-  ls_text text;
+static ls_status refuse_keys(const cutting *c, ls_nest value, ls_nest dims) {
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   ls_text_append(&text, "Expected ");
   append_keys(&text, value);
   ls_text_append(&text, ", got ");
   append_keys(&text, dims);
-  const ls_status status = ls_invalid_argument(
+  return ls_invalid_argument(
       "TPUConfig.input_partition_dims[%zu] mismatched %s keys. %s", c->number,
       c->number == 0 ? "feature" : "label", ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
 }
 
 static bool same_keys(ls_nest a, ls_nest b) {
@@ -107,7 +84,7 @@ static bool same_keys(ls_nest a, ls_nest b) {
   return true;
 }
 
-// Beside each other, down to the leaves.
+// Walks values and their partitions in step, down to the leaves.
 static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
   if (!ls_nest_is_node(value) && are_parts(dims)) {
     c->parts[c->count++] = recorder_parts_of(dims);
@@ -126,7 +103,7 @@ static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
 
 static ls_status cut_all(cutting *c, ls_nest value, ls_nest dims) {
   return same_keys(value, dims) ? recorder_cut(c, value, dims)
-                                : other_keys(c, value, dims);
+                                : refuse_keys(c, value, dims);
 }
 
 static void leave_whole(cutting *c, ls_nest value) {
@@ -135,16 +112,15 @@ static void leave_whole(cutting *c, ls_nest value) {
     c->parts[c->count++] = LS_SHAPE_UNKNOWN;
 }
 
-static ls_status cut_fed(ls_recorder *self, const ls_feed_element *fed,
-                         size_t leaves) {
+// Finds how each leaf is cut.
+static ls_status cut_fed(const ls_recorder *self, const ls_feed_element *fed,
+                         ls_shape *parts) {
   const ls_nest features = ls_nest_item(self->dims, 0);
   const ls_nest labels = ls_nest_item(self->dims, 1);
   if (features.kind == LS_KIND_NONE)
     return ls_invalid_argument("TPUConfig.input_partition_dims[0] must not be "
                                "none: it says how features are cut");
-  self->parts = ls_new_array(self->allocator, ls_shape, leaves + 1);
-  if (self->parts == NULL) return ls_out_of_memory();
-  cutting c = {.what = "features", .parts = self->parts};
+  cutting c = {.what = "features", .parts = parts};
   LS_RETURN_IF_ERROR(cut_all(&c, fed->features, features));
   c.what = "labels";
   c.number = 1;
@@ -157,51 +133,46 @@ static ls_status cut_fed(ls_recorder *self, const ls_feed_element *fed,
   return ls_ok();
 }
 
-// ---- Noting ----------------------------------------------------------------
-ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
-  if (self->structure.kind != LS_KIND_NONE) return ls_ok();
-  ls_nest all = ls_none();
-  LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
-  ls_status status = self->dims.kind == LS_KIND_NONE
-                         ? ls_ok()
-                         : cut_fed(self, fed, ls_nest_num_leaves(all));
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(ls_nest_map(all, empty_leaf, NULL), &self->structure);
-  ls_nest_release(all);
-  if (ls_status_is_ok(status) || self->parts == NULL) return status;
-  ls_release(self->allocator, self->parts);
-  self->parts = NULL;
-  return status;
+// ---- Recording -------------------------------------------------------------
+static ls_nest empty_leaf(ls_nest leaf, void *user) {
+  (void)leaf, (void)user;
+  return ls_none();
 }
 
-static ls_nest recorder_as_tensor(ls_nest leaf, void *user) {
-  (void)user;
-  ls_tensor value;
-  const ls_status status = ls_region_tensor(leaf, &value);
-  return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
+ls_status ls_recorder_note(ls_recorder *self, const ls_feed_element *fed) {
+  if (self->structure.kind != LS_KIND_NONE) return ls_ok();
+  LS_OWN(ls_nest, all) = ls_feed_element_dict(fed);
+  LS_RETURN_IF_ERROR(ls_nest_status(all));
+  LS_OWN_MEMORY(self->allocator, ls_shape, parts) = NULL;
+  if (self->dims.kind != LS_KIND_NONE) {
+    parts =
+        ls_new_array(self->allocator, ls_shape, ls_nest_num_leaves(all) + 1);
+    LS_RETURN_IF_NO_MEMORY(parts);
+    LS_RETURN_IF_ERROR(cut_fed(self, fed, parts));
+  }
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_map(all, empty_leaf, NULL), &self->structure));
+  self->parts = ls_give(&parts);
+  return ls_ok();
 }
 
 ls_status ls_recorder_flatten(const ls_recorder *self,
                               const ls_feed_element *fed, ls_nest *out_list) {
   *out_list = ls_none();
-  ls_nest all = ls_none();
-  LS_RETURN_IF_ERROR(ls_take_nest(dict_of(fed), &all));
-  ls_status status =
+  LS_OWN(ls_nest, all) = ls_feed_element_dict(fed);
+  LS_RETURN_IF_ERROR(ls_nest_status(all));
+  LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_nest_same_structure(self->structure, all),
-                         "what input functions give differs");
+                         "what input functions give differs"));
   const size_t count = ls_nest_num_leaves(all);
-  ls_nest *leaves = ls_new_array(self->allocator, ls_nest, count + 1);
-  if (leaves == NULL) status = ls_status_join(status, ls_out_of_memory());
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(all, leaves, count);
-    for (size_t i = 0; i < count; ++i)
-      leaves[i] = recorder_as_tensor(leaves[i], NULL);
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, leaves, count + 1);
+  ls_nest_flatten(all, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
+    ls_tensor value;
+    LS_RETURN_IF_ERROR(ls_region_tensor(leaves[i], &value));
+    leaves[i] = ls_leaf(value);
   }
-  ls_release(self->allocator, leaves);
-  ls_nest_release(all);
-  return status;
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
 }
 
 ls_status ls_recorder_parts(const ls_recorder *self, const ls_shape **out_parts,
@@ -227,20 +198,11 @@ ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
   if (!ls_nest_is_node(elements) || ls_nest_count(elements) != count)
     return ls_invalid_argument("a tuple of %zu elements; what is fed has %zu",
                                ls_nest_count(elements), count);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, leaves, count + 1);
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_nest_retain(ls_nest_item(elements, i));
-  ls_nest all = ls_none();
-  const ls_status status =
-      ls_take_nest(ls_nest_pack(structure, leaves, count), &all);
-  ls_release(allocator, leaves);
-  LS_RETURN_IF_ERROR(status);
-  out_fed->features = ls_nest_retain(ls_nest_find(all, "features"));
-  out_fed->labels = ls_nest_retain(ls_nest_find(all, "labels"));
-  out_fed->mask = ls_nest_retain(ls_nest_find(all, "mask"));
-  out_fed->signals = ls_nest_retain(ls_nest_find(all, "signals"));
-  ls_nest_release(all);
+  LS_OWN(ls_nest, all) = ls_nest_pack(structure, leaves, count);
+  LS_RETURN_IF_ERROR(ls_nest_status(all));
+  ls_feed_element_take(all, out_fed);
   return ls_ok();
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tuples are that go to cores: the structure of what is fed, which is
-// that of the first call of an input function.
+// The structure of the tuples that go to cores: that of the first element which
+// an input function gives.
 #ifndef LS_ESTIMATOR_INPUT_RECORDER_H_
 #define LS_ESTIMATOR_INPUT_RECORDER_H_
 
-#include "estimator/input/feed_source.h"
+#include "distribute/input/feed.h"
 
 typedef struct ls_recorder {
   ls_nest dims;       // How features, and labels, are cut. None: they are not.
-  ls_nest structure;  // A dict of features, labels, mask, signals. None: none
-                      // was recorded.
+  ls_nest structure;  // A dict of features, labels, mask, signals; none at
+                      // first.
   ls_shape *parts;  // One a leaf, of an unknown shape for one that is not cut.
   ls_allocator *allocator;
 } ls_recorder;
@@ -18,8 +18,9 @@ typedef struct ls_recorder {
 // `dims`: see ls_tpu_config.input_partition_dims; retained.
 ls_recorder ls_recorder_begin(ls_nest dims);
 void ls_recorder_deinit(ls_recorder *self);  // Zeroed is fine.
+LS_OWNED_STRUCT(ls_recorder, ls_recorder_deinit)
 
-// Notes the structure of the first, of which others must be, too.
+// Notes the structure of the first, which all others must have.
 //   LS_INVALID_ARGUMENT  the way in which they are cut is of another structure
 LS_MUST_USE ls_status ls_recorder_note(ls_recorder *self,
                                        const ls_feed_element *fed);

@@ -8,7 +8,6 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/input/prediction_rows.h"
-#include "estimator/input/stopping_signals.h"
 #include "estimator/loop/steps.h"
 #include "estimator/spec/spec.h"
 #include "graph/walk.h"

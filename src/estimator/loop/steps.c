@@ -7,7 +7,7 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "distribute/values/summary.h"
-#include "estimator/input/stopping_signals.h"
+#include "estimator/input/prediction_rows.h"
 #include "graph/region.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"

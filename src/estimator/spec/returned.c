@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an input function gives.
+// Checks of what an input function gives.
 #include "estimator/spec/returned.h"
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
-
-ls_status ls_returned_split(ls_nest value, ls_nest *out_features,
-                            ls_nest *out_labels) {
-  *out_features = value;
-  *out_labels = ls_none();
-  if (value.kind != LS_KIND_TUPLE) return ls_ok();
-  const size_t count = ls_nest_count(value);
-  if (count != 2)
-    return ls_invalid_argument(
-        "input_fn gives a tuple of %zu: it must be a len 2 tuple (features, "
-        "labels); several features are a list or a dict",
-        count);
-  *out_features = ls_nest_item(value, 0);
-  *out_labels = ls_nest_item(value, 1);
-  return ls_ok();
-}
 
 // ---- Known shapes ----------------------------------------------------------
 ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
@@ -31,7 +16,7 @@ ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
                    "ragged: make it dense in the data set");
 }
 
-// `name`: of its tensor; "": it has none.
+// `name`: its tensor's, or "".
 static ls_status refuse_type(const char *what, size_t number, const char *name,
                              ls_type type) {
   return ls_invalid_argument(
@@ -64,13 +49,11 @@ static ls_status returned_check_leaf(const char *what, size_t number,
 static ls_status check_leaves(ls_nest values, const char *what) {
   const size_t count = ls_nest_num_leaves(values);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  ls_status status = leaves != NULL ? ls_ok() : ls_out_of_memory();
-  if (leaves != NULL) ls_nest_flatten(values, leaves, count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = returned_check_leaf(what, i, leaves[i]);
-  ls_release(allocator, leaves);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  ls_nest_flatten(values, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(returned_check_leaf(what, i, leaves[i]));
+  return ls_ok();
 }
 
 ls_status ls_returned_check_static(ls_nest features, ls_nest labels) {
@@ -85,20 +68,4 @@ size_t ls_returned_keys(ls_nest value, const char **keys, size_t capacity) {
   for (size_t i = 0; i < count && i < capacity; ++i)
     keys[i] = ls_nest_key(value, ls_nest_sorted_position(value, i));
   return count;
-}
-
-ls_nest ls_returned_dict(ls_nest features, ls_nest labels, const char *name,
-                         ls_nest other) {
-  const char *keys[3] = {"features"};
-  ls_nest items[3] = {features};
-  size_t count = 1;
-  if (labels.kind != LS_KIND_NONE) {
-    keys[count] = "labels";
-    items[count++] = labels;
-  }
-  if (other.kind != LS_KIND_NONE) {
-    keys[count] = name;
-    items[count++] = other;
-  }
-  return ls_nest_dict("", keys, items, count);
 }

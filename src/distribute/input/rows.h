@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of a batch: how many each part gets, where they stand, and what stands
+// in for those that are missing. Nobody else computes with them.
+#ifndef LS_DISTRIBUTE_INPUT_ROWS_H_
+#define LS_DISTRIBUTE_INPUT_ROWS_H_
+
+#include "base/values/nest_internal.h"
+
+// How the rows of a batch are shared out. Zero in a field means its default.
+typedef struct ls_row_shares {
+  int64_t parts;
+  // Parts of ceil(rows / parts), the last ones shorter or empty. Default: they
+  // differ by at most one row, larger ones first.
+  bool round_up;
+  // Padded batches: each part has so many rows, real ones first.
+  int64_t room;
+  // The axis of each leaf's rows, lent; of further leaves: 0.
+  const int64_t *axes;
+  size_t num_axes;
+} ls_row_shares;
+
+// The first row of a part; of part `parts` the number of rows.
+static inline int64_t ls_shares_begin(const ls_row_shares *shares, int64_t rows,
+                                      int64_t part) {
+  const int64_t least = rows / shares->parts, rest = rows % shares->parts;
+  const int64_t begin = part * (least + (shares->round_up && rest > 0));
+  if (!shares->round_up) return begin + (part < rest ? part : rest);
+  return begin < rows ? begin : rows;
+}
+static inline int64_t ls_shares_rows(const ls_row_shares *shares, int64_t rows,
+                                     int64_t part) {
+  return ls_shares_begin(shares, rows, part + 1) -
+         ls_shares_begin(shares, rows, part);
+}
+
+// The rows of piece `index` of a host that reads rows of its own: the shares of
+// a batch of `rows`, from part `first` on, over and over. So all hosts together
+// use `rows` in each step.
+static inline int64_t ls_cyclic_rows(const ls_row_shares *shares, int64_t rows,
+                                     int64_t first, int64_t index) {
+  return ls_shares_rows(shares, rows, (first + index) % shares->parts);
+}
+
+// The part that is value `index` of host `host`, where hosts take parts in
+// turns.
+static inline size_t ls_dealt_part(size_t hosts, size_t host, size_t index) {
+  return host + index * hosts;
+}
+
+// The rows of a slice of an array: as many as reach so many bytes.
+static inline int64_t ls_slice_rows(int64_t bytes, int64_t bytes_of_row) {
+  return bytes_of_row > 0 ? (bytes + bytes_of_row - 1) / bytes_of_row : bytes;
+}
+
+// ---- Axes -------------------------------------------------------------------
+static inline int ls_shares_axis(const ls_row_shares *shares, size_t leaf) {
+  return leaf < shares->num_axes ? (int)shares->axes[leaf] : 0;
+}
+static inline bool ls_has_axis(ls_shape shape, int axis) {
+  return axis >= 0 && axis < shape.rank;
+}
+
+// ---- Parts ------------------------------------------------------------------
+// Rows of a leaf along an axis: a view, or a copy where they are not together.
+//   LS_INVALID_ARGUMENT  strings along another axis than 0
+LS_MUST_USE ls_status ls_rows_take(ls_nest leaf, int axis, int64_t first,
+                                   int64_t rows, ls_nest *out_part);
+
+// ---- Padded batches ---------------------------------------------------------
+static inline int64_t ls_shares_room(const ls_row_shares *shares) {
+  return shares->parts * shares->room;
+}
+
+// Counts the examples of a batch: the rows of the first leaf of its features,
+// arrays or tensors.
+//   LS_INVALID_ARGUMENT  there is no leaf, or it has no such dimension; more
+//                        than there is room for.
+LS_MUST_USE ls_status ls_shares_count(const ls_row_shares *shares,
+                                      ls_nest features, int64_t *out_count);
+
+// Returns a nest of `count` rows a leaf, padded: arrays, tensors (in the
+// current graph), or specs of batches of any size. The axes are those from
+// leaf `first_leaf` on. Failed: a leaf has no such rows.
+ls_nest ls_shares_pad(const ls_row_shares *shares, size_t first_leaf,
+                      ls_nest values, int64_t count);
+
+// An array of 1 where rows are real (`marks_real`), or where they are not.
+ls_nest ls_shares_mask(const ls_row_shares *shares, int64_t count,
+                       ls_dtype dtype, bool marks_real);
+
+#endif  // LS_DISTRIBUTE_INPUT_ROWS_H_

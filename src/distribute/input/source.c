@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources of what a host's replicas are fed, and their elements.
+#include "data/dataset.h"
+#include "distribute/input/feed.h"
+#include "lockstep/element_spec.h"
+
+// ---- Elements ---------------------------------------------------------------
+static const char *const field_names[] = {"features", "labels", "mask", "ended",
+                                          "signals"};
+enum { NUM_FIELDS = LS_COUNT_OF(field_names) };
+
+static ls_nest *field_of(ls_feed_element *fed, size_t index) {
+  ls_nest *const fields[NUM_FIELDS] = {&fed->features, &fed->labels, &fed->mask,
+                                       &fed->ended, &fed->signals};
+  return fields[index];
+}
+
+void ls_feed_element_drop(ls_feed_element *fed) {
+  for (size_t i = 0; i < NUM_FIELDS; ++i)
+    ls_nest_release(*field_of(fed, i));
+  *fed = (ls_feed_element){0};
+}
+
+ls_status ls_features_split(ls_nest value, ls_nest *out_features,
+                            ls_nest *out_labels) {
+  *out_features = value;
+  *out_labels = ls_none();
+  if (value.kind != LS_KIND_TUPLE) return ls_ok();
+  const size_t count = ls_nest_count(value);
+  if (count != 2)
+    return ls_invalid_argument(
+        "input_fn gives a tuple of %zu: it must be a len 2 tuple (features, "
+        "labels); several features are a list or a dict",
+        count);
+  *out_features = ls_nest_item(value, 0);
+  *out_labels = ls_nest_item(value, 1);
+  return ls_ok();
+}
+
+ls_nest ls_feed_element_dict(const ls_feed_element *fed) {
+  ls_feed_element fields = *fed;
+  const char *keys[NUM_FIELDS];
+  ls_nest items[NUM_FIELDS];
+  size_t count = 0;
+  for (size_t i = 0; i < NUM_FIELDS; ++i) {
+    const ls_nest field = *field_of(&fields, i);
+    if (i > 0 && field.kind == LS_KIND_NONE) continue;
+    keys[count] = field_names[i];
+    items[count++] = ls_nest_retain(field);
+  }
+  return ls_nest_dict("", keys, items, count);
+}
+
+void ls_feed_element_take(ls_nest dict, ls_feed_element *out_fed) {
+  for (size_t i = 0; i < NUM_FIELDS; ++i)
+    *field_of(out_fed, i) = ls_nest_retain(ls_nest_find(dict, field_names[i]));
+}
+
+// ---- Sources ----------------------------------------------------------------
+ls_status ls_feed_source_init(ls_feed_source *self, ls_dataset *dataset,
+                              ls_nest features, ls_nest labels) {
+  *self = (ls_feed_source){0};
+  if (dataset != NULL &&
+      (features.kind != LS_KIND_NONE || labels.kind != LS_KIND_NONE))
+    return ls_failed_precondition("internal error: what is fed comes from a "
+                                  "data set and from features and labels");
+  if (dataset != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  self->dataset = dataset != NULL ? ls_dataset_retain(dataset) : NULL;
+  self->features = ls_nest_retain(features);
+  self->labels = ls_nest_retain(labels);
+  return ls_ok();
+}
+
+ls_status ls_feed_source_of(ls_feed_source *self, ls_nest value) {
+  ls_dataset *dataset = ls_nest_as_dataset(value);
+  ls_nest features = ls_none(), labels = ls_none();
+  *self = (ls_feed_source){0};
+  if (dataset == NULL)
+    LS_RETURN_IF_ERROR(ls_features_split(value, &features, &labels));
+  return ls_feed_source_init(self, dataset, features, labels);
+}
+
+void ls_feed_source_deinit(ls_feed_source *self) {
+  ls_dataset_release(self->dataset);
+  ls_iterator_release(self->iterator);
+  ls_nest_release(self->features);
+  ls_nest_release(self->labels);
+  ls_nest_release(self->signals);
+  *self = (ls_feed_source){0};
+}
+
+ls_status ls_feed_source_make_even(ls_feed_source *self,
+                                   const ls_even_options *options) {
+  self->even = *options;
+  self->is_even = true;
+  if (self->dataset == NULL) return ls_ok();
+  self->dataset = ls_even_batches(self->dataset, options);
+  return ls_dataset_status(self->dataset);
+}
+
+ls_status ls_feed_source_begin(ls_feed_source *self, const char *name,
+                               uint64_t seed) {
+  if (self->dataset == NULL || self->iterator != NULL) return ls_ok();
+  return ls_iterator_create(self->dataset,
+                            &(ls_iterator_options){.name = name, .seed = seed},
+                            &self->iterator);
+}
+
+// Takes an element of the data set apart, or its specs.
+static ls_status take_element(const ls_feed_source *self, ls_nest element,
+                              ls_feed_element *out_fed) {
+  ls_nest features, labels;
+  if (self->is_even && self->even.rule != LS_END_DROPPED) {
+    ls_feed_element_take(element, out_fed);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(ls_features_split(element, &features, &labels));
+  out_fed->features = ls_nest_retain(features);
+  out_fed->labels = ls_nest_retain(labels);
+  return ls_ok();
+}
+
+ls_status ls_feed_source_specs(const ls_feed_source *self,
+                               ls_feed_element *out_specs) {
+  LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(self->dataset);
+  LS_RETURN_IF_ERROR(ls_nest_status(specs));
+  return take_element(self, specs, out_specs);
+}
+
+// ---- The next element -------------------------------------------------------
+static ls_status pad_values(const ls_feed_source *self,
+                            ls_feed_element *out_fed) {
+  const ls_row_shares *shares = &self->even.shares;
+  int64_t count = 0;
+  LS_RETURN_IF_ERROR(ls_shares_count(shares, self->features, &count));
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_shares_pad(shares, 0, self->features, count), &out_fed->features));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_shares_pad(shares, ls_nest_num_leaves(self->features),
+                                 self->labels, count),
+                   &out_fed->labels));
+  return ls_take_nest(ls_shares_mask(shares, count, LS_DTYPE_F32, true),
+                      &out_fed->mask);
+}
+
+static ls_status next_values(const ls_feed_source *self,
+                             ls_feed_element *out_fed) {
+  if (self->is_even && self->even.rule == LS_END_MASKED)
+    return pad_values(self, out_fed);
+  out_fed->features = ls_nest_retain(self->features);
+  out_fed->labels = ls_nest_retain(self->labels);
+  return ls_ok();
+}
+
+ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
+  *out_fed = (ls_feed_element){0};
+  LS_OWN(ls_feed_element, fed) = {0};
+  if (self->dataset == NULL) {
+    LS_RETURN_IF_ERROR(next_values(self, &fed));
+    *out_fed = ls_give(&fed);
+    return ls_ok();
+  }
+  if (self->iterator == NULL)
+    return ls_failed_precondition("features and labels of a data set are asked "
+                                  "for before its initializer");
+  if (self->has_signals)
+    return ls_failed_precondition("features and labels are asked for twice: "
+                                  "between are the signals of the first");
+  LS_OWN(ls_nest, element) = ls_iterator_get_next(self->iterator);
+  LS_RETURN_IF_ERROR(ls_nest_status(element));
+  LS_RETURN_IF_ERROR(take_element(self, element, &fed));
+  self->signals = ls_give(&fed.signals);
+  self->has_signals = self->signals.kind != LS_KIND_NONE;
+  *out_fed = ls_give(&fed);
+  return ls_ok();
+}
+
+ls_status ls_feed_source_signals(ls_feed_source *self, ls_nest *out_signals) {
+  *out_signals = ls_none();
+  if (!self->is_even || self->even.rule != LS_END_SIGNALLED) return ls_ok();
+  if (!self->has_signals)
+    return ls_failed_precondition("signals are asked for before the features "
+                                  "and labels that they belong to");
+  *out_signals = ls_give(&self->signals);
+  self->has_signals = false;
+  return ls_ok();
+}
