@@ -23,10 +23,10 @@ struct ls_device_loop {
   ls_nest batch;      // That is copied to the arguments.
   ls_nest args;       // How many steps and, as arguments, batches.
   ls_nest results;
-  ls_nest told;  // The numbers that were asked for last.
+  ls_nest last;  // The numbers that were asked for last.
 };
 
-static size_t replicas_of(const ls_device_loop *self) {
+static size_t count_replicas(const ls_device_loop *self) {
   return (size_t)ls_strategy_num_replicas(self->options.from.strategy);
 }
 
@@ -88,7 +88,7 @@ static ls_status device_loop_make_queue(const ls_device_loop *self,
   for (size_t e = 0; e < ELEMENTS; ++e) {
     dtypes[e] = self->elements[e].dtype;
     shapes[e] = self->elements[e].shape;
-    shapes[e].dim[0] *= (int64_t)replicas_of(self);
+    shapes[e].dim[0] *= (int64_t)count_replicas(self);
   }
   return ls_infeed_queue_create(&(ls_infeed_options){.dtypes = dtypes,
                                                      .num_dtypes = ELEMENTS,
@@ -130,10 +130,10 @@ static ls_nest device_loop_part_of(ls_nest leaf, size_t replica) {
              : leaf;
 }
 
-// Room for a run's batches, of one leaf.
+// Makes room for a run's batches, of one leaf.
 static ls_nest device_loop_make_room(const ls_device_loop *self,
                                      size_t element) {
-  const size_t replicas = replicas_of(self);
+  const size_t replicas = count_replicas(self);
   const ls_type *type = &self->elements[element];
   ls_shape shape = {.rank = type->shape.rank + 1, .dim = {self->options.most}};
   for (int d = 0; d < type->shape.rank; ++d)
@@ -148,7 +148,7 @@ static ls_nest device_loop_make_room(const ls_device_loop *self,
 
 static void copy_batch(const ls_device_loop *self, int64_t k) {
   for (size_t e = 0; e < ELEMENTS; ++e)
-    for (size_t r = 0; r < replicas_of(self); ++r) {
+    for (size_t r = 0; r < count_replicas(self); ++r) {
       const ls_array *from = ls_nest_as_array(
           device_loop_part_of(ls_nest_item(self->batch, e), r));
       const ls_nest to =
@@ -180,7 +180,7 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps,
   const ls_status status = device_loop_run(self, steps);
   ls_feeder_end(self->feeder, !ls_status_is_ok(status), out);
   if (ls_status_is_ok(status)) return status;
-  ls_status_free(out->status);  // As nobody has taken its batches.
+  ls_status_free(out->status);  // Nobody has taken its batches.
   out->status = ls_ok();
   return status;
 }
@@ -188,7 +188,7 @@ static ls_status run_fed(ls_device_loop *self, int64_t steps,
 static ls_status run_given(ls_device_loop *self, int64_t steps,
                            ls_feeder_result *out) {
   const ls_status status = take_batches(self, steps, out);
-  out->status = status;  // Of the batch behind those that are run.
+  out->status = status;  // Of the batch after those that are run.
   if (out->batches == 0) return ls_ok();
   const ls_status ran = device_loop_run(self, out->batches);
   if (ls_status_is_ok(ran)) return ran;
@@ -205,11 +205,12 @@ ls_status ls_device_loop_run(ls_device_loop *self, int64_t steps,
                               : run_given(self, steps, out);
 }
 
-// As ls_train_mean of a step's own results, all of which have as many examples.
-static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
-                      double *out_mean) {
-  const ls_nest leaf = ls_nest_item(self->results, which);
-  const size_t replicas = replicas_of(self);
+// Does as ls_train_mean of a step's own results, all of which have as many
+// examples.
+static ls_status find_mean(const ls_device_loop *self, size_t number, int64_t k,
+                           double *out_mean) {
+  const ls_nest leaf = ls_nest_item(self->results, number);
+  const size_t replicas = count_replicas(self);
   const int64_t rows = self->elements[0].shape.dim[0];
   double sum = 0;
   for (size_t r = 0; r < replicas; ++r) {
@@ -228,17 +229,17 @@ static ls_status mean(const ls_device_loop *self, size_t which, int64_t k,
 
 ls_status ls_device_loop_numbers(const ls_device_loop *self, int64_t k,
                                  ls_step_numbers *out) {
-  LS_RETURN_IF_ERROR(mean(self, 0, k, &out->loss));
-  LS_RETURN_IF_ERROR(mean(self, 1, k, &out->accuracy));
+  LS_RETURN_IF_ERROR(find_mean(self, 0, k, &out->loss));
+  LS_RETURN_IF_ERROR(find_mean(self, 1, k, &out->accuracy));
   const double numbers[NUMBERS] = {out->loss, out->accuracy};
   for (size_t i = 0; i < NUMBERS; ++i)
-    ls_array_set_f64(ls_nest_as_array(ls_nest_item(self->told, i)), 0,
+    ls_array_set_f64(ls_nest_as_array(ls_nest_item(self->last, i)), 0,
                      numbers[i]);
   return ls_ok();
 }
 
 ls_nest ls_device_loop_results(const ls_device_loop *self) {
-  return self->told;
+  return self->last;
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -271,11 +272,11 @@ static ls_status make_args(ls_device_loop *self) {
                       &self->args);
 }
 
-static ls_status make_told(ls_device_loop *self) {
+static ls_status make_last(ls_device_loop *self) {
   ls_nest items[NUMBERS];
   for (size_t i = 0; i < NUMBERS; ++i)
     items[i] = ls_nest_zeros(LS_DTYPE_F64, LS_SCALAR);
-  return ls_take_nest(ls_nest_dict("", keys, items, NUMBERS), &self->told);
+  return ls_take_nest(ls_nest_dict("", keys, items, NUMBERS), &self->last);
 }
 
 static ls_status device_loop_fill(ls_device_loop *self, ls_nest results) {
@@ -284,7 +285,7 @@ static ls_status device_loop_fill(ls_device_loop *self, ls_nest results) {
     LS_RETURN_IF_ERROR(ls_feeder_create(&o->from, &self->feeder));
   LS_RETURN_IF_ERROR(find_types(self, results));
   LS_RETURN_IF_ERROR(make_args(self));
-  LS_RETURN_IF_ERROR(make_told(self));
+  LS_RETURN_IF_ERROR(make_last(self));
   return ls_function_create(&(ls_function_options){.call = make_steps,
                                                    .user = self,
                                                    .name = "train_steps",
@@ -295,18 +296,14 @@ static ls_status device_loop_fill(ls_device_loop *self, ls_nest results) {
 ls_status ls_device_loop_create(const ls_device_loop_options *options,
                                 ls_device_loop **out_loop) {
   ls_allocator *allocator = ls_runtime_allocator(options->from.runtime);
-  ls_device_loop *self = ls_new(allocator, ls_device_loop);
-  *out_loop = self;
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_device_loop, self);
   self->allocator = allocator;
   self->options = *options;
   self->options.from.like = ls_nest_retain(options->from.like);
-  const ls_status status = device_loop_fill(self, options->results);
   self->options.results = ls_none();
-  if (ls_status_is_ok(status)) return status;
-  ls_device_loop_destroy(self);
-  *out_loop = NULL;
-  return status;
+  LS_RETURN_IF_ERROR(device_loop_fill(self, options->results));
+  *out_loop = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_device_loop_destroy(ls_device_loop *self) {
@@ -317,6 +314,6 @@ void ls_device_loop_destroy(ls_device_loop *self) {
   ls_nest_release(self->batch);
   ls_nest_release(self->args);
   ls_nest_release(self->results);
-  ls_nest_release(self->told);
+  ls_nest_release(self->last);
   ls_release(self->allocator, self);
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many steps in one run: a training loop in the replicas, which get a batch for
-// each trip.
+// Many steps in one run: a loop in the replicas, which get a batch for each
+// step.
 #ifndef LS_TRAIN_DEVICE_LOOP_H_
 #define LS_TRAIN_DEVICE_LOOP_H_
 
 #include "base/memory/own.h"
 #include "train/feeder.h"
-#include "train/run_place.h"
+
+// The means over the examples of a step.
+typedef struct ls_step_numbers {
+  double loss, accuracy;
+} ls_step_numbers;
 
 typedef struct ls_device_loop ls_device_loop;
 
@@ -26,16 +30,16 @@ void ls_device_loop_destroy(ls_device_loop *loop);  // NULL is fine.
 LS_OWNED_POINTER(ls_device_loop, ls_device_loop_destroy)
 
 // Makes so many steps, at most as many as a run has; random ops draw as in
-// steps from `step_number` on. `out->batches` is how many were made: of a
+// steps from `step_number` on. `out->batches` is how many were made: after a
 // failure, none is known to have been.
 LS_MUST_USE ls_status ls_device_loop_run(ls_device_loop *loop, int64_t steps,
                                          uint64_t step_number,
                                          ls_feeder_result *out);
-// Those of step `k` of that run.
+// Gives the numbers of step `k` of that run.
 LS_MUST_USE ls_status ls_device_loop_numbers(const ls_device_loop *loop,
                                              int64_t k, ls_step_numbers *out);
 
-// Those of the step that was asked for last, a dict as the step gives it; lent.
+// Returns those that were asked for last, a dict as a step gives it; lent.
 ls_nest ls_device_loop_results(const ls_device_loop *loop);
 
 #endif  // LS_TRAIN_DEVICE_LOOP_H_

@@ -6,12 +6,12 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
-#include "train/evaluator.h"
 #include "train/input.h"
 
 // Labels a call: enough to keep the products busy.
 static const int64_t evaluation_labels = 1000;
 
+LS_OWNED_POINTER(ls_evaluator, ls_evaluator_destroy)
 struct ls_evaluator {
   ls_allocator *allocator;
   const ls_model *model;
@@ -63,15 +63,12 @@ ls_status ls_evaluator_create(const ls_model *model, ls_dataset *dataset,
   LS_REQUIRE(model->type);
   LS_REQUIRE(model->type->logits);
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_evaluator, evaluator);
   evaluator->allocator = allocator;
   evaluator->model = model;
-  const ls_status status = evaluate_fill(evaluator, dataset);
-  if (!ls_status_is_ok(status))
-    ls_evaluator_destroy(evaluator);
-  else
-    *out_evaluator = evaluator;
-  return status;
+  LS_RETURN_IF_ERROR(evaluate_fill(evaluator, dataset));
+  *out_evaluator = ls_give(&evaluator);
+  return ls_ok();
 }
 
 void ls_evaluator_destroy(ls_evaluator *evaluator) {
@@ -88,12 +85,12 @@ ls_function *ls_evaluator_function(const ls_evaluator *evaluator) {
   return evaluator->function;
 }
 
-// Adds a batch's sums; false behind the last.
-static ls_status add_batch(ls_evaluator *evaluator, bool *out_more,
+// Adds a batch's sums; false after the last.
+static ls_status add_batch(ls_evaluator *evaluator, bool *out_has_batch,
                            ls_evaluation *sums) {
   ls_status status = ls_iterator_next(evaluator->iterator, &evaluator->batch);
-  *out_more = ls_status_code(status) != LS_OUT_OF_RANGE;
-  if (!*out_more) {
+  *out_has_batch = ls_status_code(status) != LS_OUT_OF_RANGE;
+  if (!*out_has_batch) {
     ls_status_free(status);
     return ls_ok();
   }
@@ -113,11 +110,11 @@ static ls_status evaluate_add_all(ls_evaluator *evaluator,
                                   const ls_train_stop *stop,
                                   ls_evaluation *sums) {
   LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(evaluator->iterator, 0));
-  for (bool more = true; more;) {
+  for (bool has_batch = true; has_batch;) {
     if (!ls_iterator_wait(evaluator->iterator, ls_train_stop_asked,
                           (void *)(uintptr_t)stop))
       return LS_STATUS(LS_CANCELLED, "the evaluation was stopped by request");
-    LS_RETURN_IF_ERROR(add_batch(evaluator, &more, sums));
+    LS_RETURN_IF_ERROR(add_batch(evaluator, &has_batch, sums));
   }
   return ls_ok();
 }

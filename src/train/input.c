@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/input.h"
 
+#include <math.h>
+
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/iterator.h"
 #include "lockstep/training_parts.h"
 
-// Of a stream, which has no order of its own that could be computed.
+// For a stream, which has no order of its own that could be computed.
 enum { SHUFFLE_BUFFER = 10000 };
 
 static ls_dtype input_dtype_of(const ls_model_type *type) {
@@ -16,19 +20,19 @@ static ls_dtype input_dtype_of(const ls_model_type *type) {
                                               : LS_DTYPE_F32;
 }
 
-// ---- Does it fit -----------------------------------------------------------
-// "f32[16] of 4 classes", with labels that are no scalars behind the examples.
+// ---- Checks ----------------------------------------------------------------
+// Prints "f32[16] of 4 classes", labels that are no scalars after the examples.
 static void print_data(ls_dtype dtype, ls_shape example, ls_shape label,
                        int64_t classes, char *buffer, size_t size) {
-  char of[40] = "";
+  char suffix[40] = "";
   if (classes >= 0)
-    ls_format(of, sizeof(of), " of %lld classes", (long long)classes);
+    ls_format(suffix, sizeof(suffix), " of %lld classes", (long long)classes);
   ls_format(buffer, size, "%s%s%s%s", LS_SHAPE_TEXT(dtype, example),
             label.rank > 0 ? " labelled " : "",
-            label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "", of);
+            label.rank > 0 ? LS_SHAPE_TEXT(LS_DTYPE_I32, label) : "", suffix);
 }
 
-// u8 examples are dealt as what the model takes.
+// u8 examples are converted to what the model takes.
 static bool can_be(ls_dtype from, ls_dtype to) {
   return from == to || from == LS_DTYPE_U8;
 }
@@ -90,8 +94,8 @@ ls_status ls_train_check_data(const ls_model_type *type,
                              type->name, takes, are);
 }
 
-// Parts of a batch stand one behind the other: the array of the first, and how
-// many rows all of them have. A batch that is no parts is one part.
+// Returns the array of a leaf's first part, after which the other parts lie,
+// and how many rows all of them have. A leaf that is not sharded is one part.
 static const ls_array *input_first_part(ls_nest leaf, int64_t *out_rows) {
   const size_t parts = ls_distributed_count(leaf);
   *out_rows = 0;
@@ -139,16 +143,14 @@ ls_status ls_train_count_examples(const ls_dataset *dataset,
         "epoch: take a number of them (ls_dataset_take)");
   ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "train",
                  "counting the examples, which takes reading all");
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   LS_RETURN_IF_ERROR(
       ls_iterator_create((ls_dataset *)(uintptr_t)dataset, NULL, &iterator));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   ls_status status = ls_ok();
   for (*out_count = 0; ls_status_is_ok(status); ++*out_count)
     status = ls_iterator_next(iterator, &element);
   --*out_count;
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status_free(status);
   return *out_count > 0 ? ls_ok() : no_example();
@@ -189,3 +191,85 @@ int64_t ls_train_batch_size(ls_nest batch) {
   (void)input_first_part(ls_nest_item(batch, 0), &rows);
   return rows;
 }
+
+// ---- Parts of replicas -----------------------------------------------------
+static ls_nest split_leaf(ls_nest leaf, void *user) {
+  ls_nest parts = {0};
+  if (leaf.kind != LS_KIND_ARRAY) return ls_nest_retain(leaf);
+  const ls_status status =
+      ls_strategy_split(user, ls_nest_as_array(leaf), &parts);
+  return ls_status_is_ok(status) ? parts : ls_fail(status);
+}
+
+ls_status ls_train_split(ls_strategy *strategy, ls_nest batch,
+                         ls_nest *out_args) {
+  LS_REQUIRE_OUT(out_args);
+  LS_REQUIRE(strategy);
+  *out_args = ls_none();
+  return ls_take_nest(ls_strategy_num_replicas(strategy) == 1
+                          ? ls_nest_retain(batch)
+                          : ls_nest_map(batch, split_leaf, strategy),
+                      out_args);
+}
+
+// ---- Means -----------------------------------------------------------------
+// Returns the first leaf with a component for each replica, or none.
+static ls_nest find_distributed(ls_nest nest) {
+  if (nest.kind == LS_KIND_DISTRIBUTED) return nest;
+  ls_nest found = ls_none();
+  for (size_t i = 0; i < ls_nest_count(nest) && found.kind == LS_KIND_NONE; ++i)
+    found = find_distributed(ls_nest_item(nest, i));
+  return found;
+}
+
+static ls_status split_number(ls_nest leaf, double *out_number) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  *out_number = (double)NAN;
+  if (array == NULL || ls_array_num_elements(array) != 1)
+    return ls_invalid_argument("a mean over examples of what is no number");
+  *out_number = ls_array_f64(array, 0);
+  return ls_ok();
+}
+
+// Returns how many examples replica `r` has; 1 where that is not known.
+static int64_t count_examples(ls_nest parts, size_t r) {
+  if (parts.kind == LS_KIND_NONE) return 1;
+  const ls_array *array = ls_nest_as_array(ls_distributed_component(parts, r));
+  const ls_shape shape = array == NULL ? LS_SCALAR : ls_array_shape(array);
+  return shape.rank < 1 ? 1 : shape.dim[0];
+}
+
+ls_status ls_train_mean(ls_nest args, ls_nest value, double *out_mean) {
+  LS_REQUIRE_OUT(out_mean);
+  const ls_nest parts = find_distributed(args);
+  const size_t count = ls_distributed_count(value);
+  if (count == 0) return split_number(value, out_mean);
+  *out_mean = (double)NAN;
+  if (parts.kind != LS_KIND_NONE && ls_distributed_count(parts) != count)
+    return ls_invalid_argument("a mean of %zu numbers over the examples of %zu "
+                               "replicas",
+                               count, ls_distributed_count(parts));
+  double sum = 0;
+  int64_t all = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const int64_t examples = count_examples(parts, r);
+    double mean = 0;
+    LS_RETURN_IF_ERROR(split_number(ls_distributed_component(value, r), &mean));
+    if (examples > 0) sum += mean * (double)examples;
+    all += examples;
+  }
+  *out_mean = sum / (double)all;
+  return ls_ok();
+}
+
+// ---- Stop requests ---------------------------------------------------------
+// One lock-free flag, so that a signal handler may set it.
+void ls_train_stop_request(ls_train_stop *stop) {
+  __atomic_store_n(&stop->requested, 1, __ATOMIC_RELAXED);
+}
+
+bool ls_train_stop_requested(const ls_train_stop *stop) {
+  return stop != NULL && __atomic_load_n(&stop->requested, __ATOMIC_RELAXED);
+}
+
+bool ls_train_stop_asked(void *stop) { return ls_train_stop_requested(stop); }

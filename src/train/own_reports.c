@@ -1,97 +1,210 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/own_hooks.h"
+// Hooks that tell how a run goes: lines of metrics.jsonl, event files, and what
+// the caller hears.
+#include "train/loop.h"
 
-static void own_reports_show(const ls_own_reports *self) {
-  const ls_train_options *o = &self->place->plan->options;
-  if (o->report != NULL) o->report(o->report_user, &self->report);
+// ---- Means -----------------------------------------------------------------
+void ls_loop_add_means(const ls_loop *loop, int64_t k, ls_run_means *means) {
+  const double examples = (double)loop->examples;
+  ++means->steps;
+  means->examples += loop->examples;
+  means->loss += loop->numbers[k].loss * examples;
+  means->accuracy += loop->numbers[k].accuracy * examples;
 }
 
-static void own_reports_describe(ls_own_reports *self, int64_t num_later) {
-  self->report = ls_run_means_describe(&self->window, self->place, num_later);
+static void describe_steps(const ls_loop *loop, const ls_run_means *means,
+                           ls_train_report *r) {
+  const double seconds = ls_loop_seconds(loop, means->budget.began);
+  const double examples = (double)means->examples;
+  r->loss = means->loss / examples;
+  r->accuracy = means->accuracy / examples;
+  r->examples_per_second = seconds > 0 ? examples / seconds : 0;
+  r->seconds = ls_loop_seconds(loop, loop->began);
+  r->seconds_left =
+      seconds / (double)means->steps * (double)(r->num_steps - r->step);
+  r->budget =
+      ls_budget_of(loop->runtime, &loop->spent, &means->budget, loop->input);
 }
 
-// ---- Of steps --------------------------------------------------------------
-static ls_status own_reports_before_steps(void *state, ls_run_context *context,
-                                          ls_run_wish *wish) {
-  ls_own_reports *self = state;
-  (void)context, (void)wish;
-  if (!ls_run_epoch_has_steps(self->place))
-    ls_run_means_begin_epoch(&self->window, self->place);
+// Describes means as of `num_later` steps before the last one; NULL or empty:
+// only where the run is.
+static ls_train_report describe(const ls_loop *loop, const ls_run_means *means,
+                                int64_t num_later) {
+  ls_train_report r = {.epoch = loop->epoch + 1,
+                       .num_epochs = loop->plan.options.epochs,
+                       .epoch_step = ls_loop_epoch_steps(loop) - num_later,
+                       .steps_per_epoch = loop->steps_per_epoch,
+                       .step = ls_loop_steps(loop) - num_later,
+                       .num_steps = loop->plan.num_steps};
+  if (means != NULL && means->steps > 0) describe_steps(loop, means, &r);
+  return r;
+}
+
+// Adds the last evaluation to a report.
+static void describe_test(const ls_loop *loop, ls_train_report *r) {
+  r->tested = true;
+  r->test = loop->test;
+  r->seconds = ls_loop_seconds(loop, loop->began);
+}
+
+// ---- Lines -----------------------------------------------------------------
+static ls_status log_report(ls_loop *loop, const ls_train_report *report) {
+  return ls_status_join(
+      ls_run_folder_log(&loop->folder, report),
+      ls_run_events_log(&loop->events, report, loop->function));
+}
+
+static ls_status log_lines(ls_loop *loop) {
+  if (loop->lines.steps == 0) return ls_ok();
+  const ls_train_report report = describe(loop, &loop->lines, 0);
+  // Writes it once: a line that failed may be there by half.
+  const ls_status status = log_report(loop, &report);
+  loop->lines = (ls_run_means){0};
+  ls_budget_begin(loop->runtime, &loop->spent, &loop->lines.budget);
+  return status;
+}
+
+static ls_status open_events(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  return ls_run_events_open(&loop->events, loop->runtime, &loop->plan.options,
+                            context->steps, loop->is_again);
+}
+
+static ls_status lines_before_steps(void *state, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  const ls_loop *loop = state;
+  (void)context;
+  wish->most_steps = loop->plan.options.log_every - loop->lines.steps;
   return ls_ok();
 }
 
-static ls_status own_reports_after_steps(void *state, ls_run_context *context,
-                                         ls_nest results) {
-  ls_own_reports *self = state;
-  const int64_t made = self->place->made;
+static ls_status lines_after_steps(void *state, ls_run_context *context,
+                                   ls_nest results) {
+  ls_loop *loop = state;
   (void)context, (void)results;
-  for (int64_t k = 0; k < made; ++k) {
-    ls_run_means_add(&self->window, self->place, k);
-    own_reports_describe(self, made - 1 - k);
-    own_reports_show(self);
+  for (int64_t k = 0; k < loop->made; ++k)
+    ls_loop_add_means(loop, k, &loop->lines);
+  return loop->lines.steps == loop->plan.options.log_every ? log_lines(loop)
+                                                           : ls_ok();
+}
+
+const ls_hook_type ls_lines_of_steps = {.name = "",
+                                        .after_create_session = open_events,
+                                        .before_run = lines_before_steps,
+                                        .after_run = lines_after_steps};
+
+static ls_status lines_after_rest(void *state, ls_run_context *context,
+                                  ls_nest results) {
+  ls_loop *loop = state;
+  (void)results;
+  if (!ls_loop_epoch_is_over(loop)) return ls_ok();
+  LS_RETURN_IF_ERROR(log_lines(loop));
+  return ls_run_events_log_weights(&loop->events, context->steps);
+}
+
+static ls_status lines_end_rest(void *state, ls_run_context *context) {
+  (void)context;
+  return log_lines(state);
+}
+
+const ls_hook_type ls_lines_of_rest = {
+    .name = "", .after_run = lines_after_rest, .end = lines_end_rest};
+
+static ls_status log_test(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  (void)context;
+  if (loop->tested == loop->logged_test) return ls_ok();
+  loop->logged_test = loop->tested;
+  ls_train_report report = describe(loop, NULL, 0);
+  describe_test(loop, &report);
+  return log_report(loop, &report);
+}
+
+static ls_status lines_after_tests(void *state, ls_run_context *context,
+                                   ls_nest results) {
+  (void)results;
+  return log_test(state, context);
+}
+
+const ls_hook_type ls_lines_of_tests = {.name = "",
+                                        .after_create_session = log_test,
+                                        .after_run = lines_after_tests};
+
+ls_status ls_loop_close_lines(ls_loop *loop) {
+  const ls_status status = log_lines(loop);
+  return ls_status_join(status, ls_run_events_close(&loop->events));
+}
+
+// ---- Reports ---------------------------------------------------------------
+static void show_report(const ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  if (o->report != NULL) o->report(o->report_user, &loop->report);
+}
+
+static ls_status reports_after_steps(void *state, ls_run_context *context,
+                                     ls_nest results) {
+  ls_loop *loop = state;
+  (void)context, (void)results;
+  for (int64_t k = 0; k < loop->made; ++k) {
+    ls_loop_add_means(loop, k, &loop->reports);
+    loop->report = describe(loop, &loop->reports, loop->made - 1 - k);
+    show_report(loop);
   }
   return ls_ok();
 }
 
-const ls_hook_type ls_own_reports_of_steps = {
-    .name = "",
-    .before_run = own_reports_before_steps,
-    .after_run = own_reports_after_steps};
+const ls_hook_type ls_reports_of_steps = {.name = "",
+                                          .after_run = reports_after_steps};
 
-// ---- Of epochs -------------------------------------------------------------
 // Ends the epoch's time before the evaluation, which is no part of it.
-static ls_status after_end(void *state, ls_run_context *context,
-                           ls_nest results) {
-  ls_own_reports *self = state;
+static ls_status reports_after_end(void *state, ls_run_context *context,
+                                   ls_nest results) {
+  ls_loop *loop = state;
   (void)context, (void)results;
-  if (ls_run_epoch_is_over(self->place)) own_reports_describe(self, 0);
+  if (ls_loop_epoch_is_over(loop))
+    loop->report = describe(loop, &loop->reports, 0);
   return ls_ok();
 }
 
-const ls_hook_type ls_own_reports_at_end = {.name = "", .after_run = after_end};
+const ls_hook_type ls_reports_at_end = {.name = "",
+                                        .after_run = reports_after_end};
 
-static ls_status after_epochs(void *state, ls_run_context *context,
-                              ls_nest results) {
-  ls_own_reports *self = state;
-  const ls_run_place *place = self->place;
-  (void)context, (void)results;
-  if (!ls_run_epoch_is_over(place)) return ls_ok();
-  if (place->tested == ls_run_steps(place)) {
-    self->report.tested = true;
-    self->report.test = place->test;
-    self->report.seconds = ls_run_seconds(place, place->began);
-  }
-  self->report.epoch_end = true;
-  own_reports_show(self);
+static ls_status reports_after_epochs(void *state, ls_run_context *context,
+                                      ls_nest results) {
+  ls_loop *loop = state;
+  (void)results;
+  if (!ls_loop_epoch_is_over(loop)) return ls_ok();
+  if (loop->tested == context->steps) describe_test(loop, &loop->report);
+  loop->report.epoch_end = true;
+  show_report(loop);
   return ls_ok();
 }
 
 // Reports an epoch that was stopped.
-static ls_status end_epochs(void *state, ls_run_context *context) {
-  ls_own_reports *self = state;
+static ls_status reports_end_epochs(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
   (void)context;
-  if (!ls_run_epoch_has_steps(self->place) || ls_run_epoch_is_over(self->place))
+  if (!ls_loop_epoch_has_steps(loop) || ls_loop_epoch_is_over(loop))
     return ls_ok();
-  own_reports_describe(self, 0);
-  self->report.epoch_end = true;
-  own_reports_show(self);
+  loop->report = describe(loop, &loop->reports, 0);
+  loop->report.epoch_end = true;
+  show_report(loop);
   return ls_ok();
 }
 
-const ls_hook_type ls_own_reports_of_epochs = {
-    .name = "", .after_run = after_epochs, .end = end_epochs};
+const ls_hook_type ls_reports_of_epochs = {
+    .name = "", .after_run = reports_after_epochs, .end = reports_end_epochs};
 
-// ---- Of the stop -----------------------------------------------------------
-static ls_status end_stop(void *state, ls_run_context *context) {
-  ls_own_reports *self = state;
+static ls_status reports_end_stop(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
   (void)context;
-  if (!self->place->stopped) return ls_ok();
+  if (!loop->is_stopped) return ls_ok();
   // Nothing was reported of an epoch without a step.
-  if (self->report.epoch != self->place->epoch + 1)
-    self->report = ls_run_means_describe(&(ls_run_means){0}, self->place, 0);
-  self->report.stopped = true;
-  own_reports_show(self);
+  if (loop->report.epoch != loop->epoch + 1)
+    loop->report = describe(loop, NULL, 0);
+  loop->report.stopped = true;
+  show_report(loop);
   return ls_ok();
 }
 
-const ls_hook_type ls_own_reports_of_stop = {.name = "", .end = end_stop};
+const ls_hook_type ls_reports_of_stop = {.name = "", .end = reports_end_stop};

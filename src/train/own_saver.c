@@ -1,173 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hooks that keep what a run comes to: its checkpoints, the model at the end,
+// and evaluations after epochs.
 #include <math.h>
 #include <string.h>
 
 #include "lockstep/function_plan.h"
 #include "runtime/function.h"
-#include "train/own_hooks.h"
+#include "train/input.h"
+#include "train/loop.h"
 
 // ---- A save ----------------------------------------------------------------
-static size_t list_metrics(const ls_own_saver *self,
-                           ls_checkpoint_metric *out) {
-  const ls_run_place *place = self->place;
-  const ls_run_means *kept = &self->kept;
-  const double examples = (double)kept->examples;
+static size_t list_metrics(const ls_loop *loop, ls_checkpoint_metric *out) {
+  const ls_run_means *means = &loop->saved;
+  const double examples = (double)means->examples;
   size_t count = 0;
-  if (kept->examples > 0) {
-    out[count++] = (ls_checkpoint_metric){"loss", kept->loss / examples};
-    if (!isnan(kept->accuracy))
+  if (means->examples > 0) {
+    out[count++] = (ls_checkpoint_metric){"loss", means->loss / examples};
+    if (!isnan(means->accuracy))
       out[count++] =
-          (ls_checkpoint_metric){"accuracy", kept->accuracy / examples};
+          (ls_checkpoint_metric){"accuracy", means->accuracy / examples};
   }
-  if (place->tested == ls_run_steps(place)) {
-    out[count++] = (ls_checkpoint_metric){"test_loss", place->test.loss};
-    out[count++] =
-        (ls_checkpoint_metric){"test_accuracy", place->test.accuracy};
+  if (loop->tested == ls_loop_steps(loop)) {
+    out[count++] = (ls_checkpoint_metric){"test_loss", loop->test.loss};
+    out[count++] = (ls_checkpoint_metric){"test_accuracy", loop->test.accuracy};
   }
   return count;
 }
 
 // A run that this one overwrites is kept until it has a checkpoint itself.
-static ls_status drop_former(const ls_own_saver *self, bool waits) {
-  return self->folder->keeps && self->saves->saving.saved >= 0 &&
-                 ls_saving_has_checkpoint(&self->saves->saving, waits)
-             ? ls_run_folder_drop_former(self->folder)
+static ls_status drop_former(ls_loop *loop, bool waits) {
+  const ls_saving *saving = &loop->saves.saving;
+  return loop->folder.keeps && saving->saved >= 0 &&
+                 ls_saving_has_checkpoint(saving, waits)
+             ? ls_run_folder_drop_former(&loop->folder)
              : ls_ok();
 }
 
-static ls_status own_saver_save(ls_own_saver *self) {
-  const ls_run_place *place = self->place;
+static ls_status save_run(ls_loop *loop) {
+  ls_saves *saves = &loop->saves;
+  const int64_t steps = ls_loop_steps(loop);
   ls_checkpoint_metric metrics[LS_RUN_METRICS];
-  const size_t count = list_metrics(self, metrics);
-  const int64_t began = ls_span_begin(place->runtime);
-  // A save waits for the one before anyway.
-  LS_RETURN_IF_ERROR(drop_former(self, true));
-  self->saves->seconds = ls_run_seconds(place, place->began);
-  self->saves->input_stalls = place->stalls;
-  if (self->saves->evaluate != NULL)
-    self->saves->evaluated = place->tested == ls_run_steps(place)
-                                 ? place->tested_from
-                                 : ls_function_steps(self->saves->evaluate);
+  const size_t count = list_metrics(loop, metrics);
+  const int64_t began = ls_span_begin(loop->runtime);
+  // A save waits for the earlier one anyway.
+  LS_RETURN_IF_ERROR(drop_former(loop, true));
+  saves->seconds = ls_loop_seconds(loop, loop->began);
+  saves->input_stalls = loop->stalls;
+  if (saves->evaluate != NULL)
+    saves->evaluated = loop->tested == steps
+                           ? loop->tested_from
+                           : ls_function_steps(saves->evaluate);
   const ls_status status =
-      ls_saving_save(&self->saves->saving, ls_run_steps(place), metrics, count);
-  self->kept = (ls_run_means){0};
-  self->is_due = false;
-  ls_run_end_span(place, "save", began, ls_run_steps(place));
+      ls_saving_save(&saves->saving, steps, metrics, count);
+  loop->saved = (ls_run_means){0};
+  loop->save_is_due = false;
+  ls_loop_end_span(loop, "save", began, steps);
   return status;
 }
 
 // Ranks have agreed on it beside the stop.
-static ls_status save_if_due(ls_own_saver *self) {
-  const ls_saving *saving = &self->saves->saving;
-  if (self->ranks->trunk == NULL) {
-    self->has_failed = ls_saving_has_failed(saving);
-    self->is_due = ls_saving_is_due(saving, ls_run_steps(self->place));
+static ls_status save_if_due(ls_loop *loop) {
+  const ls_saving *saving = &loop->saves.saving;
+  if (loop->ranks.trunk == NULL) {
+    loop->save_has_failed = ls_saving_has_failed(saving);
+    loop->save_is_due = ls_saving_is_due(saving, ls_loop_steps(loop));
   }
-  if (self->has_failed) LS_RETURN_IF_ERROR(ls_saving_wait(saving));
-  self->has_failed = false;
-  return self->is_due && ls_saves_are_known(self->saves) ? own_saver_save(self)
-                                                         : ls_ok();
+  if (loop->save_has_failed) LS_RETURN_IF_ERROR(ls_saving_wait(saving));
+  loop->save_has_failed = false;
+  return loop->save_is_due && ls_saves_are_known(&loop->saves) ? save_run(loop)
+                                                               : ls_ok();
 }
 
-// ---- Of steps --------------------------------------------------------------
+// ---- Saves of steps --------------------------------------------------------
 enum { DUE = 1, FAILED = 2 };
 
-// What is done behind the next step.
+// Says what this rank would do after the next step.
 static int64_t tell_ranks(void *state) {
-  const ls_own_saver *self = state;
-  const ls_saving *saving = &self->saves->saving;
-  return (ls_saving_is_due(saving, ls_run_steps(self->place) + 1) ? DUE : 0) |
+  const ls_loop *loop = state;
+  const ls_saving *saving = &loop->saves.saving;
+  return (ls_saving_is_due(saving, ls_loop_steps(loop) + 1) ? DUE : 0) |
          (ls_saving_has_failed(saving) ? FAILED : 0);
 }
 
 static void hear_ranks(void *state, int64_t first, int64_t bits) {
-  ls_own_saver *self = state;
-  self->is_due = (first & DUE) != 0;
-  self->has_failed = (bits & FAILED) != 0;
+  ls_loop *loop = state;
+  loop->save_is_due = (first & DUE) != 0;
+  loop->save_has_failed = (bits & FAILED) != 0;
 }
 
 static ls_status join_ranks(void *state, ls_run_context *context) {
-  ls_own_saver *self = state;
+  ls_loop *loop = state;
   (void)context;
-  self->ranks->party = (ls_rank_party){self, tell_ranks, hear_ranks};
+  loop->ranks.party = (ls_rank_party){loop, tell_ranks, hear_ranks};
   return ls_ok();
 }
 
-static ls_status own_saver_before_steps(void *state, ls_run_context *context,
-                                        ls_run_wish *wish) {
-  const ls_own_saver *self = state;
-  wish->most_steps = ls_saving_steps_left(&self->saves->saving, context->steps);
+static ls_status saver_before_steps(void *state, ls_run_context *context,
+                                    ls_run_wish *wish) {
+  const ls_loop *loop = state;
+  wish->most_steps = ls_saving_steps_left(&loop->saves.saving, context->steps);
   return ls_ok();
 }
 
-static ls_status own_saver_after_steps(void *state, ls_run_context *context,
-                                       ls_nest results) {
-  ls_own_saver *self = state;
+static ls_status saver_after_steps(void *state, ls_run_context *context,
+                                   ls_nest results) {
+  ls_loop *loop = state;
   (void)context, (void)results;
-  for (int64_t k = 0; k < self->place->made; ++k)
-    ls_run_means_add(&self->kept, self->place, k);
-  const int64_t began = ls_runtime_now(self->place->runtime);
-  const ls_status saved = save_if_due(self);
-  const ls_status status =
-      ls_status_is_ok(saved) ? drop_former(self, false) : saved;
-  self->place->spent.save += ls_runtime_now(self->place->runtime) - began;
+  for (int64_t k = 0; k < loop->made; ++k)
+    ls_loop_add_means(loop, k, &loop->saved);
+  const int64_t began = ls_runtime_now(loop->runtime);
+  ls_status status = save_if_due(loop);
+  if (ls_status_is_ok(status)) status = drop_former(loop, false);
+  loop->spent.save += ls_runtime_now(loop->runtime) - began;
   return status;
 }
 
-const ls_hook_type ls_own_saver_of_steps = {.name = "",
-                                            .after_create_session = join_ranks,
-                                            .before_run =
-                                                own_saver_before_steps,
-                                            .after_run = own_saver_after_steps};
+const ls_hook_type ls_saver_of_steps = {.name = "",
+                                        .after_create_session = join_ranks,
+                                        .before_run = saver_before_steps,
+                                        .after_run = saver_after_steps};
 
-// ---- Of evaluations, and the end -------------------------------------------
+// ---- Saves of evaluations, and at the end ----------------------------------
 // The best by an evaluation is one that was saved with it.
-static bool saves_tests(const ls_own_saver *self) {
-  const char *best = self->place->plan->options.keep_best;
-  return best != NULL && strncmp(best, "test_", 5) == 0;
+static ls_status save_test(ls_loop *loop, bool has_test) {
+  const char *best = loop->plan.options.keep_best;
+  return best != NULL && strncmp(best, "test_", 5) == 0 && has_test &&
+                 !ls_loop_stops(loop)
+             ? save_run(loop)
+             : ls_ok();
 }
 
-// Also by one that a run made which goes on, as it was stopped before it.
-static ls_status create_tests(void *state, ls_run_context *context) {
-  ls_own_saver *self = state;
-  const ls_run_place *place = self->place;
+// Also by one of a run that goes on, as it was stopped before it.
+static ls_status saver_create_tests(void *state, ls_run_context *context) {
   (void)context;
-  return saves_tests(self) && place->again && !place->stops(place->loop)
-             ? own_saver_save(self)
-             : ls_ok();
+  return save_test(state, ((const ls_loop *)state)->is_again);
 }
 
-static ls_status after_tests(void *state, ls_run_context *context,
-                             ls_nest results) {
-  ls_own_saver *self = state;
-  const ls_run_place *place = self->place;
+static ls_status saver_after_tests(void *state, ls_run_context *context,
+                                   ls_nest results) {
   (void)context, (void)results;
-  return saves_tests(self) && ls_run_epoch_is_over(place) &&
-                 !place->stops(place->loop)
-             ? own_saver_save(self)
-             : ls_ok();
+  return save_test(state, ls_loop_epoch_is_over(state));
 }
 
 // A run without a single step is no run.
-static ls_status end_all(void *state, ls_run_context *context) {
-  ls_own_saver *self = state;
-  const ls_run_place *place = self->place;
-  (void)context;
-  if (ls_run_steps(place) == 0 && place->stopped) {
-    if (!place->plan->options.resume) ls_run_folder_abandon(self->folder);
+static ls_status saver_end(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  ls_saving *saving = &loop->saves.saving;
+  if (context->steps == 0 && loop->is_stopped) {
+    if (!loop->plan.options.resume) ls_run_folder_abandon(&loop->folder);
     return ls_ok();
   }
-  if (self->saves->folder == NULL) return ls_ok();
-  if (self->saves->saving.saved != ls_run_steps(place))
-    LS_RETURN_IF_ERROR(own_saver_save(self));
-  LS_RETURN_IF_ERROR(ls_saving_wait(&self->saves->saving));
-  LS_RETURN_IF_ERROR(drop_former(self, true));
-  return ls_run_folder_save_model(self->folder, place->plan->options.model,
-                                  ls_run_steps(place));
+  if (loop->saves.folder == NULL) return ls_ok();
+  if (saving->saved != context->steps) LS_RETURN_IF_ERROR(save_run(loop));
+  LS_RETURN_IF_ERROR(ls_saving_wait(saving));
+  LS_RETURN_IF_ERROR(drop_former(loop, true));
+  return ls_run_folder_save_model(&loop->folder, loop->plan.options.model,
+                                  context->steps);
 }
 
-const ls_hook_type ls_own_saver_of_tests = {.name = "",
-                                            .after_create_session =
-                                                create_tests,
-                                            .after_run = after_tests,
-                                            .end = end_all};
+const ls_hook_type ls_saver_of_tests = {.name = "",
+                                        .after_create_session =
+                                            saver_create_tests,
+                                        .after_run = saver_after_tests,
+                                        .end = saver_end};
+
+// ---- Evaluations -----------------------------------------------------------
+static ls_status run_test(ls_loop *loop, ls_run_context *context) {
+  ls_evaluation evaluation;
+  const int64_t began = ls_span_begin(loop->runtime);
+  const uint64_t calls =
+      ls_function_steps(ls_evaluator_function(loop->evaluator));
+  const ls_status status =
+      ls_evaluator_run(loop->evaluator, loop->plan.options.stop, &evaluation);
+  ls_loop_end_span(loop, "evaluate", began, context->steps);
+  if (ls_status_code(status) == LS_CANCELLED) {
+    ls_status_free(status);
+    ls_run_context_request_stop(context);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  loop->test = evaluation;
+  loop->tested = context->steps;
+  loop->tested_from = calls;
+  return ls_ok();
+}
+
+// A run that goes on at the end of an epoch may have been stopped before its
+// evaluation.
+static ls_status tests_create(void *state, ls_run_context *context) {
+  ls_loop *loop = state;
+  return loop->evaluator != NULL && loop->is_again ? run_test(loop, context)
+                                                   : ls_ok();
+}
+
+// All ranks ask whether they stop, also those without a test set.
+static ls_status tests_after(void *state, ls_run_context *context,
+                             ls_nest results) {
+  ls_loop *loop = state;
+  (void)results;
+  if (!ls_loop_epoch_is_over(loop) || ls_loop_stops(loop)) return ls_ok();
+  return loop->evaluator != NULL ? run_test(loop, context) : ls_ok();
+}
+
+const ls_hook_type ls_tests_of_epochs = {
+    .name = "", .after_create_session = tests_create, .after_run = tests_after};
+
+// ---- All of a run ----------------------------------------------------------
+static ls_status lend_hooks(ls_loop *loop, const ls_hook_type *const *types,
+                            size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    ls_hook *hook = NULL;
+    LS_RETURN_IF_ERROR(ls_hook_lend(types[i], loop, &hook));
+    LS_RETURN_IF_ERROR(ls_hook_list_add(&loop->hooks, hook));
+  }
+  return ls_ok();
+}
+
+ls_status ls_loop_add_hooks(ls_loop *loop) {
+  static const ls_hook_type *const earlier[] = {&ls_lines_of_steps,
+                                                &ls_reports_of_steps};
+  static const ls_hook_type *const later[] = {
+      &ls_saver_of_steps,  &ls_lines_of_rest,  &ls_reports_at_end,
+      &ls_tests_of_epochs, &ls_lines_of_tests, &ls_reports_of_epochs,
+      &ls_saver_of_tests,  &ls_reports_of_stop};
+  const ls_train_options *o = &loop->plan.options;
+  LS_RETURN_IF_ERROR(lend_hooks(loop, earlier, LS_COUNT_OF(earlier)));
+  LS_RETURN_IF_ERROR(
+      ls_hook_list_add_all(&loop->hooks, o->hooks, o->num_hooks));
+  return lend_hooks(loop, later, LS_COUNT_OF(later));
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the log and event files hear of a training.
-#include "estimator/hooks/log_hooks.h"
+#include "estimator/hooks/progress_hooks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -140,27 +140,13 @@ static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
 
 // ---- Runs ------------------------------------------------------------------
 // A new session evaluates from the start.
-static void look_for_session(const ls_monitored_session *session, eval_run *e) {
+static ls_status take_losses(ls_job *job, ls_monitored_session *session,
+                             ls_nest results, void *user) {
+  eval_run *e = user;
   const int64_t sessions = ls_monitored_sessions(session);
-  if (sessions == e->sessions) return;
+  if (sessions != e->sessions) ls_eval_losses_drop(&e->losses);
   e->sessions = sessions;
-  ls_eval_losses_drop(&e->losses);
-}
-
-static ls_status evaluate_run_all(ls_job *job, ls_monitored_session *session,
-                                  eval_run *e) {
-  ls_status status = ls_ok();
-  while (ls_status_is_ok(status) &&
-         !ls_monitored_session_should_stop(session)) {
-    ls_nest results = ls_none();
-    status = ls_monitored_session_run(session, e->fetches, NULL, 0, &results);
-    if (ls_status_is_ok(status)) {
-      look_for_session(session, e);
-      status =
-          job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
-    }
-  }
-  return ls_job_judge_runs(job, status);
+  return job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
 }
 
 // Where no example was evaluated no metric says anything, not even of a loss.
@@ -191,8 +177,7 @@ static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
     status = evaluate_add_hooks(job, e, wanted, &values);
   if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
   if (ls_status_is_ok(status))
-    status =
-        ls_monitored_session_close(session, evaluate_run_all(job, session, e));
+    status = ls_job_run_all(job, session, e->fetches, take_losses, e);
   if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
   if (ls_status_is_ok(status))
     status = take_metrics(job, e, values, out_metrics);

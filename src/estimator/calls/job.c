@@ -2,6 +2,64 @@
 // One call of an estimator: its beginning, its session, and its end.
 #include "estimator/calls/job.h"
 
+#include "estimator/config/state.h"
+
+// ---- The system ------------------------------------------------------------
+// A core has one program and one pair of queues, so a system has one user at a
+// time, whose end shuts it down.
+static ls_status refuse_use(const ls_system_use *other, const char *folder) {
+  static const char *const acts[LS_NUM_MODES] = {
+      [LS_MODE_TRAIN] = "trains on it",
+      [LS_MODE_EVAL] = "evaluates on it",
+      [LS_MODE_PREDICT] = "has predictions open on it (ls_predictions_close)"};
+  return ls_failed_precondition(
+      "the estimator in '%s' cannot use TPU system '%s' of job %s: that in "
+      "'%s' %s; wait for its end, or use another system",
+      folder, other->id->name, ls_job_text(other->id->job), other->folder,
+      acts[other->mode]);
+}
+
+// With the runtime's lock held.
+static ls_status add_use(ls_system_use *self) {
+  ls_estimator_state *state = ls_estimator_state_get(self->runtime);
+  if (state == NULL) return ls_out_of_memory();
+  for (const ls_system_use *at = state->uses; at != NULL; at = at->next)
+    if (ls_system_id_equal(at->id, self->id))
+      return refuse_use(at, self->folder);
+  self->next = state->uses;
+  state->uses = self;
+  return ls_ok();
+}
+
+static ls_status system_use_begin(ls_system_use *self, const ls_plan *plan,
+                                  const char *folder) {
+  *self = (ls_system_use){.runtime = plan->runtime,
+                          .id = ls_object_retain(plan->system->resolver->id),
+                          .folder = folder,
+                          .mode = plan->mode};
+  ls_runtime_lock(self->runtime);
+  const ls_status status = add_use(self);
+  ls_runtime_unlock(self->runtime);
+  if (ls_status_is_ok(status)) return status;
+  ls_object_release(self->id);
+  self->id = NULL;
+  return status;
+}
+
+static void system_use_end(ls_system_use *self) {
+  if (self->id == NULL) return;
+  ls_runtime_lock(self->runtime);
+  ls_estimator_state *state = ls_estimator_state_get(self->runtime);
+  ls_system_use **at = &state->uses;
+  while (*at != self)
+    at = &(*at)->next;
+  *at = self->next;
+  ls_runtime_unlock(self->runtime);
+  ls_object_release(self->id);
+  self->id = NULL;
+}
+
+// ---- The beginning ---------------------------------------------------------
 ls_status ls_job_make_graph(ls_job *job, const char *name) {
   const ls_opt seed = ls_estimator_run_values(job->estimator)->random_seed;
   LS_RETURN_IF_ERROR(ls_graph_create(name, &job->graph));
@@ -53,8 +111,7 @@ ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                                   "use its system: close them first "
                                   "(ls_predictions_close)");
   if (!plan->on_cpu)
-    LS_RETURN_IF_ERROR(
-        ls_system_use_begin(&job->use, plan, estimator->model_dir));
+    LS_RETURN_IF_ERROR(system_use_begin(&job->use, plan, estimator->model_dir));
   LS_RETURN_IF_ERROR(ls_job_make_graph(job, "estimator"));
   LS_RETURN_IF_ERROR(create_step(job));
   return call_act(job, job->kind->check[mode]);
@@ -93,13 +150,29 @@ ls_status ls_job_session(ls_job *job, bool restores,
       out_session);
 }
 
-ls_status ls_job_judge_runs(ls_job *job, ls_status status) {
+ls_status ls_job_end_runs(ls_job *job, ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (job->kind->reads_input)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                    "the input has ended: %s", ls_status_message(status));
   job->input_ended = true;
   return status;
+}
+
+static ls_status run_once(ls_job *job, ls_monitored_session *session,
+                          ls_nest fetches, ls_job_take take, void *user) {
+  ls_nest results = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_monitored_session_run(session, fetches, NULL, 0, &results));
+  return take(job, session, results, user);
+}
+
+ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
+                         ls_nest fetches, ls_job_take take, void *user) {
+  ls_status status = ls_ok();
+  while (ls_status_is_ok(status) && !ls_monitored_session_should_stop(session))
+    status = run_once(job, session, fetches, take, user);
+  return ls_monitored_session_close(session, ls_job_end_runs(job, status));
 }
 
 ls_status ls_job_check_input_end(const ls_job *job) {
@@ -122,7 +195,7 @@ static void job_drop(ls_job *job) {
   ls_graph_destroy(job->graph);
   ls_summary_writer_release(job->summaries);
   ls_rendezvous_destroy(job->rendezvous);
-  ls_system_use_end(&job->use);
+  system_use_end(&job->use);
 }
 
 // Keeps what the program's compiler has said beyond the job, and beyond later
@@ -142,16 +215,12 @@ ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
     return status;
   }
   // What the session would recover from is not kept there, and still an end.
-  ls_status own = ls_status_clone(status);
+  LS_OWN(ls_status, own) = ls_status_clone(status);
   if (!ls_status_is_ok(status))
     ls_rendezvous_record(job->rendezvous, source, status, NULL);
   ls_rendezvous_record_done(job->rendezvous, source);
   ls_status best = ls_rendezvous_status(job->rendezvous, 0);
-  if (ls_status_is_ok(best)) {
-    best = own;
-    own = ls_ok();
-  }
-  ls_status_free(own);
+  if (ls_status_is_ok(best)) best = ls_give(&own);
   ls_event_writer *events = job->events;
   job_drop(job);
   return ls_status_join(best, ls_event_writer_close(events));

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of an estimator: the graph that it builds, what is around its runs,
-// and what went wrong.
+// One call of an estimator: the graph that it builds, the hooks around its
+// runs, and the first error.
 #ifndef LS_ESTIMATOR_CALLS_JOB_H_
 #define LS_ESTIMATOR_CALLS_JOB_H_
 
 #include "estimator/calls/estimator.h"
 #include "estimator/calls/eval_losses.h"
-#include "estimator/calls/system_use.h"
 #include "estimator/device/device_hook.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/loop/program.h"
 #include "lockstep/monitored_session.h"
 #include "train/hooks/list.h"
+
+// A job's use of a system, in its own memory. Zeroed: it uses none.
+typedef struct ls_system_use {
+  struct ls_system_use *next;  // Of the runtime's.
+  ls_runtime *runtime;
+  ls_system_id *id;    // NULL: none.
+  const char *folder;  // The estimator's model_dir. Lent.
+  ls_estimator_mode mode;
+} ls_system_use;
 
 typedef struct ls_job ls_job;
 typedef ls_status (*ls_job_act)(ls_job *job);
@@ -58,8 +66,8 @@ struct ls_job {
   ls_hook *device_hook;  // Retained.
   bool input_ended;
   bool user_saves;       // A hook of the model's, or of the caller's, does.
-  bool input_end_fails;  // As there are steps to make behind it.
-  ls_train_stop system_gone;  // Asked to, by who sees that.
+  bool input_end_fails;  // As there are steps to make after it.
+  ls_train_stop system_gone;  // Requested once that is seen.
   // On CPUs, and in the replicas of a strategy.
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Lent; NULL: none.
@@ -79,12 +87,12 @@ struct ls_job {
   ls_scaffold scaffold;
   ls_status (*init_fn)(void *user, ls_session *session);  // The user's.
   void *init_user;
-  // To begin with, in place of initial values. Lent; NULL: of a training.
+  // Begins the values in place of initial ones. Lent; NULL: of a training.
   const ls_estimator_checkpoint *checkpoint;
   ls_event_writer *events;
   ls_summary_writer *summaries;
   ls_saveable state;  // Of the input.
-  bool afresh;    // The input is to be that of the epoch behind what was saved.
+  bool afresh;    // The input begins with the epoch after the saved position.
   bool restored;  // It goes on where it was saved.
 };
 
@@ -94,8 +102,8 @@ LS_MUST_USE ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                                    const ls_input_function *input);
 // A graph alone, with the configuration's seed.
 LS_MUST_USE ls_status ls_job_make_graph(ls_job *job, const char *name);
-// What went wrong, of all threads, with what the loop has ended with, which is
-// taken over; and frees everything.
+// Frees everything. Returns the first cause of all threads' errors and of the
+// one that the loop has ended with, which is taken over.
 LS_MUST_USE ls_status ls_job_end(ls_job *job, const char *source,
                                  ls_status status);
 
@@ -110,22 +118,30 @@ LS_MUST_USE ls_status ls_job_add_examples_hook(ls_job *job);
 LS_MUST_USE ls_status ls_call_model_alone(const ls_estimator_calls *calls,
                                           ls_nest features, ls_nest labels,
                                           ls_estimator_spec **out_spec);
-// Tells that it is not on cores.
+// Logs that it is not on cores.
 void ls_job_log_cpu(const ls_job *job);
-// Values before the first run: those of the job's checkpoint, without its
+// Sets values before the first run: those of the job's checkpoint, without its
 // states, or initial ones; a warm start where there is none. (job_values.c)
 LS_MUST_USE ls_status ls_job_set_values(ls_job *job);
-// The place in the input, as part of checkpoints. (input_state.c)
+// Makes the position in the input part of checkpoints. (job_values.c)
 void ls_job_set_state(ls_job *job);
 
-// The event files of a training that goes on from step `saved`; -1: it begins.
+// Opens the event files of a training that goes on from step `saved`; -1: it
+// begins.
 LS_MUST_USE ls_status ls_job_open_events(ls_job *job, int64_t saved);
 LS_MUST_USE ls_status ls_job_session(ls_job *job, bool restores,
                                      ls_monitored_session **out_session);
-// How the runs have ended: with OUT_OF_RANGE the input has, of which the log is
-// told. Taken over, and given back.
-LS_MUST_USE ls_status ls_job_judge_runs(ls_job *job, ls_status status);
-// Where that was an end too soon.
+// Makes runs in the session until it stops, and closes it; `take` gets the
+// results of each, lent.
+typedef ls_status (*ls_job_take)(ls_job *job, ls_monitored_session *session,
+                                 ls_nest results, void *user);
+LS_MUST_USE ls_status ls_job_run_all(ls_job *job, ls_monitored_session *session,
+                                     ls_nest fetches, ls_job_take take,
+                                     void *user);
+// Notes how runs have ended: with OUT_OF_RANGE the input has, which the log
+// says. Returns `status`.
+LS_MUST_USE ls_status ls_job_end_runs(ls_job *job, ls_status status);
+// Fails where the input ended too soon.
 LS_MUST_USE ls_status ls_job_check_input_end(const ls_job *job);
 
 #endif  // LS_ESTIMATOR_CALLS_JOB_H_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What variables begin with: a checkpoint that was asked for, or another run's
-// values.
+// The values of a job: with which variables begin, a checkpoint or another
+// run's values; and the position in the input, as part of checkpoints.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/plain.h"
@@ -9,7 +10,6 @@
 #include "lockstep/saved_file.h"
 #include "train/hooks/saved.h"
 
-// A job's; lives as long as its scaffold.
 static ls_status users_init(const ls_job *job, ls_session *session) {
   return job->init_fn == NULL ? ls_ok() : job->init_fn(job->init_user, session);
 }
@@ -66,7 +66,8 @@ static void job_values_look_at(void *user, const ls_value_note *note) {
   }
 }
 
-// Whether `choice` is of all there is in a file without a checkpoint's notes.
+// Returns whether `choice` is everything in a file without a checkpoint's
+// notes.
 static bool takes_values_alone(const ls_saved_info *info,
                                const ls_value_choice *choice) {
   return info->step < 0 && choice->only == NULL &&
@@ -81,54 +82,48 @@ static ls_status restore_values(ls_job *job, const ls_saved_file *file,
   ls_saved_file_describe(file, &info);
   if (!takes_values_alone(&info, choice))
     return ls_saved_file_restore_part(file, saver, choice, &report);
-  values_alone it = {.users = choice, .path = info.path};
-  LS_RETURN_IF_ERROR(ls_collection_variables(job->graph,
-                                             LS_COLLECTION_TRAINABLE_VARIABLES,
-                                             &it.trained, &it.num_trained));
+  values_alone values = {.users = choice, .path = info.path};
+  LS_RETURN_IF_ERROR(
+      ls_collection_variables(job->graph, LS_COLLECTION_TRAINABLE_VARIABLES,
+                              &values.trained, &values.num_trained));
   ls_value_choice all = *choice;
   all.missing = LS_FLAG_ON;
   all.tell = job_values_look_at;
-  all.user = &it;
+  all.user = &values;
   const ls_status status =
       ls_saved_file_restore_part(file, saver, &all, &report);
-  ls_release(ls_current_allocator(), it.trained);
-  if (it.others > 0)
+  ls_release(ls_current_allocator(), values.trained);
+  if (values.others > 0)
     ls_runtime_log(job->estimator->runtime, LS_LOG_INFO, "estimator",
                    "'%s' has no values of %zu variables that are not trained, "
                    "'%s' the first: they begin with their own",
-                   info.path, it.others, it.other);
-  return ls_status_join(status, it.fault);
+                   info.path, values.others, values.other);
+  return ls_status_join(status, values.fault);
 }
 
-// What is restored from: an open file, or one of another run by its path.
+// Restores from an open file.
 static ls_status restore_from(ls_job *job, ls_session *session,
                               const ls_saved_file *file, const char *collection,
                               const ls_value_choice *choice, bool with_step) {
-  ls_variable **variables = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(
       ls_collection_variables(job->graph, collection, &variables, &count));
   if (!with_step) count = without_step(job->graph, variables, count);
   const ls_saver saver = {
       .variables = variables, .num_variables = count, .session = session};
-  const ls_status status =
-      with_step ? ls_saved_file_restore_part(file, &saver, choice, NULL)
-                : restore_values(job, file, &saver, choice);
-  ls_release(ls_current_allocator(), variables);
-  return status;
+  return with_step ? ls_saved_file_restore_part(file, &saver, choice, NULL)
+                   : restore_values(job, file, &saver, choice);
 }
 
 static ls_status restore_others(ls_job *job, ls_session *session,
                                 const ls_warm_start *warm) {
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   const char *collection = has_pattern(&warm->values)
                                ? LS_COLLECTION_TRAINABLE_VARIABLES
                                : LS_COLLECTION_GLOBAL_VARIABLES;
   LS_RETURN_IF_ERROR(ls_saved_file_open(warm->path, &file));
-  const ls_status status =
-      restore_from(job, session, file, collection, &warm->values, false);
-  ls_saved_file_close(file);
-  return status;
+  return restore_from(job, session, file, collection, &warm->values, false);
 }
 
 static ls_status start_warm(void *user, ls_session *session) {
@@ -165,14 +160,85 @@ ls_status ls_job_set_values(ls_job *job) {
                    warm->path != NULL ? warm->path : "initial values");
   job->init_fn = job->scaffold.init_fn;
   job->init_user = job->scaffold.init_user;
+  if (!from_checkpoint && warm->path == NULL) return ls_ok();
+  job->scaffold.init_fn = from_checkpoint ? restore_checkpoint : start_warm;
   job->scaffold.init_user = job;
-  if (from_checkpoint) {
-    job->scaffold.init_fn = restore_checkpoint;
-  } else if (warm->path != NULL) {
-    job->scaffold.init_fn = start_warm;
-  } else {
-    job->scaffold.init_fn = job->init_fn;
-    job->scaffold.init_user = job->init_user;
+  return ls_ok();
+}
+
+// ---- The position in the input ---------------------------------------------
+// It is after the steps that were made, and after the last at the end of the
+// data, where the next epoch begins.
+enum { NAME_ROOM = 32 };
+
+static ls_status input_state_save(void *self, ls_record *record) {
+  const ls_job *job = self;
+  char name[NAME_ROOM];
+  const size_t count = job->num_iterators;
+  if (job->device_hook != NULL) ls_device_hook_settle(job->device_hook);
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "count", (int64_t)count));
+  for (size_t i = 0; i < count; ++i) {
+    ls_record *one = NULL;
+    if (job->input_ended)
+      LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
+    snprintf(name, sizeof(name), "%zu", i);
+    LS_RETURN_IF_ERROR(ls_record_add(record, name, &one));
+    LS_RETURN_IF_ERROR(ls_iterator_save(job->iterators[i], one));
   }
   return ls_ok();
+}
+
+static ls_status input_state_restore_all(const ls_job *job,
+                                         const ls_record *record) {
+  char name[NAME_ROOM];
+  const size_t count = job->num_iterators;
+  int64_t saved = 0;
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "count", &saved));
+  if (saved != (int64_t)count)
+    return ls_invalid_argument("the checkpoint has places in %lld data sets, "
+                               "the input has %zu",
+                               (long long)saved, count);
+  for (size_t i = 0; i < count; ++i) {
+    const ls_record *one = NULL;
+    snprintf(name, sizeof(name), "%zu", i);
+    LS_RETURN_IF_ERROR(ls_record_find(record, name, &one));
+    LS_RETURN_IF_ERROR(ls_iterator_restore(job->iterators[i], one));
+  }
+  return ls_ok();
+}
+
+// Returns whether an error says that the position is in another input: it is
+// not there, or not of this one. Other errors leave open which input it was.
+static bool is_of_another(const ls_status status) {
+  const ls_code code = ls_status_code(status);
+  return code == LS_INVALID_ARGUMENT || code == LS_NOT_FOUND;
+}
+
+// Training goes on with another input from its start: users may mean that.
+static ls_status input_state_restore(void *self, const ls_record *record) {
+  ls_job *job = self;
+  const ls_status status = input_state_restore_all(job, record);
+  const bool refused = !ls_status_is_ok(status);
+  job->restored = !refused;
+  if (refused && !is_of_another(status)) return status;
+  if (refused)
+    ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
+                   "the input is another one than at the checkpoint, and "
+                   "begins anew: %s",
+                   ls_status_message(status));
+  ls_status_free(status);
+  if (refused)
+    for (size_t i = 0; i < job->num_iterators; ++i)
+      LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(job->iterators[i], 0));
+  else if (job->afresh)
+    for (size_t i = 0; i < job->num_iterators; ++i)
+      LS_RETURN_IF_ERROR(ls_iterator_restart(job->iterators[i]));
+  return ls_ok();
+}
+
+void ls_job_set_state(ls_job *job) {
+  job->state = (ls_saveable){.name = "input",
+                             .self = job,
+                             .save = input_state_save,
+                             .restore = input_state_restore};
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "estimator/calls/job.h"
-#include "estimator/hooks/log_hooks.h"
+#include "estimator/hooks/progress_hooks.h"
 #include "estimator/spec/spec.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_internal.h"
 #include "distribute/values/summary.h"
 #include "estimator/calls/job.h"
-#include "estimator/hooks/log_hooks.h"
-#include "estimator/hooks/moving_hook.h"
+#include "estimator/hooks/progress_hooks.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
@@ -31,9 +31,9 @@ static ls_status train_check(const ls_estimator *self,
   return train_check_count(t->max_steps, "max_steps");
 }
 
-// Whether there is no step to make, by the newest checkpoint that is whole;
-// behind one that is not there are steps to be made again. Which are passed
-// over is told by who restores; where nobody does, here.
+// Finds out whether there is no step to make, by the newest checkpoint that is
+// whole: after one that is not there are steps to be made again. The restoring
+// call reports which are passed over; without one, this does.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
                          int64_t *out_step) {
@@ -51,21 +51,20 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // ---- The model -------------------------------------------------------------
-// By its op, as other systems name them, or by its tag.
+// Compares the op, as other systems name them, or the tag.
 static bool is_of_loss(ls_op summary) {
   const char *tag = ls_summary_tag(summary);
   return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
 }
 
 static ls_status add_loss_summary(const ls_job *job) {
-  ls_op *ops = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
   size_t count = 0;
   bool has = false;
   LS_RETURN_IF_ERROR(
       ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
   for (size_t i = 0; i < count; ++i)
     has = has || is_of_loss(ops[i]);
-  ls_release(ls_current_allocator(), ops);
   if (!has) (void)ls_summary("loss", job->loss);
   return ls_graph_take_error(job->graph);
 }
@@ -80,13 +79,13 @@ static ls_status train_build(ls_job *job, int64_t saved) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// With a loop of so many seconds nobody knows: then it is looked each time.
+// A loop of so many seconds makes an unknown number: then hooks look each time.
 static int64_t steps_per_run(const ls_job *job) {
   return job->length.steps > 0 ? job->length.steps : INT32_MAX;
 }
 
-// Ours keeps the first of each stretch, the configuration's default is one of
-// more than a year that keeps none.
+// Ours keeps the first of so many hours; the configuration's default of more
+// than a year keeps none.
 static double kept_hours(const ls_run_values *config) {
   enum { NEVER = 10000 };
   const int64_t hours = config->keep_checkpoint_every_n_hours.value;
@@ -132,21 +131,18 @@ static ls_status add_summaries(ls_job *job) {
   const ls_opt every =
       ls_estimator_run_values(job->estimator)->save_summary_steps;
   ls_hook *hook = NULL;
-  ls_op *ops = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_op, ops) = NULL;
   size_t count = 0;
   if (!every.set || every.value < 1) return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_collection_ops(job->graph, LS_COLLECTION_SUMMARIES, &ops, &count));
-  const ls_status status =
-      count == 0
-          ? ls_ok()
-          : ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
-                                                       .num_ops = count,
-                                                       .writer = job->summaries,
-                                                       .every_steps = every},
-                            &hook);
-  ls_release(ls_current_allocator(), ops);
-  LS_RETURN_IF_ERROR(status);
+  if (count == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_summary_hook(&(ls_summary_hook_options){.ops = ops,
+                                                 .num_ops = count,
+                                                 .writer = job->summaries,
+                                                 .every_steps = every},
+                      &hook));
   return ls_hook_list_add(&job->hooks, hook);
 }
 
@@ -195,38 +191,37 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// By name, for hooks too (ls_run_context_number).
-static ls_nest fetches_of(const ls_job *job) {
+// Lists them by name, for hooks too (ls_run_context_number).
+static ls_nest list_fetches(const ls_job *job) {
   const char *const names[] = {"loss", "train_op"};
   const ls_nest items[] = {ls_leaf(job->loss), ls_nest_op(job->train_op)};
   return ls_nest_dict("", names, items, 2);
 }
 
-static void train_take(ls_nest results, ls_training_end *end) {
+static ls_status take_loss(ls_job *job, ls_monitored_session *session,
+                           ls_nest results, void *user) {
+  ls_training_end *end = user;
+  (void)job, (void)session;
   end->loss = ls_nest_number(ls_nest_find(results, "loss"));
   end->has_loss = true;
+  return ls_ok();
 }
 
-static ls_status train_run_all(ls_job *job, ls_monitored_session *session,
-                               ls_training_end *end) {
-  const ls_nest fetches = fetches_of(job);
-  ls_status status = ls_nest_status(fetches);
-  while (ls_status_is_ok(status) &&
-         !ls_monitored_session_should_stop(session)) {
-    ls_nest results = ls_none();
-    status = ls_monitored_session_run(session, fetches, NULL, 0, &results);
-    if (ls_status_is_ok(status)) train_take(results, end);
-  }
-  ls_nest_release(fetches);
-  return ls_job_judge_runs(job, status);
+// Has the global step read at the end, into `*step`.
+static ls_status add_last_step(ls_job *job, ls_nest *step) {
+  ls_hook *last = NULL;
+  ls_tensor read;
+  LS_GRAPH_SCOPE(job->graph);
+  LS_RETURN_IF_ERROR(ls_global_step_read(&read));
+  LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, step, &last));
+  return ls_hook_list_add(&job->hooks, last);
 }
 
 static ls_status train(ls_job *job, const ls_estimator_training *t,
                        int64_t saved, ls_training_end *end) {
   ls_monitored_session *session = NULL;
-  ls_hook *last = NULL;
-  ls_nest step = ls_none();
-  ls_tensor read;
+  LS_OWN(ls_nest, fetches) = ls_none();
+  LS_OWN(ls_nest, step) = ls_none();
   LS_RETURN_IF_ERROR(train_build(job, saved));
   ls_job_set_state(job);
   if (saved < 0) LS_RETURN_IF_ERROR(ls_job_set_values(job));
@@ -234,18 +229,12 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   if (t->num_listeners > 0)
     LS_RETURN_IF_ERROR(ls_saver_hooks_add_listeners(
         job->hooks.hooks, job->hooks.count, t->listeners, t->num_listeners));
-  {
-    LS_GRAPH_SCOPE(job->graph);
-    LS_RETURN_IF_ERROR(ls_global_step_read(&read));
-  }
-  LS_RETURN_IF_ERROR(ls_final_ops_hook(ls_leaf(read), NULL, 0, &step, &last));
-  LS_RETURN_IF_ERROR(ls_hook_list_add(&job->hooks, last));
+  LS_RETURN_IF_ERROR(add_last_step(job, &step));
+  LS_RETURN_IF_ERROR(ls_take_nest(list_fetches(job), &fetches));
   LS_RETURN_IF_ERROR(ls_job_session(job, true, &session));
-  const ls_status status =
-      ls_monitored_session_close(session, train_run_all(job, session, end));
-  if (ls_status_is_ok(status)) end->step = (int64_t)ls_nest_number(step);
-  ls_nest_release(step);
-  return ls_status_is_ok(status) ? ls_job_check_input_end(job) : status;
+  LS_RETURN_IF_ERROR(ls_job_run_all(job, session, fetches, take_loss, end));
+  end->step = (int64_t)ls_nest_number(step);
+  return ls_job_check_input_end(job);
 }
 
 // `*again`: the data had ended where it was left, and there was no step.

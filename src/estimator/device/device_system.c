@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "estimator/device/device_system.h"
 
+#include "base/values/nest_builder.h"
 #include "io/protobuf/protobuf_read.h"
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "tpu/pod/pod.h"
 
 // ---- Runs of their own -----------------------------------------------------
-// Makes what is to be fetched in the current graph.
+// Builds fetches in the current graph.
 typedef ls_status (*build_function)(const ls_plan *plan, ls_nest *out_fetches);
 
 static ls_status build_in(ls_graph *graph, const ls_plan *plan,
@@ -19,26 +21,16 @@ static ls_status build_in(ls_graph *graph, const ls_plan *plan,
   return ls_graph_take_error(graph);
 }
 
-static ls_status run_in(ls_graph *graph, const ls_plan *plan, ls_nest fetches) {
-  ls_session *session = NULL;
-  ls_nest results = ls_none();
+static ls_status run_alone(const ls_plan *plan, build_function build) {
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_nest, fetches) = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_RETURN_IF_ERROR(ls_graph_create("system", &graph));
+  LS_RETURN_IF_ERROR(build_in(graph, plan, build, &fetches));
   LS_RETURN_IF_ERROR(
       ls_session_create_with(graph, plan->config->session_config, &session));
-  const ls_status status = ls_session_run(session, fetches, NULL, 0, &results);
-  ls_nest_release(results);
-  ls_session_destroy(session);
-  return status;
-}
-
-static ls_status run_alone(const ls_plan *plan, build_function build) {
-  ls_graph *graph = NULL;
-  ls_nest fetches = ls_none();
-  LS_RETURN_IF_ERROR(ls_graph_create("system", &graph));
-  ls_status status = build_in(graph, plan, build, &fetches);
-  if (ls_status_is_ok(status)) status = run_in(graph, plan, fetches);
-  ls_nest_release(fetches);
-  ls_graph_destroy(graph);
-  return status;
+  return ls_session_run(session, fetches, NULL, 0, &results);
 }
 
 // ---- The system ------------------------------------------------------------
@@ -51,13 +43,12 @@ ls_status ls_device_system_begin(const ls_plan *plan) {
   ls_runtime *runtime = plan->runtime;
   const int64_t began = ls_runtime_now(runtime);
   // One that was shut down is not there any more.
-  ls_status status = ls_tpu_connect(plan->system->resolver);
-  if (ls_status_is_ok(status)) status = run_alone(plan, build_begin);
-  if (ls_status_is_ok(status))
-    ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
-                   "initialized the TPU system in %.3f seconds",
-                   (double)(ls_runtime_now(runtime) - began) * 1e-9);
-  return status;
+  LS_RETURN_IF_ERROR(ls_tpu_connect(plan->system->resolver));
+  LS_RETURN_IF_ERROR(run_alone(plan, build_begin));
+  ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
+                 "initialized the TPU system in %.3f seconds",
+                 (double)(ls_runtime_now(runtime) - began) * 1e-9);
+  return ls_ok();
 }
 
 void ls_device_system_clear(const ls_plan *plan) {
@@ -77,16 +68,13 @@ ls_status ls_device_system_end(const ls_plan *plan) {
 
 static ls_status build_closes(const ls_plan *plan, ls_nest *out_fetches) {
   const int64_t each = plan->system->cores_per_host;
-  const size_t count = (size_t)plan->system->num_cores;
-  ls_nest *closes = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
-  if (closes == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i) {
-    const ls_device_name host = ls_plan_host(plan, (int64_t)i / each);
+  LS_OWN(ls_nest_builder, closes) = {0};
+  for (int64_t i = 0; i < plan->system->num_cores; ++i) {
+    const ls_device_name host = ls_plan_host(plan, i / each);
     LS_DEVICE_SCOPE(host.text);
-    closes[i] = ls_nest_op(ls_outfeed_close((int64_t)i % each));
+    ls_nest_builder_append(&closes, ls_nest_op(ls_outfeed_close(i % each)));
   }
-  *out_fetches = ls_nest_sequence(LS_KIND_LIST, closes, count);
-  ls_release(ls_current_allocator(), closes);
+  *out_fetches = ls_nest_builder_finish(&closes, LS_KIND_LIST);
   return ls_ok();
 }
 
@@ -95,14 +83,14 @@ ls_status ls_device_system_close_outfeeds(const ls_plan *plan) {
 }
 
 // ---- How compiling went ----------------------------------------------------
-ls_status ls_device_system_compile_error(const ls_array *told,
+ls_status ls_device_system_compile_error(const ls_array *status,
                                          char **out_text) {
   enum { MESSAGE = 2 };
   *out_text = NULL;
-  const bool is_text = told != NULL &&
-                       ls_array_dtype(told) == LS_DTYPE_STRING &&
-                       ls_array_num_elements(told) == 1;
-  const ls_bytes *bytes = is_text ? ls_array_data(told) : NULL;
+  const bool is_text = status != NULL &&
+                       ls_array_dtype(status) == LS_DTYPE_STRING &&
+                       ls_array_num_elements(status) == 1;
+  const ls_bytes *bytes = is_text ? ls_array_data(status) : NULL;
   ls_proto_field message = {.at = NULL};
   if (bytes == NULL) return ls_internal("a compile status is no string");
   ls_proto_input in = {(const unsigned char *)bytes->data,

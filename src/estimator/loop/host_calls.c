@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps say to their hosts.
+// Tensors that steps send to their hosts.
 #include "estimator/loop/host_calls.h"
 
 #include <string.h>
 
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "estimator/spec/spec.h"
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
@@ -45,23 +47,12 @@ static ls_status take_leaves(ls_host_calls *calls, const char *name,
 
 static ls_status host_calls_append(ls_host_calls *calls, const char *name,
                                    ls_nest nest, size_t count) {
-  const size_t all = calls->count + count;
-  ls_tensor *longer = ls_new_array(calls->allocator, ls_tensor, all + 1);
-  ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, count + 1);
-  ls_status status =
-      longer == NULL || leaves == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    if (calls->count > 0)
-      memcpy(longer, calls->tensors, calls->count * sizeof(*longer));
-    ls_release(calls->allocator, calls->tensors);
-    calls->tensors = longer;
-    ls_nest_flatten(nest, leaves, count);
-    status = take_leaves(calls, name, leaves, count);
-  } else {
-    ls_release(calls->allocator, longer);
-  }
-  ls_release(calls->allocator, leaves);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, count + 1);
+  if (!ls_grow(calls->allocator, &calls->tensors, &calls->capacity,
+               calls->count + count + 1, sizeof(*calls->tensors)))
+    return ls_out_of_memory();
+  ls_nest_flatten(nest, leaves, count);
+  return take_leaves(calls, name, leaves, count);
 }
 
 ls_status ls_host_calls_record(ls_host_calls *calls, const char *name,
@@ -100,13 +91,14 @@ ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
 }
 
 // ---- On the hosts ----------------------------------------------------------
-// A host call that does not wait for a step's tuples by its tensors. Metrics do
-// not either, but their values are read after the last step.
+// Returns true for a host call that does not wait for a step's tuples by its
+// tensors. Metrics do not either, but their values are read after the last
+// step.
 static bool takes_nothing(const ls_recorded_call *call) {
   return call->count == 0 && strcmp(call->name, "host_call") == 0;
 }
 
-// Of one replica, on its host.
+// Takes those of one replica, on its host.
 static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                           int64_t replica, ls_op *out_op) {
   const int64_t ordinal = calls->plan->system->replicas[replica].ordinal;
@@ -117,7 +109,7 @@ static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                                   : ls_ok();
 }
 
-// Element i of all replicas.
+// Joins element i of all replicas.
 static ls_status host_calls_join(ls_host_calls *calls, const ls_op *ops,
                                  ls_tensor *parts, int64_t replicas, size_t i) {
   for (int64_t r = 0; r < replicas; ++r)
@@ -147,70 +139,41 @@ static ls_status take_all(ls_host_calls *calls, int64_t replicas,
   return ls_ok();
 }
 
-static ls_status host_calls_list_ops(const ls_host_calls *calls,
-                                     const ls_op *ops, size_t count,
-                                     ls_nest *out_list) {
-  ls_nest *items = ls_new_array(calls->allocator, ls_nest, count + 1);
-  if (items == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < count; ++i)
-    items[i] = ls_nest_op(ops[i]);
-  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, items, count);
-  ls_release(calls->allocator, items);
-  const ls_status status = ls_nest_status(list);
-  if (ls_status_is_ok(status))
-    *out_list = list;
-  else
-    ls_nest_release(list);
-  return status;
-}
-
 ls_status ls_host_calls_take(ls_host_calls *calls, ls_nest *out_ops) {
-  const int64_t replicas = calls->plan->system->num_replicas;
-  *out_ops = ls_none();
-  if (calls->count == 0) return host_calls_list_ops(calls, NULL, 0, out_ops);
+  const size_t replicas = (size_t)calls->plan->system->num_replicas;
   ls_allocator *allocator = calls->allocator;
-  const size_t room = (size_t)replicas + 1;
-  ls_type *types = ls_new_array(allocator, ls_type, calls->count);
-  ls_op *ops = ls_new_array(allocator, ls_op, room);
-  ls_tensor *parts = ls_new_array(allocator, ls_tensor, room);
-  ls_status status = types == NULL || ops == NULL || parts == NULL
-                         ? ls_out_of_memory()
-                         : take_all(calls, replicas, types, ops, parts);
-  if (ls_status_is_ok(status))
-    status = host_calls_list_ops(calls, ops, (size_t)replicas, out_ops);
-  ls_release(allocator, types);
-  ls_release(allocator, ops);
-  ls_release(allocator, parts);
-  return status;
+  LS_OWN(ls_nest_builder, list) = {0};
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_type, types, calls->count + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, replicas + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, parts, replicas + 1);
+  if (calls->count > 0) {
+    LS_RETURN_IF_ERROR(take_all(calls, (int64_t)replicas, types, ops, parts));
+    for (size_t r = 0; r < replicas; ++r)
+      ls_nest_builder_append(&list, ls_nest_op(ops[r]));
+  }
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
 }
 
 ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
-  const int64_t replicas = calls->plan->system->num_replicas;
-  *out_ops = ls_none();
-  ls_op *ops = ls_new_array(calls->allocator, ls_op, (size_t)replicas + 1);
-  if (ops == NULL) return ls_out_of_memory();
-  for (int64_t r = 0; r < replicas; ++r) {
+  LS_OWN(ls_nest_builder, list) = {0};
+  for (int64_t r = 0; r < calls->plan->system->num_replicas; ++r) {
     const ls_device_name host = ls_plan_replica_host(calls->plan, r);
     LS_DEVICE_SCOPE(host.text);
-    ops[r] = ls_outfeed_close(calls->plan->system->replicas[r].ordinal);
+    ls_nest_builder_append(
+        &list,
+        ls_nest_op(ls_outfeed_close(calls->plan->system->replicas[r].ordinal)));
   }
-  const ls_status status =
-      host_calls_list_ops(calls, ops, (size_t)replicas, out_ops);
-  ls_release(calls->allocator, ops);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
 }
 
-// The function's tensors, as the hosts have them.
-static ls_status tensors_of(const ls_host_calls *calls,
-                            const ls_recorded_call *call, ls_nest *out_nest) {
-  *out_nest = ls_none();
-  ls_nest *leaves = ls_new_array(calls->allocator, ls_nest, call->count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+// Packs the function's tensors, as the hosts have them.
+static ls_status pack_tensors(const ls_host_calls *calls,
+                              const ls_recorded_call *call, ls_nest *out_nest) {
+  LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, call->count + 1);
   for (size_t i = 0; i < call->count; ++i)
     leaves[i] = ls_leaf(calls->tensors[call->first + i]);
-  *out_nest = ls_nest_pack(call->function.tensors, leaves, call->count);
-  ls_release(calls->allocator, leaves);
-  return ls_nest_status(*out_nest);
+  return ls_take_nest(ls_nest_pack(call->function.tensors, leaves, call->count),
+                      out_nest);
 }
 
 ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
@@ -220,23 +183,21 @@ ls_status ls_host_calls_call(const ls_host_calls *calls, const char *name,
   while (i < calls->num_calls && strcmp(calls->calls[i].name, name) != 0)
     ++i;
   if (i == calls->num_calls) return ls_ok();
+  LS_OWN(ls_nest, tensors) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(pack_tensors(calls, &calls->calls[i], &tensors));
   ls_host_function function = calls->calls[i].function;
-  ls_status status = tensors_of(calls, &calls->calls[i], &function.tensors);
-  if (ls_status_is_ok(status) && function.call == NULL) {
-    *out_made = ls_nest_retain(function.tensors);
-  } else if (ls_status_is_ok(status)) {
-    const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
-    LS_DEVICE_SCOPE(host.text);
-    LS_CONTROL_SCOPE(&calls->taken, takes_nothing(&calls->calls[i]));
-    *out_made = ls_host_function_call(&function, name);
-    status = ls_nest_status(*out_made);
-    if (ls_status_is_ok(status))
-      status = ls_graph_take_error(ls_graph_current());
+  function.tensors = tensors;
+  if (function.call == NULL) {
+    *out_made = ls_give(&tensors);
+    return ls_ok();
   }
-  ls_nest_release(function.tensors);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(*out_made);
-    *out_made = ls_none();
-  }
-  return status;
+  const ls_device_name host = ls_plan_replica_host(calls->plan, 0);
+  LS_DEVICE_SCOPE(host.text);
+  LS_CONTROL_SCOPE(&calls->taken, takes_nothing(&calls->calls[i]));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_host_function_call(&function, name), &made));
+  LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
+  *out_made = ls_give(&made);
+  return ls_ok();
 }

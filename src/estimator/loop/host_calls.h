@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What steps say to their hosts: tensors of each replica leave its first core
-// in one tuple a step, and hosts put them together and call functions with
+// Tensors that steps send to their hosts: those of each replica leave its first
+// core in one tuple a step, and hosts put them together and call functions with
 // them.
 #ifndef LS_ESTIMATOR_LOOP_HOST_CALLS_H_
 #define LS_ESTIMATOR_LOOP_HOST_CALLS_H_
@@ -24,9 +24,9 @@ typedef struct ls_host_calls {
   const ls_plan *plan;
   ls_recorded_call calls[LS_MOST_HOST_CALLS];
   size_t num_calls;
-  size_t count;        // Of elements.
-  ls_tensor *tensors;  // Of a step; then what the hosts have.
-  ls_op taken;         // Waits until the hosts have a step's tuples.
+  ls_tensor *tensors;  // Of a step; then those that the hosts have.
+  size_t count, capacity;
+  ls_op taken;  // Waits until the hosts have a step's tuples.
 } ls_host_calls;
 
 void ls_host_calls_init(ls_host_calls *calls, const ls_plan *plan);

@@ -10,10 +10,13 @@
 #include "estimator/input/prediction_rows.h"
 #include "estimator/loop/steps.h"
 #include "estimator/spec/spec.h"
+#include "graph/make/make.h"
 #include "graph/walk.h"
 #include "lockstep/estimator_hooks.h"
+#include "lockstep/ops.h"
 #include "lockstep/replicate.h"
 #include "tpu/feeds/infeed_queue.h"
+#include "train/hooks/saved.h"
 
 void ls_program_drop(ls_estimator_program *program) {
   ls_estimator_spec_release(program->spec);
@@ -22,6 +25,65 @@ void ls_program_drop(ls_estimator_program *program) {
   ls_nest_release(program->metrics);
   ls_nest_release(program->predictions);
   *program = (ls_estimator_program){0};
+}
+
+// ---- Ops beside a loop -----------------------------------------------------
+static bool is_float(ls_dtype dtype) {
+  return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16 ||
+         dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64;
+}
+
+// Makes an op that fails the run unless all of the variable is finite.
+static ls_status check_variable(ls_variable *variable, ls_op *out_op) {
+  LS_OWN(ls_text, message) = {0};
+  ls_text_init(&message, ls_current_allocator());
+  ls_text_append_format(&message, "Gradient for %s:0 is NaN",
+                        ls_variable_name(variable));
+  LS_RETURN_IF_ERROR(ls_text_status(&message));
+  const ls_tensor finite = ls_is_finite(ls_variable_read(variable));
+  *out_op = ls_make_check_of_numbers(ls_reduce_and(finite, LS_ALL_AXES),
+                                     ls_text_data(&message));
+  return ls_op_is_failed(*out_op) ? ls_graph_take_error(ls_graph_current())
+                                  : ls_ok();
+}
+
+static ls_status check_all(ls_graph *graph, ls_nest_builder *list) {
+  LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_collection_variables(
+      graph, LS_COLLECTION_TRAINABLE_VARIABLES, &variables, &count));
+  for (size_t i = 0; i < count; ++i) {
+    ls_op op = {0};
+    if (!is_float(ls_variable_dtype(variables[i]))) continue;
+    LS_RETURN_IF_ERROR(check_variable(variables[i], &op));
+    ls_nest_builder_append(list, ls_nest_op(op));
+  }
+  return ls_ok();
+}
+
+ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
+  LS_REQUIRE_OUT(out_ops);
+  LS_REQUIRE(graph);
+  LS_OWN(ls_nest_builder, list) = {0};
+  // The current one is not entered again: its control scopes count.
+  LS_SCOPE_BLOCK_(scope);
+  if (graph != ls_graph_current()) ls_graph_begin(&scope, graph);
+  if (broadcast)
+    ls_nest_builder_append(&list, ls_nest_op(ls_group(NULL, 0, "no_op")));
+  else
+    LS_RETURN_IF_ERROR(check_all(graph, &list));
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
+}
+
+ls_status ls_increase_eval_step(ls_tensor iterations, ls_op *out_op) {
+  LS_REQUIRE_OUT(out_op);
+  ls_variable *step = NULL;
+  ls_graph *graph = ls_graph_current();
+  LS_RETURN_IF_ERROR(ls_eval_step_get(graph, &step));
+  const ls_tensor added =
+      ls_add_scalar(ls_convert(iterations, ls_variable_dtype(step)), -1);
+  *out_op = ls_tensor_op(ls_variable_assign_add(step, added));
+  return ls_op_is_failed(*out_op) ? ls_graph_take_error(graph) : ls_ok();
 }
 
 // ---- On the cores ----------------------------------------------------------

@@ -4,62 +4,65 @@
 #include "train/loop.h"
 
 // ---- Beginning -------------------------------------------------------------
-static ls_status warm_up(ls_loop *it) {
-  const ls_train_options *o = &it->plan.options;
+static ls_status warm_up(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
   if (o->warm_start == NULL) return ls_ok();
   return ls_run_ranks_agree(
-      &it->ranks, ls_warm_start_apply(it->runtime, o->model, o->warm_start));
+      &loop->ranks,
+      ls_warm_start_apply(loop->runtime, o->model, o->warm_start));
 }
 
-static ls_status loop_folder_resume(ls_loop *it) {
-  const bool writes = ls_run_ranks_writes(&it->ranks);
+static ls_status loop_folder_resume(ls_loop *loop) {
+  const bool writes = ls_run_ranks_writes(&loop->ranks);
   int64_t steps = 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-      &it->ranks, writes ? ls_run_folder_enter(&it->folder) : ls_ok()));
-  LS_RETURN_IF_ERROR(ls_saves_resume(&it->saves, &it->ranks, &steps));
-  if (steps > it->plan.num_steps)
+      &loop->ranks, writes ? ls_run_folder_enter(&loop->folder) : ls_ok()));
+  LS_RETURN_IF_ERROR(ls_saves_resume(&loop->saves, &loop->ranks, &steps));
+  if (steps > loop->plan.num_steps)
     return ls_invalid_argument(
         "the run in '%s' is at step %lld already, beyond the %lld asked for",
-        it->saves.folder, (long long)steps, (long long)it->plan.num_steps);
+        loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
   // What a run began with is in what it has saved.
-  if (it->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(it));
-  it->continues = writes;
-  it->hooks.context.steps = it->resumed = steps;
-  it->place.began -= (int64_t)(it->saves.seconds * 1e9);
+  if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));
+  loop->continues = writes;
+  loop->hooks.context.steps = loop->resumed = steps;
+  loop->began -= (int64_t)(loop->saves.seconds * 1e9);
   return ls_ok();
 }
 
-static ls_status loop_folder_start(ls_loop *it) {
-  const bool writes = ls_run_ranks_writes(&it->ranks);
+static ls_status loop_folder_start(ls_loop *loop) {
+  const bool writes = ls_run_ranks_writes(&loop->ranks);
   int64_t replaces = 0, bits = 0;
-  LS_RETURN_IF_ERROR(warm_up(it));
+  LS_RETURN_IF_ERROR(warm_up(loop));
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-      &it->ranks, writes ? ls_run_folder_start(&it->folder, &it->plan.config,
-                                               it->plan.options.overwrite)
-                         : ls_ok()));
+      &loop->ranks, writes
+                        ? ls_run_folder_start(&loop->folder, &loop->plan.config,
+                                              loop->plan.options.overwrite)
+                        : ls_ok()));
   LS_RETURN_IF_ERROR(
-      ls_run_ranks_tell(&it->ranks, it->folder.replaces, &replaces, &bits));
-  it->replaces = replaces != 0;
-  return it->replaces ? ls_ok() : ls_saves_open(&it->saves, &it->ranks);
+      ls_run_ranks_tell(&loop->ranks, loop->folder.replaces, &replaces, &bits));
+  loop->replaces = replaces != 0;
+  return loop->replaces ? ls_ok() : ls_saves_open(&loop->saves, &loop->ranks);
 }
 
-ls_status ls_loop_settle(ls_loop *it) {
-  if (it->replaces) {
+ls_status ls_loop_settle(ls_loop *loop) {
+  if (loop->replaces) {
     LS_RETURN_IF_ERROR(ls_run_ranks_agree(
-        &it->ranks, ls_run_ranks_writes(&it->ranks)
-                        ? ls_run_folder_commit(&it->folder, &it->plan.config)
-                        : ls_ok()));
-    it->replaces = false;
-    return ls_saves_open(&it->saves, &it->ranks);
+        &loop->ranks,
+        ls_run_ranks_writes(&loop->ranks)
+            ? ls_run_folder_commit(&loop->folder, &loop->plan.config)
+            : ls_ok()));
+    loop->replaces = false;
+    return ls_saves_open(&loop->saves, &loop->ranks);
   }
-  if (!it->continues) return ls_ok();
+  if (!loop->continues) return ls_ok();
   LS_RETURN_IF_ERROR(
-      ls_run_folder_continue(&it->folder, &it->plan.config, it->resumed));
-  it->continues = false;
+      ls_run_folder_continue(&loop->folder, &loop->plan.config, loop->resumed));
+  loop->continues = false;
   return ls_ok();
 }
 
-ls_status ls_loop_begin(ls_loop *it) {
-  return it->plan.options.resume ? loop_folder_resume(it)
-                                 : loop_folder_start(it);
+ls_status ls_loop_begin(ls_loop *loop) {
+  return loop->plan.options.resume ? loop_folder_resume(loop)
+                                   : loop_folder_start(loop);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that tell how a training goes.
-#ifndef LS_ESTIMATOR_HOOKS_LOG_HOOKS_H_
-#define LS_ESTIMATOR_HOOKS_LOG_HOOKS_H_
+// Hooks that watch how a training goes.
+#ifndef LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_
+#define LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_
 
 #include "lockstep/estimator_config.h"
 #include "lockstep/events.h"
@@ -19,4 +19,12 @@ LS_MUST_USE ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
                                        ls_event_writer *events,
                                        ls_hook **out_hook);
 
-#endif  // LS_ESTIMATOR_HOOKS_LOG_HOOKS_H_
+// Fails a training whose global step does not move, which would never end.
+// `train_op` is the name of what is to move it, lent for the hook's life;
+// `steps_per_run` of a loop on cores, else 1.
+//   LS_INVALID_ARGUMENT  from a run: names the op, and ls_train_op
+LS_MUST_USE ls_status ls_moving_step_hook(const char *train_op,
+                                          int64_t steps_per_run,
+                                          ls_hook **out_hook);
+
+#endif  // LS_ESTIMATOR_HOOKS_PROGRESS_HOOKS_H_

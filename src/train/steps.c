@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The steps of a run: one by one, or many in a loop on the device. Work between
+// steps is done at the ends of such a loop.
+#include <math.h>
+
+#include "base/plain.h"
+#include "base/runtime_internal.h"
+#include "data/iterator.h"
+#include "distribute/base/strategy.h"
+#include "graph/variables/variable.h"
+#include "lockstep/function_plan.h"
+#include "lockstep/trunk.h"
+#include "lower/lower.h"
+#include "tpu/own.h"
+#include "tpu/strategy/strategy.h"
+#include "tpu/system/resolver.h"
+#include "train/input.h"
+#include "train/loop.h"
+
+// ---- Counting --------------------------------------------------------------
+// Such a step does not count.
+static ls_status no_number(const ls_loop *loop, double loss) {
+  char rate[32] = "";
+  if (loop->plan.config.learning_rate != 0)
+    ls_format(rate, sizeof(rate), " %g", loop->plan.config.learning_rate);
+  return ls_out_of_range(
+      "the loss is %g at step %lld: the learning rate%s may be too high", loss,
+      (long long)ls_loop_steps(loop) + 1, rate);
+}
+
+// Counts so many steps, of so many examples each, which gave `numbers`, up to
+// the first whose loss is no number.
+//   LS_OUT_OF_RANGE  there is one.
+static ls_status count_steps(ls_loop *loop, int64_t steps, int64_t examples) {
+  loop->examples = examples;
+  while (loop->made < steps &&
+         (loop->is_guarded || isfinite(loop->numbers[loop->made].loss)))
+    ++loop->made;
+  loop->hooks.context.steps += loop->made;
+  return loop->made == steps ? ls_ok()
+                             : no_number(loop, loop->numbers[loop->made].loss);
+}
+
+static ls_status reserve_numbers(ls_loop *loop, int64_t steps) {
+  return ls_grow(ls_runtime_allocator(loop->runtime), &loop->numbers,
+                 &loop->numbers_capacity, (size_t)steps, sizeof(*loop->numbers))
+             ? ls_ok()
+             : ls_out_of_memory();
+}
+
+// ---- The first step --------------------------------------------------------
+static ls_status check_results(const ls_model *model, ls_nest results) {
+  static const char *const keys[] = {"loss", "accuracy"};
+  for (size_t i = 0; i < LS_COUNT_OF(keys); ++i)
+    if (ls_nest_find(results, keys[i]).kind == LS_KIND_NONE)
+      return ls_invalid_argument(
+          "the training step of model '%s' gives no \"%s\": it must give a "
+          "dict of \"loss\" and, of a model made with .metrics, \"accuracy\"",
+          model->type->name, keys[i]);
+  return ls_ok();
+}
+
+// Returns whether one of them, or the variable of which it is a component, is
+// trained.
+static bool any_is_trained(ls_variable *const *written, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const ls_variable *container = written[i]->container;
+    if (ls_variable_is_trainable(container != NULL ? container : written[i]))
+      return true;
+  }
+  return false;
+}
+
+static ls_status check_updates(const ls_model *model, const ls_function *step) {
+  const ls_graph *graph = ls_function_graph(step);
+  LS_OWN_MEMORY(graph->allocator, ls_variable *, written) = NULL;
+  size_t count = 0, capacity = 0;
+  LS_RETURN_IF_ERROR(
+      ls_graph_written(graph, graph->allocator, &written, &count, &capacity));
+  if (!any_is_trained(written, count))
+    return ls_invalid_argument(
+        "the training step of model '%s' changes no trainable variable: it "
+        "takes no step of an optimizer (see ls_optimizer_minimize)",
+        model->type->name);
+  return ls_ok();
+}
+
+// Checks that the step is one as lockstep/models.h asks for: it gives "loss"
+// and "accuracy", and changes something that is trained.
+static ls_status check_step(const ls_loop *loop) {
+  const ls_model *model = loop->plan.options.model;
+  if (model->type->variables(model->self, NULL, 0) == 0)
+    return ls_invalid_argument("model '%s' lists no variables: there is "
+                               "nothing to train or save",
+                               model->type->name);
+  LS_RETURN_IF_ERROR(check_results(model, loop->results));
+  return check_updates(model, loop->function);
+}
+
+// ---- A step ----------------------------------------------------------------
+// Finds the mean over the batch of a scalar in the results; nan without it.
+static ls_status find_mean(const ls_loop *loop, ls_named_result *result,
+                           double *out_value) {
+  ls_nest leaf = ls_none();
+  *out_value = (double)NAN;
+  return ls_named_result_has(result, loop->results, &leaf)
+             ? ls_train_mean(loop->args, leaf, out_value)
+             : ls_ok();
+}
+
+// The earlier batch goes back to be written again.
+static ls_status take_batch(ls_loop *loop) {
+  LS_RETURN_IF_ERROR(ls_iterator_next(loop->input, &loop->args));
+  return ls_train_check_labels(loop->plan.options.model->type, loop->args);
+}
+
+static ls_status take_step(ls_loop *loop) {
+  const int64_t traced = ls_span_begin(loop->runtime);
+  const int64_t began = ls_runtime_now(loop->runtime);
+  LS_RETURN_IF_ERROR(take_batch(loop));
+  ls_loop_end_span(loop, "input", traced, ls_loop_steps(loop) + 1);
+  const int64_t taken = ls_runtime_now(loop->runtime);
+  LS_RETURN_IF_ERROR(ls_strategy_run(loop->plan.options.strategy,
+                                     ls_traced(loop->function), loop->args,
+                                     &loop->results));
+  loop->spent.input += taken - began;
+  loop->spent.run += ls_runtime_now(loop->runtime) - taken;
+  if (!loop->is_checked) LS_RETURN_IF_ERROR(check_step(loop));
+  loop->is_checked = true;
+  const int64_t examples = ls_train_batch_size(loop->args);
+  LS_RETURN_IF_ERROR(ls_saves_check_program(&loop->saves, examples));
+  LS_RETURN_IF_ERROR(reserve_numbers(loop, 1));
+  LS_RETURN_IF_ERROR(find_mean(loop, &loop->loss, &loop->numbers->loss));
+  LS_RETURN_IF_ERROR(
+      find_mean(loop, &loop->accuracy, &loop->numbers->accuracy));
+  return count_steps(loop, 1, examples);
+}
+
+static ls_status run_step(ls_loop *loop) {
+  const int64_t number = ls_loop_steps(loop) + 1;
+  const int64_t began = ls_span_begin(loop->runtime);
+  ls_status status = take_step(loop);
+  if (ls_status_is_ok(status)) status = ls_loop_settle(loop);
+  ls_loop_end_span(loop, "step", began, number);
+  return status;
+}
+
+// ---- A loop of steps -------------------------------------------------------
+// Finds the pod whose infeeds the strategy's computations mean; NULL: there is
+// none, or several may be meant. The caller releases it.
+static ls_pod *find_pod(const ls_loop *loop) {
+  const ls_tpu_strategy *strategy =
+      ls_tpu_strategy_of(loop->plan.options.strategy);
+  if (strategy != NULL)
+    return ls_pod_of_id(loop->runtime, strategy->resolver->id);
+  ls_system_id *id = NULL;
+  ls_status_free(ls_system_here(loop->runtime, "a loop of steps", NULL, &id));
+  ls_pod *pod = ls_pod_of_id(loop->runtime, id);
+  ls_object_release(id);
+  return pod;
+}
+
+// Returns whether all replicas are on cores of that pod.
+static bool has_infeeds(const ls_loop *loop) {
+  const ls_strategy *strategy = loop->plan.options.strategy;
+  const int32_t replicas = ls_strategy_num_replicas(strategy);
+  LS_OWN(ls_pod, pod) = find_pod(loop);
+  bool has = pod != NULL && ls_pod_is_initialized(pod) &&
+             ls_strategy_devices(strategy) != NULL;
+  for (int32_t r = 0; r < replicas && has; ++r) {
+    ls_core *core = NULL;
+    ls_status_free(ls_strategy_core(strategy, r, &core));
+    has = core != NULL && core->pod == pod;
+    ls_core_release(core);
+  }
+  return has;
+}
+
+ls_status ls_loop_check_options(const ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  if (o->iterations_per_loop == 1) return ls_ok();
+  if (loop->ranks.trunk != NULL)
+    return ls_unimplemented("loops of %lld steps on %d ranks: there a step is "
+                            "a run of its own (iterations_per_loop 1)",
+                            (long long)o->iterations_per_loop,
+                            loop->ranks.trunk->ranks);
+  if (o->loop_infeed != LS_FLAG_ON || has_infeeds(loop)) return ls_ok();
+  return ls_invalid_argument(
+      "loops of steps are to be fed by infeeds, but %s is not on cores of a "
+      "TPU system that is initialized",
+      ls_strategy_label(o->strategy));
+}
+
+static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Returns how many steps a loop has at most, for which it has room: it ends at
+// a line of metrics.jsonl and at the end of an epoch, however many are allowed.
+static int64_t most_steps(const ls_run_plan *plan) {
+  const ls_train_options *o = &plan->options;
+  const int64_t most = smaller_of(o->iterations_per_loop, o->log_every);
+  return smaller_of(most, smaller_of(plan->steps_per_epoch, plan->num_steps));
+}
+
+static bool is_by_infeed(const ls_loop *loop) {
+  const ls_flag flag = loop->plan.options.loop_infeed;
+  return flag == LS_FLAG_DEFAULT ? has_infeeds(loop) : flag == LS_FLAG_ON;
+}
+
+// Makes the loop on the device after a full batch, as which all of its own are.
+static ls_status prepare_loop(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  const int64_t most = most_steps(&loop->plan);
+  if (most == 1 || loop->device_loop != NULL || !loop->is_checked ||
+      ls_train_batch_size(loop->args) != o->batch_size)
+    return ls_ok();
+  if (!ls_batch_is_even(loop->args)) {
+    ls_log_limited(loop->runtime, "parts of other sizes in a loop", 1,
+                   LS_LOG_INFO, "train",
+                   "batches of %lld examples are dealt to %d replicas in parts "
+                   "of other sizes: steps run one by one, not in loops of %lld",
+                   (long long)o->batch_size,
+                   ls_strategy_num_replicas(o->strategy),
+                   (long long)o->iterations_per_loop);
+    return ls_ok();
+  }
+  return ls_device_loop_create(
+      &(ls_device_loop_options){.from = {.runtime = loop->runtime,
+                                         .strategy = o->strategy,
+                                         .type = o->model->type,
+                                         .input = loop->input,
+                                         .stop = o->stop,
+                                         .like = loop->args},
+                                .results = loop->results,
+                                .model = *o->model,
+                                .seed = o->seed,
+                                .most = most,
+                                .by_infeed = is_by_infeed(loop)},
+      &loop->device_loop);
+}
+
+// Returns how many steps the next run can make, of what the epoch has, whose
+// last batch may not be full.
+static int64_t find_length(const ls_loop *loop) {
+  const ls_run_plan *plan = &loop->plan;
+  if (loop->device_loop == NULL) return 1;
+  int64_t left = loop->steps_per_epoch - ls_loop_epoch_steps(loop);
+  if (loop->steps_per_epoch == plan->steps_per_epoch &&
+      plan->examples % plan->options.batch_size != 0)
+    --left;
+  left = smaller_of(left, most_steps(plan));
+  return left > 1 ? left : 1;
+}
+
+static ls_status take_numbers(ls_loop *loop, int64_t steps) {
+  LS_RETURN_IF_ERROR(reserve_numbers(loop, steps));
+  for (int64_t k = 0; k < steps; ++k)
+    LS_RETURN_IF_ERROR(
+        ls_device_loop_numbers(loop->device_loop, k, &loop->numbers[k]));
+  return count_steps(loop, steps, loop->plan.options.batch_size);
+}
+
+// Makes so many steps, or fewer where a stop is asked for.
+static ls_status run_loop(ls_loop *loop, int64_t steps) {
+  const uint64_t number = ls_function_steps(loop->function);
+  const int64_t traced = ls_span_begin(loop->runtime);
+  const int64_t began = ls_runtime_now(loop->runtime);
+  ls_feeder_result fed;
+  LS_RETURN_IF_ERROR(
+      ls_device_loop_run(loop->device_loop, steps, number, &fed));
+  loop->spent.run += ls_runtime_now(loop->runtime) - began;
+  ls_loop_end_span(loop, "loop", traced, ls_loop_steps(loop) + fed.batches);
+  ls_function_set_steps(loop->function, number + (uint64_t)fed.batches);
+  if (fed.asked) loop->was_asked = true;
+  loop->stalls = fed.stalls;
+  return ls_status_join(take_numbers(loop, fed.batches), fed.status);
+}
+
+// ---- A run -----------------------------------------------------------------
+// Of a loop of steps that went wrong some may count.
+ls_status ls_loop_make_run(void *user, bool *out_has_run) {
+  ls_loop *loop = user;
+  ls_run_context *context = &loop->hooks.context;
+  LS_RETURN_IF_ERROR(prepare_loop(loop));
+  int64_t count = find_length(loop);
+  LS_RETURN_IF_ERROR(ls_hook_list_count_steps(&loop->hooks, &count));
+  const bool is_loop = count > 1;
+  loop->made = 0;
+  const ls_status status = is_loop ? run_loop(loop, count) : run_step(loop);
+  *out_has_run = loop->made > 0 && (is_loop || ls_status_is_ok(status));
+  context->called.args = loop->args;
+  context->results =
+      is_loop ? ls_device_loop_results(loop->device_loop) : loop->results;
+  return status;
+}
