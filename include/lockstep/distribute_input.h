@@ -18,9 +18,8 @@
 // functions can give each a data set of its own.
 //
 // Threads: a distributed data set never changes; an iterator belongs to one
-// thread, or to one run that reads it by an op, at a time. Of two runs that
-// read it by the same op at the same time, one may be refused
-// (LS_FAILED_PRECONDITION).
+// thread at a time, or to the runs that read it by ops, which get an element
+// each.
 #ifndef LOCKSTEP_DISTRIBUTE_INPUT_H_
 #define LOCKSTEP_DISTRIBUTE_INPUT_H_
 

@@ -36,7 +36,7 @@ typedef struct counts {
 
 static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
   const ls_nest tuple = fed_take(f, host, ordinal);
-  const ls_feed_element_values v = fed_values(f, tuple);
+  ls_feed_element v = fed_values(f, tuple);
   const ls_array *x = ls_nest_as_array(v.features);
   const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
   assert_int_equal(ls_array_dtype(mask), LS_DTYPE_F32);
@@ -55,8 +55,7 @@ static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
   }
   c->real += *out;
   ++c->tuples;
-  ls_nest_release(v.features);
-  ls_nest_release(v.labels);
+  ls_feed_element_drop(&v);
   ls_nest_release(tuple);
 }
 

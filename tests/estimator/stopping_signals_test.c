@@ -162,8 +162,12 @@ TEST(a_signal_is_the_first_of_a_batch) {
   {
     LS_GRAPH_SCOPE(graph);
     for (int i = 0; i < 2; ++i) {
-      const ls_tensor signal =
-          ls_stopping_signal(ls_fill(LS_DTYPE_BOOL, LS_SHAPE(3, 1), i));
+      static const char *const keys[] = {LS_SIGNAL_STOPPING};
+      const ls_nest stopping =
+          ls_leaf(ls_fill(LS_DTYPE_BOOL, LS_SHAPE(3, 1), i));
+      const ls_nest signals = ls_nest_dict("", keys, &stopping, 1);
+      const ls_tensor signal = ls_stopping_signal(signals);
+      ls_nest_release(signals);
       const ls_nest stop = ls_should_stop(ls_leaf(signal));
       assert_int_equal(ls_tensor_shape(signal).rank, 0);
       assert_int_equal(stop.kind, LS_KIND_TENSOR);

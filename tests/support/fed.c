@@ -167,9 +167,9 @@ ls_nest fed_take(fed *self, int host, int ordinal) {
   return results;
 }
 
-ls_feed_element_values fed_values(fed *self, ls_nest tuple) {
-  ls_feed_element_values values;
-  expect_ok(ls_input_feed_unpack(&self->feed, tuple, &values));
+ls_feed_element fed_values(fed *self, ls_nest tuple) {
+  ls_feed_element values;
+  expect_ok(ls_recorder_unflatten(self->feed.structure, tuple, &values));
   return values;
 }
 

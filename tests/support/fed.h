@@ -5,6 +5,7 @@
 #define LS_TESTS_SUPPORT_FED_H_
 
 #include "estimator/input/input_feed.h"
+#include "estimator/input/recorder.h"
 #include "support/counted.h"
 #include "support/expect.h"
 
@@ -62,7 +63,7 @@ ls_status fed_run(fed *self, int64_t iterations);
 // The next tuple of a core: a tuple of arrays, the caller's.
 ls_nest fed_take(fed *self, int host, int ordinal);
 // The same, as users know it; and element `index` of its features' first leaf.
-ls_feed_element_values fed_values(fed *self, ls_nest tuple);
+ls_feed_element fed_values(fed *self, ls_nest tuple);
 double fed_number(fed *self, int host, int ordinal, int64_t index);
 // Expects that the rows of the features' first leaf are these numbers.
 void fed_expect(fed *self, int host, int ordinal, const double *rows,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed data sets: pipelines, and the parts of values in them.
+// Distributed data sets: pipelines, which are data sets or functions of the
+// caller's, and the parts of values in them.
 #include <string.h>
 
 #include "base/require.h"
@@ -10,6 +11,85 @@
 #include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
 #include "lockstep/element_spec.h"
+
+// ---- Callables --------------------------------------------------------------
+static void destroy_callable(ls_object *object) {
+  ls_input_callable *callable = (ls_input_callable *)object;
+  if (callable->release != NULL) callable->release(callable->user);
+  ls_nest_release(callable->element);
+  ls_nest_release(callable->structure);
+  ls_release(callable->allocator, callable->leaves);
+  ls_release(callable->allocator, callable);
+}
+
+static const ls_object_type callable_type = {.name = "input callable",
+                                             .destroy = destroy_callable};
+LS_OWNED_POINTER(ls_input_callable, ls_object_release)
+
+// Lists the spec of a leaf, and gives its number.
+static ls_nest list_leaf(ls_nest leaf, void *user) {
+  ls_input_callable *callable = user;
+  const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
+  char text[160];
+  if (spec == NULL)
+    return LS_FAIL(LS_INVALID_ARGUMENT,
+                   "what a callable gives is said by leaves of ls_nest_spec, "
+                   "got %s",
+                   ls_nest_print(leaf, text, sizeof(text)));
+  callable->leaves[callable->num_leaves] = *spec;
+  return ls_nest_i64((int64_t)callable->num_leaves++);
+}
+
+static ls_status init_callable(ls_input_callable *callable) {
+  const size_t count = ls_nest_num_leaves(callable->element);
+  LS_RETURN_IF_ERROR(ls_nest_status(callable->element));
+  if (callable->next == NULL)
+    return ls_invalid_argument("the function of an input callable is NULL");
+  callable->leaves = ls_new_array(callable->allocator, ls_leaf_spec, count);
+  LS_RETURN_IF_NO_MEMORY(callable->leaves);
+  return ls_take_nest(ls_nest_map(callable->element, list_leaf, callable),
+                      &callable->structure);
+}
+
+ls_nest ls_nest_input_callable(ls_nest element, ls_input_next next, void *user,
+                               void (*release)(void *user)) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN(ls_input_callable, callable) = ls_new(allocator, ls_input_callable);
+  if (callable == NULL) {
+    if (release != NULL) release(user);
+    ls_nest_release(element);
+    return ls_fail(ls_out_of_memory());
+  }
+  ls_object_init(&callable->object, &callable_type);
+  callable->allocator = allocator;
+  callable->next = next;
+  callable->user = user;
+  callable->release = release;
+  callable->element = element;
+  const ls_status status = init_callable(callable);
+  return ls_status_is_ok(status)
+             ? ls_nest_object(LS_KIND_OBJECT, &ls_give(&callable)->object)
+             : ls_fail(status);
+}
+
+ls_input_callable *ls_nest_as_input_callable(ls_nest leaf) {
+  if (leaf.kind != LS_KIND_OBJECT || leaf.as.ref == NULL) return NULL;
+  ls_object *object = leaf.as.ref;
+  return object->type == &callable_type ? (ls_input_callable *)object : NULL;
+}
+
+ls_status ls_input_callable_next(ls_input_callable *callable,
+                                 ls_nest *element) {
+  LS_OWN(ls_nest, next) = callable->next(callable->user);
+  LS_RETURN_IF_ERROR(ls_nest_status(next));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_nest_same_structure(callable->structure, next),
+                         "between what a callable said it gives and what it "
+                         "gave"));
+  ls_nest_release(*element);
+  *element = ls_give(&next);
+  return ls_ok();
+}
 
 // ---- The object -------------------------------------------------------------
 static void destroy_data(ls_object *object) {

@@ -213,9 +213,6 @@ struct ls_distributed_iterator {
 // Fills `parts` with the next values. OUT_OF_RANGE: no replica has one, or not
 // all that must.
 LS_MUST_USE ls_status ls_input_fill(ls_distributed_iterator *iterator);
-// RECUT: the next rows of a host as a replica's value.
-LS_MUST_USE ls_status ls_input_take_rows(ls_distributed_iterator *iterator,
-                                         size_t host, size_t replica);
 // Puts the next batch of a host in place of the one it has.
 LS_MUST_USE ls_status ls_input_read_batch(ls_distributed_iterator *iterator,
                                           size_t host);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets whose elements go to devices ahead of use: of one device as they
-// are, of a list of devices a list of elements, one for each. Nothing is made
-// of them.
+// Data sets whose elements go to devices ahead of use: to one device as they
+// are, to a list of devices as a list of elements, one for each. No other data
+// set is made of them.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -20,7 +20,7 @@ typedef struct device_dataset {
   ls_device_name *devices;
 } device_dataset;
 
-// The elements, taken over, as a list in place of what is there.
+// Replaces `*list` by a list of the elements, which are taken over.
 static ls_status give_list(ls_nest *elements, size_t count, ls_nest *list) {
   const ls_nest made = ls_nest_sequence(LS_KIND_LIST, elements, count);
   for (size_t i = 0; i < count; ++i)
@@ -37,16 +37,22 @@ static void prefetch_to_devices_drop(ls_nest *elements, size_t count) {
 }
 
 // ---- Indexed ----------------------------------------------------------------
+static ls_status get_elements(const ls_dataset *dataset, ls_fetch *fetch,
+                              int64_t index, ls_nest *elements, ls_nest *list) {
+  const size_t count = ((const device_dataset *)dataset)->count;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_dataset_get(dataset->inputs[0], fetch,
+                                      index * (int64_t)count + (int64_t)i,
+                                      &elements[i]));
+  return give_list(elements, count, list);
+}
+
 static ls_status get_group(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t index, ls_nest *list) {
   const size_t count = ((const device_dataset *)dataset)->count;
-  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
-  ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_dataset_get(dataset->inputs[0], fetch,
-                            index * (int64_t)count + (int64_t)i, &elements[i]);
-  if (ls_status_is_ok(status)) status = give_list(elements, count, list);
-  if (elements != NULL) prefetch_to_devices_drop(elements, count);
+  LS_OWN_ARRAY_OR_RETURN(dataset->allocator, ls_nest, elements, count);
+  const ls_status status = get_elements(dataset, fetch, index, elements, list);
+  prefetch_to_devices_drop(elements, count);
   return status;
 }
 
@@ -73,7 +79,7 @@ typedef struct group_stage {
   ls_nest *elements;
 } group_stage;
 
-// A group that is not complete is left out.
+// Gives the next group. An incomplete one is left out.
 static ls_status next_group(ls_stage *stage, ls_nest *list) {
   group_stage *self = (group_stage *)stage;
   ls_status status = ls_ok();
@@ -125,8 +131,7 @@ static void destroy_devices(ls_dataset *dataset) {
   ls_release(dataset->allocator, ((device_dataset *)dataset)->devices);
 }
 
-// Where elements go has no influence on what they are, but how many go together
-// has.
+// Devices do not change the elements, but their number does.
 static void describe_devices(const ls_dataset *dataset, ls_text *text) {
   const device_dataset *self = (const device_dataset *)dataset;
   if (self->count > 0) ls_text_append_i64(text, (int64_t)self->count);
@@ -157,7 +162,7 @@ static ls_status set_devices(device_dataset *self, const char *const *devices,
   return ls_ok();
 }
 
-// A list of as many elements as there are devices.
+// Makes elements lists, of one for each device.
 static ls_status set_list(device_dataset *self, size_t count) {
   ls_dataset *base = &self->base;
   LS_OWN(ls_nest_builder, items) = {0};

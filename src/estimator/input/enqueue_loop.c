@@ -31,10 +31,8 @@ static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
   for (size_t i = 0; i < count; ++i)
     fed[i] = ls_nest_item(ops, i).as.op;
   LS_CONTROL_SCOPE(fed, count);
-  const ls_tensor next =
-      l->predicts ? ls_stopping_signal(ls_nest_tensor(
-                        ls_nest_find(signals, LS_SIGNAL_STOPPING), 0))
-                  : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
+  const ls_tensor next = l->predicts ? ls_stopping_signal(signals)
+                                     : ls_add(last, ls_scalar(LS_DTYPE_I32, 1));
   return ls_take_nest(LS_LIST(ls_leaf(next)), out_next);
 }
 

@@ -280,20 +280,3 @@ void ls_input_feed_drop(ls_input_feed *feed) {
     ls_release(ls_current_allocator(), feed->iterators);
   *feed = (ls_input_feed){0};
 }
-
-// ---- Tuples ----------------------------------------------------------------
-ls_status ls_input_feed_unpack(const ls_input_feed *feed, ls_nest elements,
-                               ls_feed_element_values *out_values) {
-  LS_OWN(ls_feed_element, fed) = {0};
-  *out_values = (ls_feed_element_values){0};
-  LS_RETURN_IF_ERROR(ls_recorder_unflatten(feed->structure, elements, &fed));
-  *out_values = (ls_feed_element_values){
-      .mask = ls_nest_tensor(fed.mask, 0),
-      .stopping =
-          ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_STOPPING), 0),
-      .padding =
-          ls_nest_tensor(ls_nest_find(fed.signals, LS_SIGNAL_PADDING), 0),
-      .features = ls_give(&fed.features),
-      .labels = ls_give(&fed.labels)};
-  return ls_ok();
-}

@@ -52,17 +52,6 @@ LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
                                          ls_input_feed *out_feed);
 void ls_input_feed_drop(ls_input_feed *feed);  // Zeroed is fine.
 
-// The elements of a tuple, as users know them. Nests are the caller's.
-typedef struct ls_feed_element_values {
-  ls_nest features, labels;
-  // Failed: there is none. Of a prediction: `stopping` bool [batch, 1], and
-  // `padding` i32 [batch], 1 for what is not real.
-  ls_tensor mask, stopping, padding;
-} ls_feed_element_values;
-LS_MUST_USE ls_status ls_input_feed_unpack(const ls_input_feed *feed,
-                                           ls_nest elements,
-                                           ls_feed_element_values *out_values);
-
 // ---- For tests -------------------------------------------------------------
 // Whether ops of values that are no data set's go into loops on the hosts, too.
 // Default off; of the current runtime.

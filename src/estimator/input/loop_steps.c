@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many steps a run of a loop makes.
 #include "estimator/input/loop_steps.h"
+
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
 
 // ---- The variable ----------------------------------------------------------
-// Says that it is beside the global step.
+// Notes in the graph that it is placed with the global step.
 static ls_status mark_beside(const ls_variable *variable,
                              const ls_variable *step) {
-  ls_text place;
+  LS_OWN(ls_text, place) = {0};
   ls_text_init(&place, ls_current_allocator());
   ls_text_append_format(&place, "loc:@%s", ls_variable_name(step));
-  ls_status status = ls_text_status(&place);
+  LS_RETURN_IF_ERROR(ls_text_status(&place));
   const char *places[] = {ls_text_data(&place)};
-  if (ls_status_is_ok(status))
-    status = ls_op_set_attr(ls_variable_initializer(variable),
-                            &(ls_attr){.name = "_class",
-                                       .kind = LS_ATTR_STRINGS,
-                                       .as.strings = {places, 1}});
-  ls_text_deinit(&place);
-  return status;
+  return ls_op_set_attr(ls_variable_initializer(variable),
+                        &(ls_attr){.name = "_class",
+                                   .kind = LS_ATTR_STRINGS,
+                                   .as.strings = {places, 1}});
 }
 
 static ls_status loop_steps_make(ls_graph *graph, ls_variable *step,
@@ -64,12 +63,10 @@ ls_status ls_iterations_per_loop(ls_graph *graph, ls_variable **out_variable) {
 
 ls_status ls_load_iterations(const ls_run_context *context,
                              ls_variable *variable, int64_t count) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   const int32_t number = count < INT32_MAX ? (int32_t)count : INT32_MAX;
   LS_RETURN_IF_ERROR(
       ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &number, &value));
-  const ls_status status = ls_session_set_variable_value(
-      ls_run_context_session(context), variable, value);
-  ls_array_release(value);
-  return status;
+  return ls_session_set_variable_value(ls_run_context_session(context),
+                                       variable, value);
 }

@@ -6,7 +6,9 @@
 #include "lockstep/graph.h"
 
 // ---- Signals ---------------------------------------------------------------
-ls_tensor ls_stopping_signal(ls_tensor stopping) {
+ls_tensor ls_stopping_signal(ls_nest signals) {
+  const ls_tensor stopping =
+      ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_STOPPING), 0);
   return ls_reshape(
       ls_slice(stopping, LS_SHAPE(0, 0), LS_SHAPE(1, 1), LS_SCALAR), LS_SCALAR);
 }

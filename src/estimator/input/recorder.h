@@ -36,7 +36,7 @@ LS_MUST_USE ls_status ls_recorder_parts(const ls_recorder *self,
                                         const ls_shape **out_parts,
                                         size_t *out_count);
 
-// The way back, from a structure that was recorded.
+// The way back, from a structure that was recorded. Nests are the caller's.
 //   LS_INVALID_ARGUMENT  another number of elements
 LS_MUST_USE ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
                                             ls_feed_element *out_fed);

@@ -235,8 +235,7 @@ static ls_status program_check_size(ls_nest predictions) {
 
 static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
   out->padding = ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_PADDING), 0);
-  out->stopping = ls_stopping_signal(
-      ls_nest_tensor(ls_nest_find(signals, LS_SIGNAL_STOPPING), 0));
+  out->stopping = ls_stopping_signal(signals);
   LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
   if (ls_tensor_is_failed(out->padding)) return ls_ok();
   // Rows that fill a batch up are cut off by this mask.

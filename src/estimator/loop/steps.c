@@ -8,6 +8,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/values/summary.h"
 #include "estimator/input/prediction_rows.h"
+#include "estimator/input/recorder.h"
 #include "graph/region.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/flow.h"
@@ -114,7 +115,7 @@ typedef struct step {
   ls_model_steps *steps;
   const ls_step *loop;
   ls_tensor *state;
-  ls_feed_element_values fed;
+  ls_feed_element fed;
   ls_tensor examples;  // Of this replica, with batches of any size; an i64.
   ls_estimator_spec *spec;  // Lent.
   const ls_estimator_spec_options *spec_options;
@@ -135,7 +136,7 @@ static ls_status steps_call_model(step *s, ls_nest cache) {
   const ls_model_inputs inputs = {.features = s->fed.features,
                                   .labels = s->fed.labels,
                                   .cache = cache,
-                                  .mask = s->fed.mask};
+                                  .mask = ls_nest_tensor(s->fed.mask, 0)};
   LS_SCOPE_BLOCK_(summaries);
   LS_SCOPE_BLOCK_(examples);
   if (s->steps->summaries != NULL)
@@ -172,7 +173,7 @@ static ls_nest with_mask(const step *s, ls_nest tensors) {
                                  is_dict ? ls_nest_key(tensors, i) : NULL,
                                  ls_nest_retain(ls_nest_item(tensors, i)));
   ls_nest_builder_append_named(&items, is_dict ? "mask" : NULL,
-                               ls_leaf(s->fed.mask));
+                               ls_nest_retain(s->fed.mask));
   return ls_nest_builder_finish(&items, is_dict ? LS_KIND_DICT : LS_KIND_LIST);
 }
 
@@ -188,17 +189,11 @@ static ls_status record_metrics(const step *s) {
 }
 
 static ls_status record_predictions(const step *s) {
-  static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
-  const ls_nest values[] = {ls_leaf(s->fed.stopping), ls_leaf(s->fed.padding)};
-  const bool pads = !ls_tensor_is_failed(s->fed.padding);
-  LS_OWN(ls_nest, signals) = ls_none();
   LS_RETURN_IF_ERROR(ls_host_calls_record(
       &s->steps->host, "predictions",
       &(ls_host_function){.tensors = s->spec_options->predictions}));
-  LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_nest_dict("", keys, values, pads ? 2 : 1), &signals));
   return ls_host_calls_record(&s->steps->host, "signals",
-                              &(ls_host_function){.tensors = signals});
+                              &(ls_host_function){.tensors = s->fed.signals});
 }
 
 static ls_status record_host_call(const step *s) {
@@ -286,7 +281,7 @@ static ls_status predict_step(step *s) {
   LS_RETURN_IF_ERROR(record_predictions(s));
   LS_RETURN_IF_ERROR(tell_hosts(s));
   LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
-  s->state[LS_STATE_STOPPING] = ls_stopping_signal(s->fed.stopping);
+  s->state[LS_STATE_STOPPING] = ls_stopping_signal(s->fed.signals);
   return ls_ok();
 }
 
@@ -296,11 +291,11 @@ static ls_status build_step(step *s) {
       [LS_MODE_EVAL] = eval_step,
       [LS_MODE_PREDICT] = predict_step};
   ls_model_steps *steps = s->steps;
-  LS_RETURN_IF_ERROR(
-      ls_input_feed_unpack(steps->options->feed, s->loop->elements, &s->fed));
+  LS_RETURN_IF_ERROR(ls_recorder_unflatten(steps->options->feed->structure,
+                                           s->loop->elements, &s->fed));
   if (ls_model_steps_count_examples(steps))
-    s->examples =
-        ls_reduce_sum(ls_convert(s->fed.mask, LS_DTYPE_I64), LS_ALL_AXES);
+    s->examples = ls_reduce_sum(
+        ls_convert(ls_nest_tensor(s->fed.mask, 0), LS_DTYPE_I64), LS_ALL_AXES);
   LS_RETURN_IF_ERROR(make_model(s));
   LS_RETURN_IF_ERROR(finish[steps->mode](s));
   return ls_model_steps_predict(steps)
@@ -312,8 +307,7 @@ static ls_status build_step(step *s) {
 static ls_status make_step(ls_step *loop, void *user) {
   step s = {.steps = user, .loop = loop, .state = loop->state};
   const ls_status status = build_step(&s);
-  ls_nest_release(s.fed.features);
-  ls_nest_release(s.fed.labels);
+  ls_feed_element_drop(&s.fed);
   return status;
 }
 

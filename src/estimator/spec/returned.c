@@ -60,12 +60,3 @@ ls_status ls_returned_check_static(ls_nest features, ls_nest labels) {
   LS_RETURN_IF_ERROR(check_leaves(features, "features"));
   return check_leaves(labels, "labels");
 }
-
-// ---- Keys ------------------------------------------------------------------
-size_t ls_returned_keys(ls_nest value, const char **keys, size_t capacity) {
-  if (value.kind != LS_KIND_DICT) return 0;
-  const size_t count = ls_nest_count(value);
-  for (size_t i = 0; i < count && i < capacity; ++i)
-    keys[i] = ls_nest_key(value, ls_nest_sorted_position(value, i));
-  return count;
-}

@@ -14,8 +14,4 @@ LS_MUST_USE ls_status ls_returned_check_leaf(const ls_leaf_spec *spec);
 LS_MUST_USE ls_status ls_returned_check_static(ls_nest features,
                                                ls_nest labels);
 
-// The keys of a dict in the order of flattening, lent; of anything else none.
-// Returns their number, and writes up to `capacity`.
-size_t ls_returned_keys(ls_nest value, const char **keys, size_t capacity);
-
 #endif  // LS_ESTIMATOR_SPEC_RETURNED_H_
