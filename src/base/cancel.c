@@ -19,8 +19,8 @@ void ls_cancel_destroy(ls_cancel *cancel) {
   ls_release(ls_runtime_allocator(cancel->runtime), cancel);
 }
 
-// Who waits for the host, and nothing else waits, is woken; the lock lets
-// nobody begin to wait who has not seen the request.
+// Wakes threads that wait for the host; nothing else waits. The lock keeps a
+// thread that has not seen the request from starting to wait.
 void ls_cancel_request(ls_cancel *cancel) {
   __atomic_store_n(&cancel->requested, true, __ATOMIC_RELEASE);
   ls_runtime_lock(cancel->runtime);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cancels, as those see them who run.
+// Cancels, as runs see them.
 #ifndef LS_BASE_CANCEL_H_
 #define LS_BASE_CANCEL_H_
 
@@ -11,10 +11,10 @@ struct ls_cancel {
   bool requested;  // Atomic.
 };
 
-// What may cancel a run: its thread's, and one of whoever has it run.
+// Cancels of a run: its thread's, and its caller's.
 enum { LS_CANCELS = 2 };
 
-// Whether one of several, NULL where there is none, is requested.
+// Returns true if one of several, NULL where there is none, is requested.
 static inline bool ls_cancel_any(ls_cancel *const *cancels) {
   for (int i = 0; i < LS_CANCELS; ++i)
     if (cancels[i] != NULL &&

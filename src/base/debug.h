@@ -20,7 +20,7 @@ typedef enum ls_debug_area {
 
 typedef enum ls_isa {
   LS_ISA_ANY,   // The best that the machine has.
-  LS_ISA_BASE,  // What the compiler assumes of every machine.
+  LS_ISA_BASE,  // The level that the compiler assumes of every machine.
   LS_ISA_V3,    // x86-64-v3: AVX2 and FMA.
   LS_ISA_V4,    // x86-64-v4: AVX-512.
 } ls_isa;
@@ -56,14 +56,14 @@ LS_MUST_USE ls_status ls_debug_init(
     void (*complain)(void *to, const char *line), void *to);
 void ls_debug_deinit(ls_debug *debug, ls_allocator *allocator);
 
-// What a runtime was told; see debug.def.
+// The switches of a runtime; see debug.def.
 int ls_debug_level(const ls_runtime *runtime, ls_debug_area area);
 bool ls_debug_verify(const ls_runtime *runtime);
 ls_isa ls_debug_isa(const ls_runtime *runtime);
 ls_lanes_by ls_debug_lanes(const ls_runtime *runtime);
 // How many levels of the log standard error gets without a sink: 0 none, 4 all.
 int ls_debug_log_levels(const ls_runtime *runtime);
-// Whether replicas' bodies are cut.
+// Replicas' bodies are cut.
 bool ls_debug_cut(const ls_runtime *runtime);
 // NULL: no dumps. Valid as long as the runtime.
 const char *ls_debug_dump_directory(const ls_runtime *runtime);

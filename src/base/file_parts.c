@@ -96,7 +96,7 @@ static int kind_of(int folder, const struct dirent *found, bool *out_is_folder,
   return 0;
 }
 
-// The names, each behind a byte for its kind, each with its zero. 0 or the
+// The names, each after a byte for its kind, each with its zero. 0 or the
 // system's error number.
 static int read_names(DIR *folder, ls_text *names, size_t *count) {
   for (;;) {

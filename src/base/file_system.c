@@ -356,7 +356,7 @@ static void write_holder(int file) {
   if (ftruncate(file, 0) == 0) (void)!write(file, text, (size_t)size);
 }
 
-// Opens the file and locks it, or says who has.
+// Opens the file and locks it, or reports who has.
 static ls_status take_lock(const char *path, int *out_file) {
   for (;;) {
     int file = -1;

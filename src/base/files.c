@@ -68,7 +68,7 @@ void ls_file_close(ls_file *file) {
 // Up to `size` bytes, from the system.
 static ls_status read_some(const ls_file *file, int64_t offset, void *data,
                            size_t size, size_t *got) {
-  // What a pool does with a file is not seen by who reads it.
+  // Readers of a file do not see its pool's changes.
   ls_file *pooled = (ls_file *)(uintptr_t)file;
   if (file->pool != NULL) LS_RETURN_IF_ERROR(ls_file_pool_hold(pooled));
   const ls_status status = file->files.read_at(file->files.user, file->handle,
@@ -258,4 +258,34 @@ ls_status ls_files_match(ls_runtime *runtime, const char *pattern,
   *out_paths = paths;
   *out_count = 1;
   return ls_ok();
+}
+
+// ---- Names -----------------------------------------------------------------
+static bool is_part_name(const char *name, size_t size) {
+  return size > 0 && !(size == 1 && name[0] == '.') &&
+         !(size == 2 && name[0] == '.' && name[1] == '.');
+}
+
+ls_status ls_file_name_check(const char *noun, const char *name) {
+  if (name != NULL && strchr(name, '/') == NULL &&
+      is_part_name(name, strlen(name)))
+    return ls_ok();
+  return ls_invalid_argument(
+      "%s, '%.200s', is to be a part of a path: it has no '/', and is not "
+      "empty, '.' or '..'",
+      noun, name != NULL ? name : "(NULL)");
+}
+
+ls_status ls_inner_path_check(const char *noun, const char *folder,
+                              const char *path) {
+  bool is_inner = path != NULL;
+  for (const char *at = path; is_inner && at != NULL;) {
+    const size_t size = strcspn(at, "/");
+    is_inner = is_part_name(at, size);
+    at = at[size] == '/' ? at + size + 1 : NULL;
+  }
+  if (is_inner) return ls_ok();
+  return ls_invalid_argument("%s, '%.200s', is to be a path inside of %s: its "
+                             "parts are not empty, '.' or '..'",
+                             noun, path != NULL ? path : "(NULL)", folder);
 }

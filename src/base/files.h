@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open files, as those see them who read data in parts.
+// Open files, as readers of data in parts see them.
 //
 // A file is read in ranges, by any threads at the same time, and never mapped:
 // one that another process cuts off while it is read is DATA_LOSS, not a
@@ -87,11 +87,12 @@ void ls_file_pool_forget(ls_file *file);
 void ls_file_pool_add(ls_file_pool *pool, ls_file *file);
 
 // ---- Patterns --------------------------------------------------------------
-// Whether a name fits a pattern: `*` any characters, `?` one, `[a-z]` and
+// Returns true if a name fits a pattern: `*` any characters, `?` one, `[a-z]`
+// and
 // `[!a-z]` one of a set (`[*]` is a star). A `*` or `?` at the start takes no
 // point, so that hidden files must be named.
 bool ls_pattern_fits(const char *pattern, const char *name);
-// Whether there is anything in it but plain characters.
+// Returns true if a text has characters other than plain ones.
 bool ls_pattern_is(const char *text);
 
 // The regular files that a path with a pattern as its last component names,
@@ -104,5 +105,17 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_files_match(ls_runtime *runtime,
                                                     ls_allocator *allocator,
                                                     const char ***out_paths,
                                                     size_t *out_count);
+
+// ---- Names -----------------------------------------------------------------
+// Users' names that become parts of paths: one that has a '/' or is ".." would
+// lead out of the folder that it is to stand in.
+
+// Checks a name; `noun` is how a message calls it: "the name of an exporter".
+//   LS_INVALID_ARGUMENT  it is no name of one file or folder: NULL, empty, ".",
+//                        "..", or with a '/'.
+LS_MUST_USE ls_status ls_file_name_check(const char *noun, const char *name);
+// Checks a path inside of `folder`, whose parts all are such names.
+LS_MUST_USE ls_status ls_inner_path_check(const char *noun, const char *folder,
+                                          const char *path);
 
 #endif  // LS_BASE_FILES_H_

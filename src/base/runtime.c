@@ -2,8 +2,10 @@
 // Runtime: creation, the current one, slots.
 #include "lockstep/runtime.h"
 #include "lockstep/runtime_settings.h"
+#include "lockstep/version.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -332,6 +334,8 @@ const char *ls_runtime_environment(const ls_runtime *runtime,
   return runtime->environment(runtime->environment_user, name);
 }
 
+const char *ls_version(void) { return LS_VERSION; }
+
 // ---- Slots -----------------------------------------------------------------
 void *ls_runtime_slot(const ls_runtime *runtime, ls_slot slot) {
   return __atomic_load_n(&runtime->slots[slot].state, __ATOMIC_ACQUIRE);
@@ -348,3 +352,42 @@ void ls_runtime_set_slot(ls_runtime *runtime, ls_slot slot, void *state,
 void ls_runtime_lock(ls_runtime *runtime) { ls_mutex_lock(&runtime->lock); }
 
 void ls_runtime_unlock(ls_runtime *runtime) { ls_mutex_unlock(&runtime->lock); }
+
+// ---- Clock -----------------------------------------------------------------
+static int64_t read_clock(clockid_t which) {
+  struct timespec now = {0};
+  clock_gettime(which, &now);
+  return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
+}
+
+static int64_t system_now(void *user) {
+  (void)user;
+  return read_clock(CLOCK_MONOTONIC);
+}
+
+static int64_t system_wall(void *user) {
+  (void)user;
+  return read_clock(CLOCK_REALTIME);
+}
+
+static void system_sleep(void *user, int64_t nanos) {
+  (void)user;
+  ls_thread_sleep(nanos);
+}
+
+const ls_clock *ls_clock_system(void) {
+  static const ls_clock clock = {system_now, system_wall, system_sleep, NULL};
+  return &clock;
+}
+
+int64_t ls_runtime_now(const ls_runtime *runtime) {
+  return runtime->clock.now(runtime->clock.user);
+}
+
+int64_t ls_runtime_wall(const ls_runtime *runtime) {
+  return runtime->clock.wall(runtime->clock.user);
+}
+
+void ls_runtime_sleep(const ls_runtime *runtime, int64_t nanos) {
+  runtime->clock.sleep(runtime->clock.user, nanos);
+}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runtime, as the layers above see it.
 //
-// What a layer keeps "per process" hangs in its slot here, and goes with the
-// runtime, the highest layer first.
+// State that a layer keeps "per process" hangs in its slot here, and goes with
+// the runtime, the highest layer first.
 #ifndef LS_BASE_RUNTIME_INTERNAL_H_
 #define LS_BASE_RUNTIME_INTERNAL_H_
 
@@ -18,7 +18,7 @@
 #include "lockstep/gauge.h"
 #include "lockstep/runtime.h"
 
-// Whose state: one slot per layer that keeps some, from low to high.
+// Slots: one per layer that keeps state, from low to high.
 typedef enum ls_slot {
   LS_SLOT_GRAPH,
   LS_SLOT_ENGINE,
@@ -38,7 +38,7 @@ typedef enum ls_made {
   LS_MADE_COUNT
 } ls_made;
 
-// What runs wait for.
+// The causes of a run's waits.
 typedef enum ls_wait {
   LS_WAIT_HOST,       // Functions on the host.
   LS_WAIT_RANKS,      // Other processes.
@@ -72,13 +72,14 @@ struct ls_runtime {
   int64_t stall_nanos;
   int cpus, gpus;
   struct ls_trunk *trunk;  // NULL: no other process.
-  // Whether a device is a core of a TPU system that is initialized and stands
-  // in this process. Set by who keeps such systems; NULL: there is none.
+  // Returns true if a device is a core of a TPU system that is initialized and
+  // stands in this process. Set by the layer of such systems; NULL: there is
+  // none.
   bool (*has_core)(ls_runtime *runtime, const char *device);
   // How programs for such systems are launched: engine/launch.h. NULL: no
   // system was there yet.
   const struct ls_launch_type *launches;
-  int callbacks;             // Of users' that run now, but those of host calls.
+  int callbacks;             // Of users, running now; host calls do not count.
   int made[LS_MADE_COUNT];   // Atomic: so many live.
   uint64_t progress;         // See below.
   int waiting_runs;          // For the host. Atomic.
@@ -114,10 +115,10 @@ static inline void ls_runtime_note_gone(ls_runtime *runtime, ls_made kind) {
 }
 
 // ---- Progress --------------------------------------------------------------
-// Of all runs of a runtime, for one that waits and wonders whether anything
-// goes on that it may be waiting for: how many are at work now, which those
-// that wait for the host are not, and how many moves they have made: turns,
-// ends of host calls, and elements that a stage of a data set has made.
+// Tells a run that waits if anything goes on that it may be waiting for.
+// Counts, of all runs of a runtime, those at work (not those that wait for the
+// host) and their moves: rounds, ends of host calls, and elements that a stage
+// of a data set has made.
 enum { LS_PROGRESS_MOVE = 1 << 16 };
 static inline void ls_runtime_begin_work(ls_runtime *runtime) {
   __atomic_fetch_add(&runtime->progress, 1, __ATOMIC_RELAXED);
@@ -133,7 +134,8 @@ static inline void ls_runtime_note_input(ls_runtime *runtime) {
   if (__atomic_load_n(&runtime->waiting_runs, __ATOMIC_RELAXED) > 0)
     ls_runtime_note_move(runtime);
 }
-// Whether a run is at work, or one has moved since `*seen` was set here.
+// Returns true if a run is at work, or one has moved since `*seen` was set
+// here.
 static inline bool ls_runtime_goes_on(const ls_runtime *runtime,
                                       uint64_t *seen) {
   const uint64_t now = __atomic_load_n(&runtime->progress, __ATOMIC_RELAXED);
@@ -159,6 +161,12 @@ LS_MUST_USE ls_status ls_runtime_inputs(ls_runtime *runtime,
 int64_t ls_runtime_stall_nanos(const ls_runtime *runtime);
 // The way to the other processes; NULL: there are none.
 struct ls_trunk *ls_runtime_trunk(const ls_runtime *runtime);
+// Seconds that users give, as the clock counts: at most 146 years, so that a
+// time of the clock can be added without overflow.
+static inline int64_t ls_nanos_of_seconds(int64_t seconds) {
+  const int64_t nanos = 1000000000, most = INT64_MAX / 2 / nanos;
+  return (seconds < most ? seconds : most) * nanos;
+}
 // Nanoseconds: monotonic, and since 1970.
 int64_t ls_runtime_now(const ls_runtime *runtime);
 int64_t ls_runtime_wall(const ls_runtime *runtime);

@@ -67,7 +67,7 @@ int ls_status_line(ls_status status) {
   return status == NULL ? 0 : status->line;
 }
 
-// `prefix`, and behind it what the format makes; NULL without memory.
+// `prefix`, followed by the formatted text; NULL without memory.
 static char *format_behind(const char *prefix, const char *format,
                            va_list arguments) {
   va_list again;

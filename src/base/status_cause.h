@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a failure is by, where its code does not say it and somebody has to
-// know. It stays with clones and behind notes.
+// The cause of a failure, where its code does not name it and a caller has to
+// recognize it. Clones and annotated statuses keep it.
 #ifndef LS_BASE_STATUS_CAUSE_H_
 #define LS_BASE_STATUS_CAUSE_H_
 

@@ -10,7 +10,7 @@
 
 // The status for `error`, which befell what was `verb` to `path`.
 ls_status ls_system_status(const char *verb, const char *path, int error);
-// Opens what is a regular file or, if the flags say so, becomes one. Never
+// Opens a regular file or, if the flags say so, makes one. Never
 // waits for the other end of a fifo. With O_NOFOLLOW a link is refused.
 ls_status ls_system_open(const char *verb, const char *path, int flags,
                          int *out_file);
@@ -20,8 +20,8 @@ int ls_system_open_any(const char *path, int flags);
 // OK for a regular file, and for a folder, of which the system has words.
 ls_status ls_system_check_regular(const char *verb, const char *path,
                                   mode_t mode);
-// What is to be replaced: nothing, a regular file, or a folder, of which the
-// system has words. A link is refused.
+// Looks at the file to be replaced: nothing, a regular file, or a folder, of
+// which the system has words. A link is refused.
 ls_status ls_system_find_old(const char *path, struct stat *out_old);
 // Opens the file beside, empty and locked; where another writes it, waits or
 // gives EWOULDBLOCK. 0 or the system's error number; the file may be open all
@@ -34,7 +34,8 @@ int ls_system_take_after(int file, const struct stat *old);
 // is put into `buffer`, of more than the path's length. 0 or the system's
 // error number.
 int ls_system_sync_folder_of(const char *path, char *buffer, size_t size);
-// Whether `path` still names the open file: its former writer has moved it.
+// Returns true if `path` still names the open file: its former writer may have
+// moved it.
 bool ls_system_is_named(int file, const char *path);
 
 // Files in parts: the calls of ls_file_system from `open` on.

@@ -19,7 +19,7 @@ void ls_text_clear(ls_text *text) {
   if (text->data != NULL) text->data[0] = '\0';
 }
 
-// Whether `more` bytes and a zero fit now.
+// Returns true if `more` bytes and a zero fit now.
 static bool text_make_room(ls_text *text, size_t more) {
   size_t needed = 0;
   if (text->failed || __builtin_add_overflow(text->size, more, &needed) ||

@@ -39,7 +39,7 @@ void ls_text_append_format_v(ls_text *text, const char *format,
 // The decimal digits of a number; they end where `buffer` does.
 const char *ls_print_i64(int64_t number, char buffer[24]);
 
-// What was built so far, "" at first. Valid until the next change.
+// The text so far, "" at first. Valid until the next change.
 LS_PRIVATE_API const char *ls_text_data(const ls_text *text);
 // OK, or out of memory.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_text_status(const ls_text *text);

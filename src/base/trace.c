@@ -92,7 +92,7 @@ static ls_span_ring *make_ring(ls_trace_log *log) {
   return ring;
 }
 
-// The end of a name says more than its beginning.
+// Keeps the end of a name, which differs more than its beginning.
 static void copy_name(const char *name, char to[LS_SPAN_NAME]) {
   static const char cut[] = "...";
   const size_t size = strlen(name);

@@ -24,7 +24,7 @@
 
 #include "base/runtime_internal.h"
 
-// What `number` of a span counts.
+// The things that `number` of a span counts.
 typedef enum ls_span_of {
   LS_SPAN_OF_NOTHING,
   LS_SPAN_OF_REPLICA,
@@ -34,7 +34,7 @@ typedef enum ls_span_of {
 typedef struct ls_span {
   const char *kind;  // Static text: "turn".
   const char *name;  // Copied; of a long one the end. NULL: the kind.
-  int64_t began;     // What ls_span_begin gave.
+  int64_t began;     // Given by ls_span_begin.
   int64_t waited;    // Nanoseconds that it stood in line before; 0: none.
   ls_span_of of;
   int64_t number;
@@ -105,7 +105,7 @@ void ls_trace_log_end(ls_trace_log *log);
 // Ends it, and frees it. NULL is fine.
 void ls_trace_log_destroy(ls_trace_log *log);
 
-// The oldest span that a ring still has, and one behind its newest.
+// The oldest span that a ring still has, and one after its newest.
 static inline uint64_t ls_span_ring_first(const ls_trace_log *log,
                                           const ls_span_ring *ring) {
   return ring->count > log->capacity ? ring->count - log->capacity : 0;

@@ -205,46 +205,23 @@ ls_status ls_iterator_next(ls_iterator *iterator, ls_nest *element) {
   return status;
 }
 
-// Who makes the element signals it.
-typedef struct waiter {
-  ls_mutex lock;
-  ls_condition moved;
-  bool told;
-} waiter;
-
-static void tell_waiter(void *user) {
-  waiter *it = user;
-  ls_mutex_lock(&it->lock);
-  it->told = true;
-  ls_condition_broadcast(&it->moved);
-  ls_mutex_unlock(&it->lock);
-}
-
-// Without memory for a lock it is as if there were nothing to wait for.
-static bool wait_to_be_told(ls_ahead *ahead, bool (*stops)(void *user),
-                            void *user) {
+// Waits until the maker of the element sets an event. False: `stops` did first.
+// Without memory for an event there is nothing to wait for.
+static bool wait_for_element(ls_ahead *ahead, bool (*stops)(void *user),
+                             void *user) {
   enum { LOOK_NANOS = 5000000 };
-  waiter it = {.told = false};
-  const ls_status made =
-      ls_status_join(ls_mutex_init(&it.lock), ls_condition_init(&it.moved));
-  bool stopped = false, asked = false;
-  if (ls_status_is_ok(made))
-    asked = !ls_ahead_is_ready(ahead, tell_waiter, &it);
-  if (asked) {
-    ls_mutex_lock(&it.lock);
-    while (!it.told && !(stopped = stops(user)))
-      (void)ls_condition_wait_for(&it.moved, &it.lock, LOOK_NANOS);
-    ls_mutex_unlock(&it.lock);
-    // One that cannot be taken back is being told just now.
-    const bool taken_back = stopped && ls_ahead_withdraw(ahead);
-    ls_mutex_lock(&it.lock);
-    while (!it.told && !taken_back)
-      ls_condition_wait(&it.moved, &it.lock);
-    ls_mutex_unlock(&it.lock);
-  }
+  ls_event ready;
+  const ls_status made = ls_event_init(&ready);
   ls_status_free(made);
-  ls_condition_deinit(&it.moved);
-  ls_mutex_deinit(&it.lock);
+  if (!ls_status_is_ok(made)) return true;
+  bool stopped = false;
+  if (!ls_ahead_is_ready(ahead, ls_event_set, &ready)) {
+    while (!stopped && !ls_event_wait_for(&ready, LOOK_NANOS))
+      stopped = stops(user);
+    // One that cannot be taken back is being set just now.
+    if (!stopped || !ls_ahead_withdraw(ahead)) ls_event_wait(&ready);
+  }
+  ls_event_deinit(&ready);
   return !stopped;
 }
 
@@ -257,7 +234,7 @@ bool ls_iterator_wait(ls_iterator *iterator, bool (*stops)(void *user),
     return true;
   ls_runtime *runtime = iterator->work.runtime;
   const int64_t began = ls_runtime_now(runtime);
-  const bool ready = wait_to_be_told(iterator->ahead, stops, user);
+  const bool ready = wait_for_element(iterator->ahead, stops, user);
   iterator->waited_nanos += ls_runtime_now(runtime) - began;
   return ready;
 }

@@ -11,7 +11,7 @@
 // What a trip needs is known only once its gradient is built. So that is built
 // first, in a graph of its own (the draft), and then copied into the body.
 #include "base/memory/own.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "grad/rules_flow.h"
 #include "graph/passes/inline.h"
 #include "lockstep/shape_rules.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.h"
 
-#include "base/memory/graveyard.h"
+#include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"

@@ -17,7 +17,7 @@
 
 #include "base/memory/arena.h"
 #include "base/memory/map.h"
-#include "base/values/tensors.h"
+#include "base/values/nest_internal.h"
 #include "graph/op_table.h"
 #include "lockstep/graph.h"
 

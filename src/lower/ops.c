@@ -5,7 +5,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "graph/gather/gather.h"
 
 ls_status ls_lower_scalar(ls_lower_scope *scope, ls_dtype dtype, double value,

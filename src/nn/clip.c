@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clipping of gradients. Norms are f64 scalars: sums of squares are taken in
 // the gradient's type, 16-bit floats in f32, and added up in f64.
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "nn/optimizer.h"
 
 static ls_tensor square_sum(ls_tensor x) {

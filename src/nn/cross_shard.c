@@ -3,7 +3,7 @@
 // through one sum over the replicas before the optimizer inside sees it.
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/context.h"
 #include "graph/make/make.h"

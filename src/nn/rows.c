@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that touch only the rows of a variable that have a gradient: those that
 // a gather looked up. The bits are those of the step over all rows.
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"

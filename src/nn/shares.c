@@ -3,8 +3,8 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
 #include "base/values/nest_builder.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/replicas/examples.h"
 #include "lockstep/strategy.h"

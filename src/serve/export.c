@@ -4,7 +4,7 @@
 // gets its name, and what failed leaves nothing.
 #include <stdio.h>
 
-#include "base/file_names.h"
+#include "base/files.h"
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"

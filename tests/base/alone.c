@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/runtime_internal.h"
-#include "base/values/tensors.h"
+#include "base/values/nest_internal.h"
 
 typedef struct plain_graph {
   ls_graph_head head;

@@ -18,10 +18,42 @@ static ls_queue *make(size_t capacity) {
   return queue;
 }
 
+// Tries until the queue takes the item or is closed, and waits in between.
+static ls_status push_waiting(ls_queue *queue, ls_nest item) {
+  ls_event ready;
+  expect_ok(ls_event_init(&ready));
+  ls_queue_waiter waiter = {.ready = ls_event_set, .user = &ready};
+  bool pushed = false;
+  ls_status status = ls_queue_try_push(queue, item, &pushed);
+  while (ls_status_is_ok(status) && !pushed) {
+    ready.is_set = false;
+    if (ls_queue_on_ready(queue, LS_QUEUE_PUSH, &waiter)) ls_event_wait(&ready);
+    status = ls_queue_try_push(queue, item, &pushed);
+  }
+  ls_event_deinit(&ready);
+  return status;
+}
+
+// The same for the head.
+static ls_status pop_waiting(ls_queue *queue, ls_nest *out_item) {
+  ls_event ready;
+  expect_ok(ls_event_init(&ready));
+  ls_queue_waiter waiter = {.ready = ls_event_set, .user = &ready};
+  bool popped = false;
+  ls_status status = ls_queue_try_pop(queue, out_item, &popped);
+  while (ls_status_is_ok(status) && !popped) {
+    ready.is_set = false;
+    if (ls_queue_on_ready(queue, LS_QUEUE_POP, &waiter)) ls_event_wait(&ready);
+    status = ls_queue_try_pop(queue, out_item, &popped);
+  }
+  ls_event_deinit(&ready);
+  return status;
+}
+
 // Takes the head, which must be there, and gives its number.
 static int64_t pop_number(ls_queue *queue) {
   ls_nest item = ls_none();
-  expect_ok(ls_queue_pop(queue, &item));
+  expect_ok(pop_waiting(queue, &item));
   const int64_t value = ls_array_i64(ls_nest_as_array(item), 0);
   ls_nest_release(item);
   return value;
@@ -31,7 +63,7 @@ TEST(nests_come_out_in_the_order_they_went_in) {
   ls_queue *queue = make(3);
   int64_t next = 0;
   for (int64_t i = 0; i < 20; ++i) {
-    expect_ok(ls_queue_push(queue, number(i)));
+    expect_ok(push_waiting(queue, number(i)));
     if (i % 3 == 2) {
       assert_int_equal(ls_queue_count(queue), 3);
       while (ls_queue_count(queue) > 0) {
@@ -62,13 +94,13 @@ TEST(defaults_are_sixteen_and_a_name) {
 
 TEST(closing_drains_and_then_ends) {
   ls_queue *queue = make(4);
-  expect_ok(ls_queue_push(queue, number(1)));
+  expect_ok(push_waiting(queue, number(1)));
   assert_false(ls_queue_is_closed(queue));
   ls_queue_close(queue);
   ls_queue_close(queue);
   assert_true(ls_queue_is_closed(queue));
   const ls_nest late = number(2);
-  expect_status(ls_queue_push(queue, late), LS_CANCELLED, "'infeed:0'");
+  expect_status(push_waiting(queue, late), LS_CANCELLED, "'infeed:0'");
   bool pushed = true;
   expect_status(ls_queue_try_push(queue, late, &pushed), LS_CANCELLED,
                 "closed");
@@ -77,7 +109,7 @@ TEST(closing_drains_and_then_ends) {
   assert_int_equal(pop_number(queue), 1);
   ls_nest item = ls_none();
   bool popped = true;
-  expect_status(ls_queue_pop(queue, &item), LS_OUT_OF_RANGE, "drained");
+  expect_status(pop_waiting(queue, &item), LS_OUT_OF_RANGE, "drained");
   expect_status(ls_queue_try_pop(queue, &item, &popped), LS_OUT_OF_RANGE,
                 "drained");
   assert_false(popped);
@@ -90,7 +122,7 @@ TEST(trying_to_pop_an_empty_queue_gives_nothing) {
   bool popped = true;
   expect_ok(ls_queue_try_pop(queue, &item, &popped));
   assert_false(popped);
-  expect_ok(ls_queue_push(queue, number(5)));
+  expect_ok(push_waiting(queue, number(5)));
   expect_ok(ls_queue_try_pop(queue, &item, &popped));
   assert_true(popped);
   assert_int_equal(ls_array_i64(ls_nest_as_array(item), 0), 5);
@@ -100,12 +132,12 @@ TEST(trying_to_pop_an_empty_queue_gives_nothing) {
 
 TEST(a_queue_that_is_reset_is_empty_and_open) {
   ls_queue *queue = make(2);
-  expect_ok(ls_queue_push(queue, number(1)));
+  expect_ok(push_waiting(queue, number(1)));
   ls_queue_close(queue);
   ls_queue_reset(queue);
   assert_false(ls_queue_is_closed(queue));
   assert_int_equal(ls_queue_count(queue), 0);
-  expect_ok(ls_queue_push(queue, number(2)));
+  expect_ok(push_waiting(queue, number(2)));
   assert_int_equal(pop_number(queue), 2);
   ls_queue_destroy(queue);
 }
@@ -127,7 +159,7 @@ static void produce(void *user) {
     ls_status status =
         ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array);
     if (ls_status_is_ok(status))
-      status = ls_queue_push(self->queue, ls_nest_array(array));
+      status = push_waiting(self->queue, ls_nest_array(array));
     self->failed |= !ls_status_is_ok(status);
     ls_status_free(status);
   }
@@ -146,7 +178,7 @@ static void consume(void *user) {
   consumer *self = user;
   for (;;) {
     ls_nest item = ls_none();
-    ls_status status = ls_queue_pop(self->queue, &item);
+    ls_status status = pop_waiting(self->queue, &item);
     if (!ls_status_is_ok(status)) {
       self->end = ls_status_code(status);
       ls_status_free(status);
@@ -205,14 +237,14 @@ typedef struct pusher {
 
 static void push_one(void *user) {
   pusher *self = user;
-  ls_status status = ls_queue_push(self->queue, self->item);
+  ls_status status = push_waiting(self->queue, self->item);
   self->code = ls_status_code(status);
   ls_status_free(status);
 }
 
 TEST(closing_wakes_who_waits_to_push) {
   ls_queue *queue = make(1);
-  expect_ok(ls_queue_push(queue, number(0)));
+  expect_ok(push_waiting(queue, number(0)));
   pusher blocked = {queue, number(1), LS_OK};
   ls_worker thread = {0};
   expect_ok(ls_worker_start(&thread, "pusher", NULL, push_one, &blocked));
@@ -244,10 +276,10 @@ TEST(waiters_are_told_once_in_order) {
   assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
   assert_false(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
   assert_string_equal(order, "");
-  expect_ok(ls_queue_push(queue, number(1)));
+  expect_ok(push_waiting(queue, number(1)));
   assert_string_equal(order, "ac");
   assert_false(ls_queue_withdraw(queue, LS_QUEUE_POP, &a));
-  expect_ok(ls_queue_push(queue, number(2)));
+  expect_ok(push_waiting(queue, number(2)));
   assert_string_equal(order, "ac");
   // Ready already: not registered.
   assert_false(ls_queue_on_ready(queue, LS_QUEUE_POP, &b));
@@ -276,7 +308,7 @@ TEST(withdrawing_the_last_leaves_a_good_list) {
   assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &a));
   assert_true(ls_queue_withdraw(queue, LS_QUEUE_POP, &b));
   assert_true(ls_queue_on_ready(queue, LS_QUEUE_POP, &a));
-  expect_ok(ls_queue_push(queue, number(1)));
+  expect_ok(push_waiting(queue, number(1)));
   assert_string_equal(order, "a");
   ls_queue_destroy(queue);
 }

@@ -15,7 +15,6 @@ typedef struct job {
   ls_workers *workers;
   int runs[MAX_WORKERS];
   pthread_t threads[MAX_WORKERS];
-  ls_runtime *runtime[MAX_WORKERS];
   double product[MAX_WORKERS];
   volatile double tiny;
   int64_t sleep;
@@ -30,11 +29,34 @@ static ls_workers *make(int threads) {
   return workers;
 }
 
+// A job of which each worker does one number: nobody goes on before all have
+// begun.
+typedef void (*worker_function)(void *user, int worker);
+typedef struct meeting {
+  worker_function fn;
+  void *user;
+  int missing;  // Atomic.
+} meeting;
+
+static void meet_and_call(void *user, int worker, int64_t begin, int64_t end) {
+  meeting *self = user;
+  assert_int_equal(end, begin + 1);
+  __atomic_fetch_sub(&self->missing, 1, __ATOMIC_ACQ_REL);
+  while (__atomic_load_n(&self->missing, __ATOMIC_ACQUIRE) > 0)
+    ls_thread_yield();
+  self->fn(self->user, worker);
+}
+
+static ls_status run_on_each(ls_workers *workers, worker_function fn,
+                             void *user) {
+  meeting self = {fn, user, ls_workers_count(workers)};
+  return ls_workers_share(workers, meet_and_call, &self, self.missing);
+}
+
 static void count_run(void *user, int worker) {
   job *it = user;
   ++it->runs[worker];
   it->threads[worker] = pthread_self();
-  it->runtime[worker] = ls_runtime_current();
   it->product[worker] = it->tiny * 0.5;
   if (worker > 0 && it->sleep > 0) {
     nanosleep(&(struct timespec){.tv_nsec = (long)it->sleep}, NULL);
@@ -46,7 +68,7 @@ TEST(every_worker_runs_once_a_run) {
     ls_workers *workers = make(threads);
     job it = {0};
     for (int run = 1; run <= 300; ++run) {
-      expect_ok(ls_workers_run(workers, count_run, &it));
+      expect_ok(run_on_each(workers, count_run, &it));
       for (int w = 0; w < MAX_WORKERS; ++w) {
         assert_int_equal(it.runs[w], w < threads ? run : 0);
       }
@@ -61,9 +83,9 @@ TEST(every_worker_runs_once_a_run) {
 
 TEST(both_sides_wake_up_after_parking) {
   ls_workers *workers = make(2);
-  job it = {.sleep = 3000000};  // The caller parks.
+  job it = {.sleep = 3000000};  // The caller waits.
   for (int run = 0; run < 5; ++run) {
-    expect_ok(ls_workers_run(workers, count_run, &it));
+    expect_ok(run_on_each(workers, count_run, &it));
     nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);  // So do they.
   }
   assert_int_equal(it.runs[1], 5);
@@ -73,12 +95,12 @@ TEST(both_sides_wake_up_after_parking) {
 TEST(denormals_are_zero_inside_and_back_outside) {
   ls_workers *workers = make(2);
   job it = {.tiny = 0x1p-1022};
-  expect_ok(ls_workers_run(workers, count_run, &it));
+  expect_ok(run_on_each(workers, count_run, &it));
   assert_true(it.product[0] == 0);
   assert_true(it.product[1] == 0);
   assert_true(it.tiny * 0.5 == 0x1p-1023);
   // Called through a pointer, so that no compiler moves the product.
-  const volatile ls_worker_function call = count_run;
+  const volatile worker_function call = count_run;
   const uint64_t mode = ls_float_mode_enter();
   call(&it, 2);
   ls_float_mode_leave(mode);
@@ -88,17 +110,13 @@ TEST(denormals_are_zero_inside_and_back_outside) {
   ls_workers_destroy(workers);
 }
 
-TEST(workers_work_under_the_callers_runtime) {
+TEST(a_runtime_has_one_pool) {
   ls_runtime *runtime = NULL;
   expect_ok(ls_runtime_create(&(ls_runtime_options){.threads = 3}, &runtime));
   ls_runtime *before = ls_runtime_make_current(runtime);
   ls_workers *workers = NULL;
   expect_ok(ls_runtime_workers(runtime, &workers));
   assert_int_equal(ls_workers_count(workers), 3);
-  job it = {0};
-  expect_ok(ls_workers_run(workers, count_run, &it));
-  for (int w = 0; w < 3; ++w)
-    assert_ptr_equal(it.runtime[w], runtime);
   ls_workers *again = NULL;
   expect_ok(ls_runtime_workers(runtime, &again));
   assert_ptr_equal(again, workers);
@@ -109,7 +127,7 @@ TEST(workers_work_under_the_callers_runtime) {
 static void run_inside(void *user, int worker) {
   job *it = user;
   if (worker != it->inside) return;
-  ls_status status = ls_workers_run(it->workers, count_run, it);
+  ls_status status = run_on_each(it->workers, count_run, it);
   it->code = ls_status_code(status);
   ls_status_free(status);
 }
@@ -119,13 +137,13 @@ TEST(a_run_inside_a_run_is_refused) {
     ls_workers *workers = make(threads);
     for (int inside = 0; inside < threads; ++inside) {
       job it = {.workers = workers, .inside = inside};
-      expect_ok(ls_workers_run(workers, run_inside, &it));
+      expect_ok(run_on_each(workers, run_inside, &it));
       assert_int_equal(it.code, LS_FAILED_PRECONDITION);
     }
     // Another pool's is not.
     ls_workers *other = make(2);
     job it = {.workers = other};
-    expect_ok(ls_workers_run(workers, run_inside, &it));
+    expect_ok(run_on_each(workers, run_inside, &it));
     assert_int_equal(it.code, LS_OK);
     assert_int_equal(it.runs[1], 1);
     ls_workers_destroy(other);
@@ -152,7 +170,7 @@ typedef struct caller {
 static void call_often(void *user) {
   caller *self = user;
   for (int i = 0; i < 200; ++i) {
-    ls_status status = ls_workers_run(self->workers, add_slowly, self->sum);
+    ls_status status = run_on_each(self->workers, add_slowly, self->sum);
     self->failed |= !ls_status_is_ok(status);
     ls_status_free(status);
   }
@@ -199,7 +217,7 @@ static void do_nothing(void *user, int worker) {
 MEMORY_TEST(run_workers) {
   ls_workers *workers = NULL;
   LS_RETURN_IF_ERROR(ls_workers_create(ls_current_allocator(), 2, &workers));
-  ls_status status = ls_workers_run(workers, do_nothing, NULL);
+  ls_status status = run_on_each(workers, do_nothing, NULL);
   ls_workers_destroy(workers);
   return status;
 }
@@ -214,7 +232,7 @@ MEMORY_TEST(run_workers_on_cores) {
     return status;
   }
   ls_workers_take_cores(workers, cores);
-  status = ls_workers_run(workers, do_nothing, NULL);
+  status = run_on_each(workers, do_nothing, NULL);
   ls_workers_destroy(workers);
   return status;
 }
@@ -245,9 +263,9 @@ TEST(every_number_is_shared_out_once) {
       for (int64_t i = 0; i < 1000; ++i) {
         assert_int_equal(it.hits[i], i < count);
       }
-      if (run % 10 == 0) {  // Both kinds of jobs take turns.
+      if (run % 10 == 0) {  // Jobs of a number each take turns with it.
         job all = {0};
-        expect_ok(ls_workers_run(workers, count_run, &all));
+        expect_ok(run_on_each(workers, count_run, &all));
         for (int w = 0; w < threads; ++w)
           assert_int_equal(all.runs[w], 1);
       }
@@ -287,7 +305,7 @@ TEST(idle_workers_do_what_there_is_and_runs_go_on) {
     for (int run = 1; run <= 100; ++run) {
       __atomic_fetch_add(&left, 10, __ATOMIC_RELEASE);
       expect_ok(ls_workers_wake(workers));
-      expect_ok(ls_workers_run(workers, count_run, &it));
+      expect_ok(run_on_each(workers, count_run, &it));
       for (int w = 0; w < threads; ++w)
         assert_int_equal(it.runs[w], run);
       if (run % 10 == 0) assert_true(are_done(&left));
@@ -295,7 +313,7 @@ TEST(idle_workers_do_what_there_is_and_runs_go_on) {
     ls_workers_set_idle(workers, NULL, NULL);
     left = 1;
     expect_ok(ls_workers_wake(workers));
-    expect_ok(ls_workers_run(workers, count_run, &it));
+    expect_ok(run_on_each(workers, count_run, &it));
     assert_int_equal(left, 1);
     ls_workers_destroy(workers);
   }

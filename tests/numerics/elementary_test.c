@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/threads/workers.h"
-#include "base/values/float_bits.h"
+#include "base/values/numbers.h"
 #include "support/floats.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"

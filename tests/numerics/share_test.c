@@ -51,9 +51,11 @@ TEST(every_block_runs_once_however_late_a_thread_is) {
 }
 
 // ---- Spinning and parking --------------------------------------------------
-static void do_nothing(void *user, int worker) {
+static void do_nothing(void *user, int worker, int64_t begin, int64_t end) {
   (void)user;
   (void)worker;
+  (void)begin;
+  (void)end;
 }
 
 static long switches(void) {
@@ -103,16 +105,16 @@ static void count_switches(void *user) {
   long *fewest = user;
   ls_workers *workers = make(2);
   ls_cores *cores = NULL;
-  expect_ok(ls_workers_run(workers, do_nothing, NULL));
+  expect_ok(ls_workers_share(workers, do_nothing, NULL, 2));
   expect_ok(ls_cores_create(ls_allocator_system(), &cores));
   (void)ls_cores_bind(cores, 0);
   ls_cores_destroy(cores);
   for (int i = 0; i<ATTEMPTS && * fewest> FEW; ++i) {
     nanosleep(&(struct timespec){.tv_nsec = i * 50000}, NULL);
-    expect_ok(ls_workers_run(workers, do_nothing, NULL));
+    expect_ok(ls_workers_share(workers, do_nothing, NULL, 2));
     const long before = switches();
     for (int run = 0; run < RUNS; ++run)
-      expect_ok(ls_workers_run(workers, do_nothing, NULL));
+      expect_ok(ls_workers_share(workers, do_nothing, NULL, 2));
     const long taken = switches() - before;
     if (taken < *fewest) *fewest = taken;
   }
@@ -149,7 +151,7 @@ static double cpu_seconds(void) {
 
 TEST(idle_workers_take_no_time) {
   ls_workers *workers = make(4);
-  expect_ok(ls_workers_run(workers, do_nothing, NULL));
+  expect_ok(ls_workers_share(workers, do_nothing, NULL, 2));
   expect_ok(ls_workers_share(workers, hit, NULL, 4));
   // Others make the threads late to lie down: one quiet attempt must do.
   double taken = 1;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/trace.h"
 #include "base/threads/worker.h"
+#include "base/trace.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"

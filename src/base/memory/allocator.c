@@ -35,7 +35,7 @@ void *ls_allocate_large(ls_allocator *allocator, size_t size) {
   }
   void *memory = allocator->allocate(allocator, size, LS_HUGE_PAGE);
 #if defined(MADV_HUGEPAGE)
-  // Only a wish. Whole pages of the block: no neighbour is meant.
+  // Only a hint. Whole pages of the block: no neighbour is meant.
   if (memory != NULL) {
     madvise(memory, size & ~(size_t)(LS_HUGE_PAGE - 1), MADV_HUGEPAGE);
   }
@@ -179,4 +179,19 @@ void ls_counting_allocator_fail_at(ls_counting_allocator *allocator,
   ls_mutex_lock(&allocator->lock);
   allocator->fail_at = nth == 0 ? 0 : allocator->counts.allocations + nth;
   ls_mutex_unlock(&allocator->lock);
+}
+
+// ---- Graveyard -------------------------------------------------------------
+static ls_mutex graves_lock = {PTHREAD_MUTEX_INITIALIZER, true};
+static void *graves[LS_GRAVES];
+static size_t next_grave;
+
+void ls_bury(void *memory) {
+  if (memory == NULL) return;
+  ls_mutex_lock(&graves_lock);
+  void *oldest = graves[next_grave];
+  graves[next_grave] = memory;
+  next_grave = (next_grave + 1) % LS_GRAVES;
+  ls_mutex_unlock(&graves_lock);
+  ls_release(ls_allocator_system(), oldest);
 }

@@ -69,8 +69,16 @@ static inline void ls_release(ls_allocator *allocator, const void *memory) {
 LS_PRIVATE_API bool ls_grow(ls_allocator *allocator, void *array,
                             size_t *capacity, size_t needed, size_t item_size);
 
-// A copy of `size` bytes with a zero byte behind them, or NULL.
+// A copy of `size` bytes, followed by a zero byte, or NULL.
 LS_PRIVATE_API char *ls_copy_text(ls_allocator *allocator, const char *text,
                                   size_t size);
+
+// ---- Graveyard -------------------------------------------------------------
+// Keeps the newest blocks that plain handles point to after their things have
+// gone, and gives older ones back: a stale handle then reads what was left
+// there, which marks it as stale, and not memory of something else.
+enum { LS_GRAVES = 4096 };
+// Takes over memory of the system's allocator. NULL is fine. Thread-safe.
+void ls_bury(void *memory);
 
 #endif  // LS_BASE_MEMORY_ALLOCATOR_H_

@@ -23,7 +23,7 @@ struct ls_arena_block {
 _Static_assert(sizeof(ls_arena_block) % ALIGNMENT == 0, "data is aligned");
 
 // ---- For the address sanitizer ---------------------------------------------
-// What is not handed out may not be touched, nor the gap behind each piece.
+// Bytes not handed out may not be touched, nor the gap behind each piece.
 #if defined(LS_ADDRESS_SANITIZER)
 enum { GAP = 16 };
 static void forbid(const void *memory, size_t size) {

@@ -7,7 +7,7 @@
 
 enum { FIRST_CAPACITY = 8, NEAR_SIZE = 16 };
 
-// Short keys stand in the slot itself, with a zero behind them.
+// Short keys stand in the slot itself, followed by a zero.
 struct ls_map_slot {
   uint64_t hash;
   size_t size;

@@ -53,7 +53,7 @@ LS_PRIVATE_API LS_MUST_USE bool ls_map_insert(ls_map *map, const void *key,
                                               size_t size, void *value);
 // Removes a key. Returns its value, NULL if it was not there.
 void *ls_map_remove(ls_map *map, const void *key, size_t size);
-// Gives the entry at or after `*position` and moves `*position` behind it;
+// Gives the entry at or after `*position` and moves `*position` past it;
 // false at the end. Start with 0. Removing while going through is fine.
 bool ls_map_next(const ls_map *map, size_t *position, ls_map_item *out_item);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores, from what Linux says of the processors that we may use.
+// Cores, from Linux's account of the processors that we may use.
 //
 // A container or a launcher may leave us few of the machine's: only those count
-// that the process is bound to now. What a core has besides is read in /sys, a
-// short file for each; a library that reads all of it would take longer than
+// that the process is bound to now. The processors of a core are read in /sys,
+// a short file for each; a library that reads all of it would take longer than
 // the first step of a small model. Nothing here is an error, since an unbound
 // thread computes the same: without /sys each processor counts as a core.
 #define _GNU_SOURCE

@@ -13,7 +13,7 @@ LS_MUST_USE ls_status ls_cores_create(ls_allocator *allocator,
                                       ls_cores **out_cores);
 void ls_cores_destroy(ls_cores *cores);  // NULL is fine.
 
-// Lists the cores anew: bindings may have changed. False without memory.
+// Lists the cores again: bindings may have changed. False without memory.
 bool ls_cores_look_again(ls_cores *cores);
 
 // Cores that the process may run on, at least 1. Two hardware threads of one
@@ -24,8 +24,8 @@ int ls_cores_count(const ls_cores *cores);
 // then nothing has changed.
 bool ls_cores_bind(const ls_cores *cores, int index);
 
-// What a list such as "0-3,64" in /sys names: the first `most` numbers of it,
-// up to where it is no list. Returns how many.
+// Reads the first `most` numbers of a list such as "0-3,64" in /sys, up to
+// where it is no list. Returns how many.
 int ls_parse_processors(const char *list, int *out, int most);
 
 #endif  // LS_BASE_THREADS_CORES_H_

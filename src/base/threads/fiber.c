@@ -6,6 +6,7 @@
 // sequence of its own.
 #define _GNU_SOURCE
 #include "base/threads/fiber.h"
+#include "base/memory/own.h"
 
 #include <errno.h>
 #include <string.h>
@@ -41,6 +42,8 @@ struct fiber_stack {
   size_t guard;
 };
 
+LS_OWNED_POINTER(ls_fiber_pool, ls_fiber_pool_destroy)
+
 struct ls_fiber_pool {
   ls_allocator *allocator;
   ls_mutex lock;  // Guards what follows.
@@ -52,15 +55,10 @@ struct ls_fiber_pool {
 ls_status ls_fiber_pool_create(ls_allocator *allocator,
                                ls_fiber_pool **out_pool) {
   *out_pool = NULL;
-  ls_fiber_pool *pool = ls_new(allocator, ls_fiber_pool);
-  if (pool == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_fiber_pool, pool);
   pool->allocator = allocator;
-  ls_status status = ls_mutex_init(&pool->lock);
-  if (!ls_status_is_ok(status)) {
-    ls_fiber_pool_destroy(pool);
-    return status;
-  }
-  *out_pool = pool;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
+  *out_pool = ls_give(&pool);
   return ls_ok();
 }
 

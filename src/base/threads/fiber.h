@@ -47,7 +47,7 @@ LS_MUST_USE ls_status ls_fiber_resume(ls_fiber *fiber);
 // From inside a fiber: returns to who resumed it, until it is resumed again.
 void ls_fiber_pause(void);
 bool ls_fiber_is_done(const ls_fiber *fiber);
-// Whether it was resumed at least once.
+// Returns true if it was resumed at least once.
 bool ls_fiber_is_started(const ls_fiber *fiber);
 // The fiber this runs on, NULL on a plain thread.
 ls_fiber *ls_fiber_current(void);

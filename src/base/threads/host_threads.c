@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/host_threads.h"
 
+#include "base/memory/own.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/worker.h"
 
 enum { PATIENCE_NANOS = 10 * 1000 * 1000 };
+
+LS_OWNED_POINTER(ls_host_threads, ls_host_threads_destroy)
 
 typedef struct ls_host_thread {
   ls_worker worker;
@@ -73,19 +76,14 @@ static ls_status start_next(ls_host_threads *self) {
 ls_status ls_host_threads_create(ls_allocator *allocator,
                                  ls_host_threads **out_threads) {
   *out_threads = NULL;
-  ls_host_threads *self = ls_new(allocator, ls_host_threads);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_host_threads, self);
   self->allocator = allocator;
-  ls_status status = ls_mutex_init(&self->lock);
-  if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
-  if (ls_status_is_ok(status)) status = ls_condition_init(&self->event);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->work));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->event));
   // The first thread now, so that runs allocate nothing.
-  if (ls_status_is_ok(status)) status = start_thread(self);
-  if (!ls_status_is_ok(status)) {
-    ls_host_threads_destroy(self);
-    return status;
-  }
-  *out_threads = self;
+  LS_RETURN_IF_ERROR(start_thread(self));
+  *out_threads = ls_give(&self);
   return ls_ok();
 }
 

@@ -2,12 +2,12 @@
 // Host threads: where functions of users run, never a worker or a caller.
 //
 // Jobs start one after another, in the order they came, as none is meant to
-// wait. One that waits all the same is passed over: who waits for the jobs
-// behind it gives it some patience (ls_host_threads_wait), then another thread
+// wait. One that waits all the same is passed over: a thread that waits for
+// later jobs has some patience (ls_host_threads_wait), then another thread
 // takes the next. So a thread that never comes back costs nothing but itself.
 //
-// What a job left behind when its owner gave it up is an abandoned job: it is
-// listed until it ends, and nothing that it may touch may go.
+// A job whose owner has given it up is an abandoned job: it is listed until it
+// ends, and all that it may touch stays.
 //
 // Thread-safe.
 #ifndef LS_BASE_THREADS_HOST_THREADS_H_
@@ -18,8 +18,8 @@
 
 typedef struct ls_host_job {
   void (*fn)(struct ls_host_job *self);
-  const char *label;         // What it is, once abandoned. Lives as it does.
-  struct ls_host_job *next;  // Of the list that it is in; the threads' own.
+  const char *label;         // Names it, once abandoned. Lives as long.
+  struct ls_host_job *next;  // In its list; the threads' own.
 } ls_host_job;
 
 typedef struct ls_host_threads {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/input_threads.h"
 
+#include "base/memory/own.h"
 #include "base/threads/worker.h"
+
+LS_OWNED_POINTER(ls_input_threads, ls_input_threads_destroy)
 
 struct ls_input_threads {
   ls_allocator *allocator;
@@ -10,7 +13,7 @@ struct ls_input_threads {
   ls_mutex lock;  // Guards what follows.
   ls_condition work;
   ls_input_task *first, *last;  // `first` is also looked at without it.
-  int started, sleeping;        // Nobody has called the latter.
+  int started, sleeping;        // Not called yet.
   int calls;                    // To sleepers, who have not woken up yet.
   bool stop;
   ls_worker *threads;
@@ -77,20 +80,16 @@ ls_status ls_input_threads_create(ls_allocator *allocator,
                                   struct ls_runtime *runtime, int count,
                                   ls_input_threads **out_threads) {
   *out_threads = NULL;
-  ls_input_threads *self = ls_new(allocator, ls_input_threads);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_input_threads, self);
   self->allocator = allocator;
   self->runtime = runtime;
   self->count = count;
   self->threads = ls_new_array(allocator, ls_worker, (size_t)count);
-  ls_status status =
-      self->threads == NULL ? ls_out_of_memory() : ls_mutex_init(&self->lock);
-  if (ls_status_is_ok(status)) status = ls_condition_init(&self->work);
-  if (ls_status_is_ok(status))
-    *out_threads = self;
-  else
-    ls_input_threads_destroy(self);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(self->threads);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&self->work));
+  *out_threads = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_input_threads_destroy(ls_input_threads *self) {

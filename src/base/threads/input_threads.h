@@ -36,16 +36,16 @@ int ls_input_threads_count(const ls_input_threads *threads);
 // Puts a task in the line, in which it is not yet, and calls a thread. If no
 // thread could be started at all it stays there for its owner.
 void ls_input_threads_submit(ls_input_threads *threads, ls_input_task *task);
-// The same in two steps, for who may do without a call: to wake up a thread
-// costs more than a small task. A thread that is awake takes what is in the
-// line before it goes to sleep.
+// The same in two steps, for callers that may do without a call: to wake up a
+// thread costs more than a small task. A thread that is awake takes what is in
+// the line before it goes to sleep.
 void ls_input_threads_add(ls_input_threads *threads, ls_input_task *task);
 void ls_input_threads_call(ls_input_threads *threads);
 // Takes it back. False: a thread has it, or had it.
 bool ls_input_threads_withdraw(ls_input_threads *threads, ls_input_task *task);
-// Whether tasks wait in the line.
+// Returns true if tasks wait in the line.
 bool ls_input_threads_are_wanted(const ls_input_threads *threads);
-// Whether there is a thread, so that somebody comes to what waits; tries to
+// Returns true if there is a thread, so that waiting tasks are taken; tries to
 // start one.
 bool ls_input_threads_are_there(ls_input_threads *threads);
 

@@ -5,10 +5,11 @@
 // calls them after it was given back.
 #include "base/threads/queue.h"
 
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "base/threads/threads.h"
 
 enum { DEFAULT_CAPACITY = 16 };
+LS_OWNED_POINTER(ls_queue, ls_queue_destroy)
 
 // Waiters in order of registration.
 typedef struct waiter_list {
@@ -21,13 +22,11 @@ struct ls_queue {
   char *name;
   size_t capacity;
   ls_mutex lock;  // Guards what follows.
-  ls_condition filled;
-  ls_condition drained;
   ls_nest *slots;
   size_t head;
   size_t count;
   bool closed;
-  uint64_t told;           // Times that readers were told of something else.
+  uint64_t told;           // Calls of readers for another change.
   waiter_list waiters[2];  // By ls_queue_side.
 };
 
@@ -40,34 +39,30 @@ static ls_queue_options queue_with_defaults(const ls_queue_options *options) {
   return result;
 }
 
+static ls_status queue_begin(ls_queue *queue, const ls_queue_options *options) {
+  LS_RETURN_IF_ERROR(ls_mutex_init(&queue->lock));
+  queue->name =
+      ls_copy_text(queue->allocator, options->name, strlen(options->name));
+  if (queue->name == NULL) return ls_out_of_memory();
+  queue->slots = ls_new_array(queue->allocator, ls_nest, options->capacity);
+  if (queue->slots != NULL) return ls_ok();
+  return ls_status_annotate(LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                                      "no memory for %zu slots",
+                                      options->capacity),
+                            "creating queue '%s'", options->name);
+}
+
 ls_status ls_queue_create(const ls_queue_options *options,
                           ls_queue **out_queue) {
   *out_queue = NULL;
   const ls_queue_options opts = queue_with_defaults(options);
-  ls_queue *queue = ls_new(opts.allocator, ls_queue);
-  if (queue == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(opts.allocator, ls_queue, queue);
   queue->allocator = opts.allocator;
   queue->capacity = opts.capacity;
 
-  ls_status status = ls_ok();
-  LS_GOTO_IF_ERROR(fail, status, ls_mutex_init(&queue->lock));
-  LS_GOTO_IF_ERROR(fail, status, ls_condition_init(&queue->filled));
-  LS_GOTO_IF_ERROR(fail, status, ls_condition_init(&queue->drained));
-  queue->name = ls_copy_text(opts.allocator, opts.name, strlen(opts.name));
-  LS_GOTO_IF_ERROR(fail, status, queue->name ? ls_ok() : ls_out_of_memory());
-  queue->slots = ls_new_array(opts.allocator, ls_nest, opts.capacity);
-  if (queue->slots == NULL) {
-    status = LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu slots",
-                       opts.capacity);
-    status = ls_status_annotate(status, "creating queue '%s'", opts.name);
-    goto fail;
-  }
-  *out_queue = queue;
+  LS_RETURN_IF_ERROR(queue_begin(queue, &opts));
+  *out_queue = ls_give(&queue);
   return ls_ok();
-
-fail:
-  ls_queue_destroy(queue);
-  return status;
 }
 
 void ls_queue_destroy(ls_queue *queue) {
@@ -77,14 +72,12 @@ void ls_queue_destroy(ls_queue *queue) {
   }
   ls_release(queue->allocator, queue->slots);
   ls_release(queue->allocator, queue->name);
-  ls_condition_deinit(&queue->drained);
-  ls_condition_deinit(&queue->filled);
   ls_mutex_deinit(&queue->lock);
   ls_release(queue->allocator, queue);
 }
 
 // ---- Waiters ---------------------------------------------------------------
-// With the lock held: whether a try on that side would get an answer.
+// Returns true if a try on that side would get an answer. With the lock held.
 static bool queue_is_ready(const ls_queue *queue, ls_queue_side side) {
   if (queue->closed) return true;
   return side == LS_QUEUE_POP ? queue->count > 0
@@ -170,7 +163,6 @@ bool ls_queue_withdraw(ls_queue *queue, ls_queue_side side,
 static ls_queue_waiter *queue_put(ls_queue *queue, ls_nest item) {
   queue->slots[(queue->head + queue->count) % queue->capacity] = item;
   ++queue->count;
-  ls_condition_signal(&queue->filled);
   return take_waiters(queue, LS_QUEUE_POP);
 }
 
@@ -179,7 +171,6 @@ static ls_queue_waiter *queue_take(ls_queue *queue, ls_nest *out_item) {
   *out_item = queue->slots[queue->head];
   queue->head = (queue->head + 1) % queue->capacity;
   --queue->count;
-  ls_condition_signal(&queue->drained);
   return take_waiters(queue, LS_QUEUE_PUSH);
 }
 
@@ -192,14 +183,9 @@ static ls_status end_status(const ls_queue *queue) {
   return ls_out_of_range("queue '%s' is closed and drained", queue->name);
 }
 
-// Pushes, waiting for room if `wait`.
-static ls_status queue_push(ls_queue *queue, ls_nest item, bool wait,
-                            bool *out_pushed) {
+ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
   *out_pushed = false;
   ls_mutex_lock(&queue->lock);
-  while (wait && !queue_is_ready(queue, LS_QUEUE_PUSH)) {
-    ls_condition_wait(&queue->drained, &queue->lock);
-  }
   const bool closed = queue->closed;
   ls_queue_waiter *ready = NULL;
   if (!closed && queue_is_ready(queue, LS_QUEUE_PUSH)) {
@@ -211,14 +197,10 @@ static ls_status queue_push(ls_queue *queue, ls_nest item, bool wait,
   return closed ? closed_status(queue) : ls_ok();
 }
 
-// Pops, waiting for a nest if `wait`.
-static ls_status pop(ls_queue *queue, bool wait, ls_nest *out_item,
-                     bool *out_popped) {
+ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
+                           bool *out_popped) {
   *out_item = ls_none();
   ls_mutex_lock(&queue->lock);
-  while (wait && !queue_is_ready(queue, LS_QUEUE_POP)) {
-    ls_condition_wait(&queue->filled, &queue->lock);
-  }
   const bool ended = queue->closed && queue->count == 0;
   ls_queue_waiter *ready = NULL;
   *out_popped = queue->count > 0;
@@ -228,30 +210,9 @@ static ls_status pop(ls_queue *queue, bool wait, ls_nest *out_item,
   return ended ? end_status(queue) : ls_ok();
 }
 
-ls_status ls_queue_push(ls_queue *queue, ls_nest item) {
-  bool pushed = false;
-  return queue_push(queue, item, true, &pushed);
-}
-
-ls_status ls_queue_try_push(ls_queue *queue, ls_nest item, bool *out_pushed) {
-  return queue_push(queue, item, false, out_pushed);
-}
-
-ls_status ls_queue_pop(ls_queue *queue, ls_nest *out_item) {
-  bool popped = false;
-  return pop(queue, true, out_item, &popped);
-}
-
-ls_status ls_queue_try_pop(ls_queue *queue, ls_nest *out_item,
-                           bool *out_popped) {
-  return pop(queue, false, out_item, out_popped);
-}
-
 void ls_queue_close(ls_queue *queue) {
   ls_mutex_lock(&queue->lock);
   queue->closed = true;
-  ls_condition_broadcast(&queue->filled);
-  ls_condition_broadcast(&queue->drained);
   ls_queue_waiter *readers = take_waiters(queue, LS_QUEUE_POP);
   ls_queue_waiter *writers = take_waiters(queue, LS_QUEUE_PUSH);
   ls_mutex_unlock(&queue->lock);
@@ -259,7 +220,7 @@ void ls_queue_close(ls_queue *queue) {
   call_waiters(writers);
 }
 
-// What comes meanwhile, from writers that had waited, stays.
+// Keeps what writers that had waited put meanwhile.
 void ls_queue_reset(ls_queue *queue) {
   ls_mutex_lock(&queue->lock);
   queue->closed = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sanitizer the library is built with, whatever the compiler: gcc defines
-// macros, clang has features.
+// The sanitizer that the library is built with, whatever the compiler: gcc
+// defines macros, clang has features.
 #ifndef LS_BASE_THREADS_SANITIZERS_H_
 #define LS_BASE_THREADS_SANITIZERS_H_
 

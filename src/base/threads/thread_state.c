@@ -8,7 +8,7 @@ _Thread_local ls_thread_state ls_this_thread;
 static pthread_key_t end_key;
 static bool has_end_key;
 
-// What ends after this may begin anew, and then is called again.
+// Layers that end later may start such state again; then this is called again.
 static void leave_thread(void *state) {
   ls_thread_state *self = state;
   for (int i = LS_THREAD_LAYERS - 1; i >= 0; --i) {

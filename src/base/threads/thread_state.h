@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that the library keeps of a thread, in one place.
+// Per-thread state, of all layers.
 //
-// What is at work here belongs to the fiber that runs, and goes and comes with
-// it; the rest is the thread's own, whatever runs on it. The layers above have
-// rooms of their own: see LS_THREAD_PART. When a thread ends, each layer that
-// asked for it leaves what is its, the uppermost first; after that the state is
-// as of a thread that begins.
+// `work` belongs to the fiber that runs, and comes and goes with it; the rest
+// is the thread's own, whatever runs on it. The layers above have rooms of
+// their own: see LS_THREAD_PART. When a thread ends, each layer that requested
+// it releases its state, the uppermost first; after that the state is as of a
+// thread that begins.
 #ifndef LS_BASE_THREADS_THREAD_STATE_H_
 #define LS_BASE_THREADS_THREAD_STATE_H_
 
@@ -32,11 +32,11 @@ typedef struct ls_making {
 // Of a fiber, else of the thread itself.
 typedef struct ls_at_work {
   struct ls_fiber *fiber;      // NULL: none.
-  struct ls_context *context;  // What is being built; NULL: the thread's own.
+  struct ls_context *context;  // Being built; NULL: the thread's own.
   struct ls_runtime *runtime;  // NULL: the default one.
   struct ls_cancel *cancel;    // See lockstep/cancel.h. NULL: none.
-  uint64_t run;       // Whose host call this is; see ls_run_args. 0: none's.
-  ls_making *making;  // NULL: none.
+  uint64_t run;                // Of this host call; see ls_run_args. 0: none's.
+  ls_making *making;           // NULL: none.
 } ls_at_work;
 
 // Layers that leave something, the lowest first.
@@ -49,10 +49,10 @@ typedef enum ls_thread_layer {
 
 typedef struct ls_thread_state {
   ls_at_work work;
-  const struct ls_workers *workers;            // Whose run it is in.
-  const struct ls_host_threads *host_threads;  // Whose jobs it does.
+  const struct ls_workers *workers;            // It is in their job.
+  const struct ls_host_threads *host_threads;  // It does their jobs.
   struct {
-    uint64_t owner;  // Whose seat it is; 0: nobody's.
+    uint64_t owner;  // Of the seat; 0: nobody's.
     struct ls_span_seat *seat;
   } spans;  // Where it notes what it does; see base/trace.h.
   void (*leave[LS_THREAD_LAYERS])(void);

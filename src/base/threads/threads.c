@@ -119,3 +119,41 @@ void ls_thread_sleep(int64_t nanos) {
 }
 
 void ls_thread_yield(void) { (void)sched_yield(); }
+
+// ---- Events ----------------------------------------------------------------
+ls_status ls_event_init(ls_event *event) {
+  *event = (ls_event){.is_set = false};
+  LS_RETURN_IF_ERROR(ls_mutex_init(&event->lock));
+  const ls_status status = ls_condition_init(&event->changed);
+  if (!ls_status_is_ok(status)) ls_mutex_deinit(&event->lock);
+  return status;
+}
+
+void ls_event_deinit(ls_event *event) {
+  ls_condition_deinit(&event->changed);
+  ls_mutex_deinit(&event->lock);
+}
+
+void ls_event_set(void *event) {
+  ls_event *self = event;
+  ls_mutex_lock(&self->lock);
+  self->is_set = true;
+  ls_condition_broadcast(&self->changed);
+  ls_mutex_unlock(&self->lock);
+}
+
+void ls_event_wait(ls_event *event) {
+  ls_mutex_lock(&event->lock);
+  while (!event->is_set)
+    ls_condition_wait(&event->changed, &event->lock);
+  ls_mutex_unlock(&event->lock);
+}
+
+bool ls_event_wait_for(ls_event *event, int64_t nanos) {
+  ls_mutex_lock(&event->lock);
+  if (!event->is_set)
+    (void)ls_condition_wait_for(&event->changed, &event->lock, nanos);
+  const bool is_set = event->is_set;
+  ls_mutex_unlock(&event->lock);
+  return is_set;
+}

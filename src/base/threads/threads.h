@@ -24,6 +24,13 @@ typedef struct ls_condition {
   bool made;
 } ls_condition;
 
+// A flag that one thread sets and another one waits for.
+typedef struct ls_event {
+  ls_mutex lock;
+  ls_condition changed;
+  bool is_set;
+} ls_event;
+
 LS_PRIVATE_API LS_MUST_USE ls_status ls_mutex_init(ls_mutex *mutex);
 // A mutex that its holder may lock again.
 LS_MUST_USE ls_status ls_mutex_init_recursive(ls_mutex *mutex);
@@ -51,6 +58,15 @@ bool ls_condition_wait_for(ls_condition *condition, ls_mutex *mutex,
 void ls_thread_sleep(int64_t nanos);
 // Lets another thread have the processor, for loops that wait for moments.
 void ls_thread_yield(void);
+
+// Starts as not set. A failed one needs no deinit.
+LS_MUST_USE ls_status ls_event_init(ls_event *event);
+void ls_event_deinit(ls_event *event);
+// Sets it and wakes who waits for it. Takes an ls_event *, as callbacks do.
+void ls_event_set(void *event);
+void ls_event_wait(ls_event *event);
+// The same for at most `nanos`. False: it is still not set.
+bool ls_event_wait_for(ls_event *event, int64_t nanos);
 
 // The status of what the system does not give: `error` is errno's.
 LS_MUST_USE ls_status ls_thread_status(const char *noun, int error);

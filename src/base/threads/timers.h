@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timers: what shall happen at a time of the runtime's clock. No thread waits
-// for it: who waits for something else looks here, too, and calls what is due.
+// Timers: calls at a time of the runtime's clock. No thread waits for them: a
+// thread that waits for something else looks here, too, and makes the calls
+// that are due.
 //
 // Thread-safe.
 #ifndef LS_BASE_THREADS_TIMERS_H_
@@ -9,7 +10,7 @@
 #include "base/threads/threads.h"
 #include "lockstep/runtime.h"
 
-// The owner's, who keeps it until it is called or cleared.
+// The owner keeps it until it is called or cleared.
 typedef struct ls_timer {
   void (*fn)(struct ls_timer *self);
   int64_t due;            // The timers' own, as what follows.
@@ -32,7 +33,7 @@ int64_t ls_timers_left(ls_runtime *runtime);
 // then nobody need wait for real. False: there is none, or that clock stands
 // still.
 bool ls_timers_skip(ls_runtime *runtime);
-// Calls what is due, with no lock held.
+// Makes the calls that are due, with no lock held.
 void ls_timers_call(ls_runtime *runtime);
 
 #endif  // LS_BASE_THREADS_TIMERS_H_

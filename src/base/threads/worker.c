@@ -98,7 +98,7 @@ void ls_worker_give_way(void) {
 // ---- Numbers ---------------------------------------------------------------
 // Makes room for one more. False without memory.
 static bool make_room(ls_worker *self) {
-  // What was read goes before there is room for more.
+  // Forgets the numbers that were read.
   if (self->first == self->count) self->first = self->count = 0;
   if (self->count < self->capacity) return true;
   const size_t capacity = 2 * self->capacity;

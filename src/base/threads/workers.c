@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers: a generation counter starts a run, a count of the unfinished ends
-// it. Both sides spin on these first; who gives up parks on a condition, after
-// saying so in a flag that the other side reads after its own write (both
+// Workers: a generation counter starts a job, a count of the finished numbers
+// ends it. A worker spins on the first before it parks on a condition, after
+// noting so in a flag that the caller reads after its own write (both
 // sequentially consistent, so that one of them sees the other).
 #include "base/threads/workers.h"
 
+#include "base/memory/own.h"
 #include "base/threads/cores.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/worker.h"
 
 #include <time.h>
 
-// Longer than a core takes to wake: were it shorter, each side of runs that
+// Longer than a core takes to wake: were it shorter, each side of jobs that
 // follow one another would have given up when the other one comes.
 enum { MAX_THREADS = 4096, SPIN_NANOS = 200000, PAUSES = 50 };
-// Kinds of jobs: `fn` on every worker, or `share` for every number.
-enum { JOB_RUN = 0, JOB_SHARE = 1 };
+
+LS_OWNED_POINTER(ls_workers, ls_workers_destroy)
 
 typedef struct worker {
   ls_workers *pool;
   int index;
   ls_worker thread;
-  // Atomic: generation << 32 | the next number of this worker's part of a
-  // shared job. Claimed by compare-and-swap, so a late worker cannot take from
-  // a job that is over, and a job with a claimed number cannot be over.
+  // Atomic: generation << 32 | the next number of this worker's part of the
+  // job. Claimed by compare-and-swap, so a late worker cannot take from a job
+  // that is over, and a job with a claimed number cannot be over.
   char padding0[LS_CACHE_LINE];
   uint64_t next;
   char padding1[LS_CACHE_LINE];
@@ -36,33 +37,25 @@ struct ls_workers {
   ls_cores *cores;  // While threads run, or given before.
   bool bind;        // There is a core for each.
   bool started;     // Atomic; written with `turn`, which guards the job.
-  ls_mutex turn;    // Held during a run.
-  ls_worker_function fn;
+  ls_mutex turn;    // Held during a job.
+  ls_share_function fn;
   void *user;
-  ls_share_function share;
-  int64_t share_count;         // Atomic.
-  struct ls_runtime *runtime;  // The caller's current one.
-  bool stop;                   // Atomic: a late worker may look early.
-  ls_mutex lock;               // Of the two conditions, and of what is idle.
-  ls_idle_function idle;       // NULL: there is none.
+  int64_t num_numbers;    // Atomic.
+  bool stop;              // Atomic: a late worker may look early.
+  ls_mutex lock;          // Guards the condition and the idle function.
+  ls_idle_function idle;  // NULL: there is none.
   void *idle_user;
   int in_idle;  // Workers that are in it.
   ls_condition work;
-  ls_condition done;
 
   // Atomic, each on a cache line of its own.
   char padding0[LS_CACHE_LINE];
-  // Of the job under way or the last one. Its lowest bit is the job's kind, so
-  // that a worker which sees a job cannot mistake one kind for the other.
-  unsigned generation;
+  unsigned generation;  // Of the job under way or the last one.
   char padding1[LS_CACHE_LINE];
-  int pending;  // Workers that have not finished it.
-  char padding2[LS_CACHE_LINE];
   int parked_workers;
-  int parked_caller;
   unsigned wakes;  // Without a job: there is something to do when idle.
-  char padding3[LS_CACHE_LINE];
-  int64_t shared_done;  // Numbers of a shared job that are finished.
+  char padding2[LS_CACHE_LINE];
+  int64_t num_done;  // Numbers of the job that are finished.
 };
 
 static int64_t nanos(void) {
@@ -71,8 +64,8 @@ static int64_t nanos(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Whether to go on spinning, asked after spin number `spin` of those that began
-// at `*began`, 0 at first. Looks at the clock but now and then.
+// Returns true if spinning goes on after spin number `spin` of those that began
+// at `*began`, 0 at first. Looks at the clock only now and then.
 static bool spin_on(int spin, int64_t *began) {
   ls_spin_pause();
   if (spin % PAUSES != 0) return true;
@@ -82,7 +75,7 @@ static bool spin_on(int spin, int64_t *began) {
 }
 
 // ---- A worker's side -------------------------------------------------------
-// One call of the idle function. False: there was nothing to do.
+// Calls the idle function once. False: there was nothing to do.
 static bool do_idle(ls_workers *pool) {
   ls_mutex_lock(&pool->lock);
   const ls_idle_function fn = pool->idle;
@@ -129,15 +122,7 @@ static unsigned wait_for_work(ls_workers *pool, unsigned seen) {
   return now;
 }
 
-static void finish_work(ls_workers *pool) {
-  if (__atomic_sub_fetch(&pool->pending, 1, __ATOMIC_SEQ_CST) > 0) return;
-  if (__atomic_load_n(&pool->parked_caller, __ATOMIC_SEQ_CST) == 0) return;
-  ls_mutex_lock(&pool->lock);
-  ls_condition_signal(&pool->done);
-  ls_mutex_unlock(&pool->lock);
-}
-
-// ---- Shared jobs -----------------------------------------------------------
+// ---- Jobs ------------------------------------------------------------------
 static int64_t part_begin(const ls_workers *pool, int64_t count, int part) {
   return count * part / pool->count;
 }
@@ -150,7 +135,7 @@ static int64_t claim(ls_workers *pool, uint32_t generation, int part,
   uint64_t *next = &pool->threads[part].next;
   uint64_t seen = __atomic_load_n(next, __ATOMIC_ACQUIRE);
   for (;;) {
-    const int64_t count = __atomic_load_n(&pool->share_count, __ATOMIC_ACQUIRE);
+    const int64_t count = __atomic_load_n(&pool->num_numbers, __ATOMIC_ACQUIRE);
     const int64_t number = (int64_t)(seen & UINT32_MAX);
     const int64_t left = part_begin(pool, count, part + 1) - number;
     if (seen >> 32 != generation || left <= 0) return -1;
@@ -168,8 +153,8 @@ static void do_share(ls_workers *pool, uint32_t generation, int index) {
     const int part = (index + i) % pool->count;
     int64_t begin = 0, end = 0;
     while ((begin = claim(pool, generation, part, &end)) >= 0) {
-      pool->share(pool->user, index, begin, end);
-      __atomic_add_fetch(&pool->shared_done, end - begin, __ATOMIC_RELEASE);
+      pool->fn(pool->user, index, begin, end);
+      __atomic_add_fetch(&pool->num_done, end - begin, __ATOMIC_RELEASE);
     }
   }
 }
@@ -183,56 +168,29 @@ static void run_worker(void *user) {
   for (unsigned seen = 0;;) {
     seen = wait_for_work(pool, seen);
     if (__atomic_load_n(&pool->stop, __ATOMIC_RELAXED)) return;
-    if ((seen & 1U) == JOB_SHARE) {
-      do_share(pool, seen, self->index);
-      continue;
-    }
-    ls_this_thread.work.runtime = pool->runtime;
-    pool->fn(pool->user, self->index);
-    finish_work(pool);
+    do_share(pool, seen, self->index);
   }
 }
 
 // ---- The caller's side -----------------------------------------------------
-static unsigned next_generation(const ls_workers *pool, unsigned kind) {
-  return ((pool->generation >> 1) + 1) << 1 | kind;
-}
-
-static void announce_work(ls_workers *pool, unsigned kind) {
-  const unsigned next = next_generation(pool, kind);
-  __atomic_store_n(&pool->pending, pool->count - 1, __ATOMIC_RELAXED);
-  __atomic_store_n(&pool->generation, next, __ATOMIC_SEQ_CST);
+static void announce_work(ls_workers *pool) {
+  __atomic_store_n(&pool->generation, pool->generation + 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&pool->parked_workers, __ATOMIC_SEQ_CST) == 0) return;
   ls_mutex_lock(&pool->lock);
   ls_condition_broadcast(&pool->work);
   ls_mutex_unlock(&pool->lock);
 }
 
-static void wait_until_done(ls_workers *pool) {
-  int64_t began = 0;
-  int spin = 0;
-  do {
-    if (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) == 0) return;
-  } while (spin_on(++spin, &began));
-  ls_mutex_lock(&pool->lock);
-  __atomic_store_n(&pool->parked_caller, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&pool->pending, __ATOMIC_SEQ_CST) != 0) {
-    ls_condition_wait(&pool->done, &pool->lock);
-  }
-  __atomic_store_n(&pool->parked_caller, 0, __ATOMIC_SEQ_CST);
-  ls_mutex_unlock(&pool->lock);
-}
-
 static void stop_threads(ls_workers *pool) {
   if (pool->threads == NULL) return;
   __atomic_store_n(&pool->stop, true, __ATOMIC_RELAXED);
-  announce_work(pool, JOB_RUN);
+  announce_work(pool);
   for (int i = 1; i < pool->count; ++i) {
     ls_worker_join(&pool->threads[i].thread);
   }
   pool->stop = false;
   __atomic_store_n(&pool->started, false, __ATOMIC_RELEASE);
-  pool->generation = 0;  // What a new thread has seen.
+  pool->generation = 0;  // As a new thread has seen.
   ls_cores_destroy(pool->cores);
   pool->cores = NULL;
 }
@@ -257,45 +215,15 @@ static ls_status start_threads(ls_workers *pool) {
   return ls_ok();
 }
 
-static void run_job(ls_workers *pool, ls_worker_function fn, void *user) {
-  const ls_workers *outer = ls_this_thread.workers;
-  ls_this_thread.workers = pool;
-  const uint64_t mode = ls_float_mode_enter();
-  if (pool->count > 1) {
-    pool->fn = fn;
-    pool->user = user;
-    pool->runtime = ls_this_thread.work.runtime;
-    announce_work(pool, JOB_RUN);
-  }
-  fn(user, 0);
-  if (pool->count > 1) wait_until_done(pool);
-  ls_float_mode_leave(mode);
-  ls_this_thread.workers = outer;
-}
-
-ls_status ls_workers_run(ls_workers *workers, ls_worker_function fn,
-                         void *user) {
-  if (ls_this_thread.workers == workers) {
-    return ls_failed_precondition("a run of workers inside a run of the same "
-                                  "workers; its threads are busy with it");
-  }
-  ls_mutex_lock(&workers->turn);
-  ls_status status = ls_ok();
-  if (workers->count > 1 && !workers->started) status = start_threads(workers);
-  if (ls_status_is_ok(status)) run_job(workers, fn, user);
-  ls_mutex_unlock(&workers->turn);
-  return status;
-}
-
 static void share_job(ls_workers *pool, ls_share_function fn, void *user,
                       int64_t count) {
   const ls_workers *outer = ls_this_thread.workers;
   ls_this_thread.workers = pool;
   const uint64_t mode = ls_float_mode_enter();
-  const uint32_t generation = next_generation(pool, JOB_SHARE);
-  pool->share = fn;
+  const uint32_t generation = pool->generation + 1;
+  pool->fn = fn;
   pool->user = user;
-  __atomic_store_n(&pool->shared_done, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&pool->num_done, 0, __ATOMIC_RELAXED);
   for (int part = 0; part < pool->count; ++part) {
     __atomic_store_n(&pool->threads[part].next,
                      (uint64_t)generation << 32 |
@@ -304,12 +232,12 @@ static void share_job(ls_workers *pool, ls_share_function fn, void *user,
   }
   // Only now: a worker that is late by a job must not see the new count beside
   // a number of the old job, which it would take for one that is left.
-  __atomic_store_n(&pool->share_count, count, __ATOMIC_RELEASE);
-  announce_work(pool, JOB_SHARE);
+  __atomic_store_n(&pool->num_numbers, count, __ATOMIC_RELEASE);
+  announce_work(pool);
   do_share(pool, generation, 0);
   int64_t began = 0;
-  for (int spin = 1;
-       __atomic_load_n(&pool->shared_done, __ATOMIC_ACQUIRE) < count; ++spin) {
+  for (int spin = 1; __atomic_load_n(&pool->num_done, __ATOMIC_ACQUIRE) < count;
+       ++spin) {
     if (!spin_on(spin, &began)) ls_thread_yield();
   }
   ls_float_mode_leave(mode);
@@ -369,7 +297,6 @@ static ls_status init_pool(ls_workers *pool) {
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->turn));
   LS_RETURN_IF_ERROR(ls_mutex_init(&pool->lock));
   LS_RETURN_IF_ERROR(ls_condition_init(&pool->work));
-  LS_RETURN_IF_ERROR(ls_condition_init(&pool->done));
   pool->threads = ls_new_array(pool->allocator, worker, (size_t)pool->count);
   if (pool->threads == NULL) return ls_out_of_memory();
   for (int i = 0; i < pool->count; ++i) {
@@ -386,16 +313,11 @@ ls_status ls_workers_create(ls_allocator *allocator, int threads,
     return ls_invalid_argument("%d threads; 1 to %d are possible", threads,
                                MAX_THREADS);
   }
-  ls_workers *pool = ls_new(allocator, ls_workers);
-  if (pool == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_workers, pool);
   pool->allocator = allocator;
   pool->count = threads;
-  ls_status status = init_pool(pool);
-  if (!ls_status_is_ok(status)) {
-    ls_workers_destroy(pool);
-    return status;
-  }
-  *out_workers = pool;
+  LS_RETURN_IF_ERROR(init_pool(pool));
+  *out_workers = ls_give(&pool);
   return ls_ok();
 }
 
@@ -403,7 +325,6 @@ void ls_workers_destroy(ls_workers *workers) {
   if (workers == NULL) return;
   if (workers->started) stop_threads(workers);
   ls_cores_destroy(workers->cores);
-  ls_condition_deinit(&workers->done);
   ls_condition_deinit(&workers->work);
   ls_mutex_deinit(&workers->lock);
   ls_mutex_deinit(&workers->turn);

@@ -12,7 +12,7 @@
 LS_PRIVATE_API LS_MUST_USE ls_status
 ls_array_create_unwritten(ls_dtype dtype, ls_shape shape, ls_array **out_array);
 
-// Whether elements are more than their bits: strings, objects.
+// Returns true if elements are more than their bits: strings, objects.
 bool ls_dtype_owns_elements(ls_dtype dtype);
 // Such elements of a new array will be written by somebody who only lends them,
 // until ls_array_own has made them the array's. Nothing for other dtypes.
@@ -22,12 +22,13 @@ LS_MUST_USE ls_status ls_array_own(ls_array *array);
 // process has.
 void ls_array_mark_absent(ls_array *array);
 bool ls_array_is_absent(const ls_array *array);
-// Whether they have one type and the same bits, of strings the same bytes.
+// Returns true if they have one type and the same bits, of strings the same
+// bytes.
 bool ls_array_is_same(const ls_array *a, const ls_array *b);
 // The type, and the first elements where they are numbers: "f32[2] [1, 2.5]".
 void ls_array_print(const ls_array *array, char *buffer, size_t size);
 
-// Copies the bytes of strings to `place`, each with a 0 behind it, and has them
+// Copies the bytes of strings to `place`, each followed by a 0, and has them
 // point there.
 void ls_strings_copy(ls_bytes *strings, size_t count, char *place);
 

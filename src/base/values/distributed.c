@@ -50,7 +50,7 @@ static const ls_object_type distributed_type = {.name = "distributed",
                                                 .destroy = destroy_distributed,
                                                 .print = print_distributed};
 
-// Names of devices in one block, behind their pointers. NULL without memory.
+// Names of devices in one block, after their pointers. NULL without memory.
 static const char **copy_devices(ls_allocator *allocator,
                                  const char *const *devices, size_t count) {
   size_t size = count * sizeof(char *);

@@ -13,7 +13,6 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "base/values/tensors.h"
 
 typedef struct nest_node {
   ls_object object;

@@ -7,7 +7,7 @@
 #include "base/values/nest_internal.h"
 
 // ---- Flattening and packing ------------------------------------------------
-// Writes the leaves of `nest` behind the first `count`; gives the new count.
+// Writes the leaves of `nest` after the first `count`; gives the new count.
 static size_t flatten(ls_nest nest, ls_nest *leaves, size_t capacity,
                       size_t count) {
   if (!ls_nest_is_node(nest)) {
@@ -50,7 +50,7 @@ ls_nest ls_nest_pack(ls_nest like, const ls_nest *leaves, size_t count) {
     result = LS_FAIL(LS_INVALID_ARGUMENT, "%zu leaves for a nest that has %zu",
                      count, wanted);
   }
-  // What a failure has left over.
+  // Releases the rest after a failure.
   while (cursor.next < cursor.end)
     ls_nest_release(*cursor.next++);
   return result;
@@ -133,7 +133,7 @@ static ls_status differ(const path *at, ls_nest a, ls_nest b) {
   return status;
 }
 
-// Whether the two nodes are alike, but for their items.
+// Returns true if two nodes are alike, but for their items.
 static bool same_node(ls_nest a, ls_nest b) {
   if (a.kind != b.kind || ls_nest_count(a) != ls_nest_count(b) ||
       ls_nest_has_keys(a) != ls_nest_has_keys(b)) {

@@ -5,8 +5,28 @@
 #define LS_BASE_VALUES_NUMBERS_H_
 
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "lockstep/array.h"
+
+// Returns true for floats of 16 bits, which are computed in f32.
+static inline bool ls_is_half(ls_dtype dtype) {
+  return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
+}
+
+// A float as the bits that it is stored as, and back.
+static inline uint32_t ls_float_bits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+static inline float ls_float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
 
 // Floats, integers and bools.
 void ls_values_to_f64(ls_dtype dtype, const void *from, size_t count,

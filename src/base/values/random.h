@@ -16,7 +16,7 @@
 
 #include <stdint.h>
 
-// What a random number is for.
+// The use of a random number.
 typedef struct ls_random_key {
   uint64_t seed;
   uint64_t stream;     // Index among the random ops of its function.

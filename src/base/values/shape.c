@@ -191,7 +191,7 @@ static ls_status parse_dim(const char *text, const char **place,
   return ls_ok();
 }
 
-// Reads what stands behind "[", to the end of the text.
+// Reads the sizes after "[", to the end of the text.
 static ls_status parse_dims(const char *text, const char *place,
                             ls_shape *out_shape) {
   ls_shape shape = {0};

@@ -4,7 +4,7 @@
 // run.
 #include "lockstep/replica.h"
 
-#include "base/memory/graveyard.h"
+#include "base/memory/allocator.h"
 #include "distribute/base/strategy.h"
 
 ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {

@@ -7,7 +7,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/hierarchical.h"
 #include "distribute/cross_device/packing.h"

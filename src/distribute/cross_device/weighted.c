@@ -2,7 +2,7 @@
 //
 // Means over the replicas by weights, from within them.
 #include "base/memory/own.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"

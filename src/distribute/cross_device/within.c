@@ -5,7 +5,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/make/make.h"
 #include "graph/region.h"

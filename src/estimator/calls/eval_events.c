@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/file_names.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "estimator/config/params.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/nanos.h"
+#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "estimator/config/params.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file_names.h"
+#include "base/files.h"
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/calls/estimator.h"

@@ -3,8 +3,8 @@
 // A training with its evaluations, in one process or as one of several.
 #include <string.h>
 
-#include "base/nanos.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "estimator/calls/eval_events.h"
 #include "estimator/calls/eval_rounds.h"

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/nanos.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/threads/timers.h"
 #include "estimator/config/setting.h"
 #include "estimator/device/device_system.h"

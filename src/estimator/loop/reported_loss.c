@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss that a program reports: each replica's is added in order of steps,
 // and the replicas' once, at the end of a run, along the canonical tree.
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "estimator/loop/steps.h"
 #include "lockstep/flow.h"
 #include "nn/shares.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shape rules of normalizations and attention.
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "graph/infer/infer.h"
 #include "lockstep/shape_rules.h"
 

@@ -42,55 +42,21 @@ static ls_status check_system(const place *at) {
 }
 
 // ---- Waiting ---------------------------------------------------------------
-// Who waits here is a thread; it also looks at its cancel now and then.
-typedef struct sleeper {
-  ls_mutex lock;
-  ls_condition event;
-  bool is_told;
-} sleeper;
-
-static ls_status begin_sleep(sleeper *self) {
-  *self = (sleeper){.is_told = false};
-  LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
-  const ls_status status = ls_condition_init(&self->event);
-  if (!ls_status_is_ok(status)) ls_mutex_deinit(&self->lock);
-  return status;
-}
-
-static void end_sleep(sleeper *self) {
-  ls_condition_deinit(&self->event);
-  ls_mutex_deinit(&self->lock);
-}
-
-static void hand_over_tell(void *user) {
-  sleeper *self = user;
-  ls_mutex_lock(&self->lock);
-  self->is_told = true;
-  ls_condition_signal(&self->event);
-  ls_mutex_unlock(&self->lock);
-}
-
-// Until a try is worth while. False: cancelled.
-static bool hand_over_wait_for(sleeper *self, const ls_core_queue *queue,
+// Waits until a try is worth while, by an event that is the caller's. False:
+// the thread's cancel was requested meanwhile.
+static bool hand_over_wait_for(ls_event *ready, const ls_core_queue *queue,
                                ls_queue_side side) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
   const ls_cancel *cancel = ls_cancel_current();
-  ls_queue_waiter waiter = {.ready = hand_over_tell, .user = self};
-  self->is_told = false;
+  ls_queue_waiter waiter = {.ready = ls_event_set, .user = ready};
+  ready->is_set = false;
   if (!ls_queue_on_ready(queue->tuples, side, &waiter)) return true;
   bool is_cancelled = false;
-  ls_mutex_lock(&self->lock);
-  while (!self->is_told && !is_cancelled) {
-    ls_condition_wait_for(&self->event, &self->lock, LOOK_NANOS);
+  while (!is_cancelled && !ls_event_wait_for(ready, LOOK_NANOS))
     is_cancelled = cancel != NULL && ls_cancel_is_requested(cancel);
-  }
-  ls_mutex_unlock(&self->lock);
   if (!is_cancelled || ls_queue_withdraw(queue->tuples, side, &waiter))
     return !is_cancelled;
-  ls_mutex_lock(&self->lock);  // It is being told: not before that is over.
-  while (!self->is_told)
-    ls_condition_wait(&self->event, &self->lock);
-  ls_mutex_unlock(&self->lock);
+  ls_event_wait(ready);  // It is being set: not before that is over.
   return false;
 }
 
@@ -128,7 +94,7 @@ static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, items, count), out_list);
 }
 
-static ls_status hand_over_put(const place *at, sleeper *self, ls_nest list) {
+static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
   ls_core_queue *queue = at->queue;
   for (;;) {
     bool pushed = false;
@@ -140,7 +106,7 @@ static ls_status hand_over_put(const place *at, sleeper *self, ls_nest list) {
                                     ls_core_queue_name(queue));
     }
     if (pushed) return ls_ok();
-    if (!hand_over_wait_for(self, queue, LS_QUEUE_PUSH))
+    if (!hand_over_wait_for(ready, queue, LS_QUEUE_PUSH))
       return cancelled(queue);
   }
 }
@@ -159,14 +125,14 @@ static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
 static ls_status pass_and_put(const place *at, ls_nest tuple) {
   ls_nest list = ls_none();
   ls_pod_passing passing = {0};
-  sleeper self;
+  ls_event ready;
   LS_RETURN_IF_ERROR(as_list(tuple, &list));
   ls_status status = pass(at->queue->core, &list, &passing);
   const bool is_lost = passing.loses || !ls_status_is_ok(status);
-  if (!is_lost) status = begin_sleep(&self);
+  if (!is_lost) status = ls_event_init(&ready);
   if (!is_lost && ls_status_is_ok(status)) {
-    status = hand_over_put(at, &self, list);
-    end_sleep(&self);
+    status = hand_over_put(at, &ready, list);
+    ls_event_deinit(&ready);
   }
   if (is_lost || !ls_status_is_ok(status)) ls_nest_release(list);
   LS_RETURN_IF_ERROR(status);
@@ -194,7 +160,7 @@ ls_status ls_infeed_put(const char *device, ls_nest tuple) {
 }
 
 // ---- Taking ----------------------------------------------------------------
-static ls_status hand_over_take(const place *at, sleeper *self,
+static ls_status hand_over_take(const place *at, ls_event *ready,
                                 ls_nest *out_tuple) {
   ls_core_queue *queue = at->queue;
   for (;;) {
@@ -209,7 +175,8 @@ static ls_status hand_over_take(const place *at, sleeper *self,
                              ls_core_queue_name(queue));
     }
     if (popped) return ls_ok();
-    if (!hand_over_wait_for(self, queue, LS_QUEUE_POP)) return cancelled(queue);
+    if (!hand_over_wait_for(ready, queue, LS_QUEUE_POP))
+      return cancelled(queue);
   }
 }
 
@@ -217,12 +184,12 @@ ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
   LS_REQUIRE_OUT(out_tuple);
   LS_REQUIRE(device);
   place at;
-  sleeper self;
+  ls_event ready;
   LS_RETURN_IF_ERROR(hand_over_find(device, true, &at));
-  ls_status status = begin_sleep(&self);
+  ls_status status = ls_event_init(&ready);
   if (ls_status_is_ok(status)) {
-    status = hand_over_take(&at, &self, out_tuple);
-    end_sleep(&self);
+    status = hand_over_take(&at, &ready, out_tuple);
+    ls_event_deinit(&ready);
   }
   ls_core_release(at.queue->core);
   if (ls_status_is_ok(status)) ls_runtime_note_input(ls_runtime_current());

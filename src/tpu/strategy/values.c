@@ -7,8 +7,8 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "base/values/half.h"
-#include "base/values/tensors.h"
+#include "base/values/nest_internal.h"
+#include "base/values/numbers.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/cross_device/within.h"
 #include "graph/compare/same.h"

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file_names.h"
+#include "base/files.h"
 #include "base/memory/own.h"
-#include "base/nanos.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "io/png_write.h"

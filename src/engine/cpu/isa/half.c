@@ -3,7 +3,7 @@
 // Conversions of 16-bit floats to f32 and back: those of base/, written without
 // branches so that they vectorize.
 
-#include "base/values/float_bits.h"
+#include "base/values/numbers.h"
 #include "engine/cpu/isa/isa.h"
 
 #if defined(__F16C__)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/values/float_bits.h"
+#include "base/values/numbers.h"
 #include "engine/cpu/kernels/streaming.h"
 
 ls_status ls_kernel_unsupported(const ls_kernel_plan *plan, ls_dtype dtype) {

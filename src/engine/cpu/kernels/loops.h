@@ -8,7 +8,7 @@
 #ifndef LS_ENGINE_CPU_KERNELS_LOOPS_H_
 #define LS_ENGINE_CPU_KERNELS_LOOPS_H_
 
-#include "base/values/half.h"
+#include "base/values/numbers.h"
 #include "engine/cpu/kernels/kernel.h"
 
 // Lists of types: X(..., dtype, C type, the unsigned type that it is computed

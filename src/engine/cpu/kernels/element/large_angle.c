@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/values/float_bits.h"
+#include "base/values/numbers.h"
 
 __extension__ typedef unsigned __int128 wide;
 __extension__ typedef __int128 wide_signed;

@@ -6,8 +6,8 @@
 
 #include "base/memory/allocator.h"
 #include "base/plain.h"
+#include "base/values/array_internal.h"
 #include "base/values/nest_internal.h"
-#include "base/values/tensors.h"
 #include "lockstep/object.h"
 #include "lockstep/shape_rules.h"
 
@@ -24,8 +24,8 @@ static void nest_print_put(printer *out, const char *text) {
   if (out->size > 0) out->buffer[out->used] = '\0';
 }
 
-// The shortest of 15 to 17 digits that reads back as the same number, and
-// always something by which to tell it from an integer.
+// Prints the shortest of 15 to 17 digits that reads back as the same number,
+// always with a mark that it is no integer.
 static void put_f64(printer *out, double value) {
   char text[40];
   for (int digits = 15; digits <= 17; ++digits) {
@@ -147,4 +147,50 @@ const char *ls_nest_print(ls_nest nest, char *buffer, size_t size) {
   nest_print_put(&out, "");
   put_nest(&out, nest);
   return buffer;
+}
+
+// ---- Arrays ----------------------------------------------------------------
+// The type, and the first elements.
+enum { SHOWN = 6 };
+
+// The fewest digits that read back as the same number of this type.
+static void print_float(ls_dtype dtype, double value, char *text, size_t size) {
+  const bool is_double = dtype == LS_DTYPE_F64;
+  for (int digits = 6; digits <= 17; ++digits) {
+    ls_format(text, size, "%.*g", digits, value);
+    const double back = ls_read_f64(text, NULL);
+    if (is_double ? back == value : (float)back == (float)value) break;
+  }
+}
+
+static void array_print_element(const ls_array *array, int64_t index,
+                                char *text, size_t size) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  if (dtype == LS_DTYPE_BOOL)
+    snprintf(text, size, "%s", ls_array_i64(array, index) ? "true" : "false");
+  else if (ls_dtype_is_float(dtype))
+    print_float(dtype, ls_array_f64(array, index), text, size);
+  else
+    snprintf(text, size, ls_dtype_is_unsigned(dtype) ? "%llu" : "%lld",
+             (long long)ls_array_i64(array, index));
+}
+
+void ls_array_print(const ls_array *array, char *buffer, size_t size) {
+  const ls_dtype dtype = ls_array_dtype(array);
+  const ls_shape shape = ls_array_shape(array);
+  ls_shape_print(dtype, shape, buffer, size);
+  if (dtype != LS_DTYPE_BOOL && !ls_dtype_is_float(dtype) &&
+      !ls_dtype_is_integer(dtype))
+    return;
+  const int64_t count = ls_array_num_elements(array);
+  char text[SHOWN * 32 + 16] = "", element[32];
+  size_t at = 0;
+  for (int64_t i = 0; i < count && i < SHOWN; ++i) {
+    array_print_element(array, i, element, sizeof(element));
+    at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s",
+                           i > 0 ? ", " : "", element);
+  }
+  const size_t used = strlen(buffer);
+  snprintf(buffer + used, size - used, shape.rank == 0 ? " %s" : " [%s%s]",
+           text, count > SHOWN ? ", ..." : "");
 }
