@@ -6,6 +6,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/threads/timers.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "estimator/config/setting.h"
 #include "estimator/device/device_system.h"
 #include "estimator/device/device_threads.h"
@@ -20,8 +22,8 @@ typedef struct device_hook {
   bool initializes;                  // The system, and shuts it down.
   bool has_begun;                    // It is initialized, by this hook.
   ls_tensor count;                   // Steps of the next run.
-  ls_nest counted;                   // What it was.
-  ls_nest fed, taken;                // What the threads' runs gave.
+  ls_nest counted;                   // The same, read.
+  ls_nest fed, taken;                // Results of the threads' runs.
   ls_nest initializers, finalizers;  // Ops.
   int64_t take_every, sleep;         // Steps; nanoseconds.
   char *compile_error;
@@ -62,16 +64,14 @@ static ls_status feed(void *user, int64_t count) {
   return ls_ok();
 }
 
-// Who waits for what is not fed any more is told, and ends: the loop behind its
-// last whole step.
-static ls_status tell_of_end(device_hook *self) {
-  ls_nest results = ls_none();
-  if (self->options.predicts)
-    return ls_device_system_close_outfeeds(self->options.plan);
-  const ls_status status =
-      run_ops(self->threads.session, self->options.close_ops, &results);
-  ls_nest_release(results);
-  return status;
+// Ends waits for what is not fed any more: the loop ends after its last whole
+// step.
+static ls_status report_end(device_hook *self) {
+  LS_OWN(ls_nest, results) = ls_none();
+  return self->options.predicts
+             ? ls_device_system_close_outfeeds(self->options.plan)
+             : run_ops(self->threads.session, self->options.close_ops,
+                       &results);
 }
 
 // The end of the input is none of the loop's.
@@ -81,7 +81,7 @@ static ls_status judge_feeding(void *user, ls_status status) {
   if (self->options.predicts) {
     // Without an element there is no stop: who waits for predictions is told.
     ls_status_free(status);
-    return tell_of_end(self);
+    return report_end(self);
   }
   ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                  "the input has ended: %s", ls_status_message(status));
@@ -94,7 +94,7 @@ static ls_status judge_feeding(void *user, ls_status status) {
         ls_status_annotate(ls_status_clone(status), "where it shall not end"),
         NULL);
   ls_status_free(status);
-  return tell_of_end(self);
+  return report_end(self);
 }
 
 // ---- The thread that takes -------------------------------------------------
@@ -138,36 +138,30 @@ static const ls_device_work taking = {.name = "OutfeedController",
 // ---- The graph -------------------------------------------------------------
 static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
   const ls_plan *plan = self->options.plan;
-  const size_t count = ls_nest_count(flushers);
-  ls_nest *items = ls_new_array(ls_current_allocator(), ls_nest, count + 1);
-  size_t made = 0;
-  if (items == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, list) = {0};
   if (self->initializes) {
     LS_PLAN_SYSTEM_SCOPE(plan);
-    items[made++] = ls_nest_op(ls_tpu_shutdown_op(plan->system->job));
+    ls_nest_builder_append(&list,
+                           ls_nest_op(ls_tpu_shutdown_op(plan->system->job)));
   }
-  for (size_t i = 0; i < count; ++i)
-    items[made++] = ls_nest_item(flushers, i);
-  ls_nest_release(self->finalizers);
-  self->finalizers = ls_nest_sequence(LS_KIND_LIST, items, made);
-  ls_release(ls_current_allocator(), items);
-  return ls_nest_status(self->finalizers);
+  for (size_t i = 0; i < ls_nest_count(flushers); ++i)
+    ls_nest_builder_append(&list, ls_nest_item(flushers, i));
+  return ls_nest_give(ls_nest_builder_finish(&list, LS_KIND_LIST),
+                      &self->finalizers);
 }
 
 static ls_status device_hook_begin(void *state) {
   device_hook *self = state;
   ls_graph *graph = ls_graph_current();
   ls_variable *iterations = NULL;
-  ls_nest flushers = ls_none();
+  LS_OWN(ls_nest, flushers) = ls_none();
   LS_RETURN_IF_ERROR(ls_iterations_per_loop(graph, &iterations));
   LS_NAME_SCOPE("");
   self->count = ls_variable_read(iterations);
   ls_nest_release(self->initializers);
   self->initializers = ls_none();
   LS_RETURN_IF_ERROR(ls_file_writers_of(graph, &self->initializers, &flushers));
-  const ls_status status = make_finalizers(self, flushers);
-  ls_nest_release(flushers);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(make_finalizers(self, flushers));
   return ls_graph_take_error(graph);
 }
 
@@ -188,10 +182,9 @@ static void reach(ls_timer *timer) {
 static ls_status initialize_writers(device_hook *self, ls_session *session) {
   enum { MINUTES = 5 };
   limit most = {.timer.fn = reach, .session = session};
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_timer_set(self->runtime, &most.timer, MINUTES * INT64_C(60000000000));
   const ls_status status = run_ops(session, self->initializers, &results);
-  ls_nest_release(results);
   if (ls_timer_clear(self->runtime, &most.timer)) return status;
   while (!__atomic_load_n(&most.reached, __ATOMIC_ACQUIRE))
     ls_spin_pause();
@@ -210,25 +203,24 @@ static bool asks_compiler(const device_hook *self) {
 }
 
 static ls_status ask_compiler(device_hook *self, ls_run_context *context) {
-  ls_nest told = ls_none();
-  char *text = NULL;
-  LS_RETURN_IF_ERROR(ls_session_run(
-      context->session, ls_leaf(self->options.compile_status), NULL, 0, &told));
-  const ls_status status =
-      ls_device_system_compile_error(ls_nest_as_array(told), &text);
-  ls_nest_release(told);
-  LS_RETURN_IF_ERROR(status);
-  ls_release(ls_current_allocator(), self->compile_error);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN(ls_nest, answer) = ls_none();
+  LS_OWN_MEMORY(allocator, char, text) = NULL;
+  LS_RETURN_IF_ERROR(ls_session_run(context->session,
+                                    ls_leaf(self->options.compile_status), NULL,
+                                    0, &answer));
+  LS_RETURN_IF_ERROR(
+      ls_device_system_compile_error(ls_nest_as_array(answer), &text));
+  ls_release(allocator, self->compile_error);
   self->compile_error = NULL;
   if (text[0] == '\0') {
-    ls_release(ls_current_allocator(), text);
     ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                    "the program compiles");
     return ls_ok();
   }
-  self->compile_error = text;
+  self->compile_error = ls_give(&text);
   ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator",
-                 "Compilation failed: %s", text);
+                 "Compilation failed: %s", self->compile_error);
   ls_run_context_request_stop(context);
   return ls_ok();
 }
@@ -270,8 +262,8 @@ static bool has_input_ended(const device_hook *self) {
   return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
 }
 
-// There are fewer steps than the thread was told.
-static ls_status tell_who_takes(device_hook *self) {
+// Ends taking: there are fewer steps than the thread has counted.
+static ls_status end_taking(device_hook *self) {
   if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
   return ls_device_system_close_outfeeds(self->options.plan);
@@ -284,7 +276,7 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
   LS_RETURN_IF_ERROR(ls_device_threads_run_ended(&self->threads, ls_ok()));
   if (!has_input_ended(self)) return ls_ok();
   ls_run_context_request_stop(context);
-  return tell_who_takes(self);
+  return end_taking(self);
 }
 
 // A run without a step ends by the end of the input, and the loop with it.
@@ -293,7 +285,7 @@ static ls_status run_failed(void *state, ls_status status) {
   status = ls_device_threads_run_ended(&self->threads, status);
   if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
     return status;
-  const ls_status told = tell_who_takes(self);
+  const ls_status told = end_taking(self);
   if (ls_status_is_ok(told)) return status;
   ls_status_free(status);
   return told;
@@ -302,7 +294,7 @@ static ls_status run_failed(void *state, ls_status status) {
 // ---- The end ---------------------------------------------------------------
 static ls_status device_hook_end(void *state, ls_run_context *context) {
   device_hook *self = state;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   // A prediction that is left early would go on for ever.
   if (self->options.predicts) ls_cancel_request(self->threads.cancel);
   ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
@@ -313,7 +305,6 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
   const ls_status status = ls_device_threads_unkept(&self->threads);
   const ls_status ran = run_ops(context->session, self->finalizers, &results);
   if (ls_status_is_ok(ran)) self->has_begun = false;
-  ls_nest_release(results);
   return ls_status_join(status, ran);
 }
 

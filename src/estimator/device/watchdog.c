@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/threads/worker.h"
 #include "estimator/config/setting.h"
@@ -43,6 +44,8 @@ static void destroy_watchdog(ls_watchdog *self) {
   ls_release(self->allocator, self);
 }
 
+LS_OWNED_POINTER(ls_watchdog, destroy_watchdog)
+
 // NULL is fine.
 static void end_watchdogs(ls_watchdog *first) {
   while (first != NULL) {
@@ -56,22 +59,17 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
                                int64_t timeout_nanos, ls_watchdog **out) {
   const int64_t tenth = timeout_nanos / 10;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  ls_watchdog *self = ls_new(allocator, ls_watchdog);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_watchdog, self);
   self->allocator = allocator;
   self->runtime = runtime;
-  ls_status status = ls_tpu_pod(resolver, &self->pod);
-  if (ls_status_is_ok(status)) status = ls_pod_watch(self->pod, timeout_nanos);
-  if (ls_status_is_ok(status))
-    status = ls_worker_every(
-        &self->worker, "watchdog", runtime,
-        tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND, ping,
-        self);
-  if (ls_status_is_ok(status))
-    *out = self;
-  else
-    destroy_watchdog(self);
-  return status;
+  LS_RETURN_IF_ERROR(ls_tpu_pod(resolver, &self->pod));
+  LS_RETURN_IF_ERROR(ls_pod_watch(self->pod, timeout_nanos));
+  LS_RETURN_IF_ERROR(ls_worker_every(
+      &self->worker, "watchdog", runtime,
+      tenth < MOST_SECONDS * SECOND ? tenth : MOST_SECONDS * SECOND, ping,
+      self));
+  *out = ls_give(&self);
+  return ls_ok();
 }
 
 // ---- The runtime's ---------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/memory/own.h"
 #include "lockstep/events.h"
 
 // ---- Making ----------------------------------------------------------------
@@ -70,23 +70,19 @@ static ls_status find_folder(ls_text *out, const ls_early_stopping_options *o) {
 ls_status ls_eval_rule_init(ls_eval_rule *rule,
                             const ls_early_stopping_options *o) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_text folder;
+  LS_OWN(ls_text, folder) = {0};
   *rule = (ls_eval_rule){.rule = o->rule,
                          .threshold = (double)(float)o->threshold,
                          .max_steps = o->max_steps,
                          .min_steps = o->min_steps};
   LS_RETURN_IF_ERROR(stop_rule_check(o));
   ls_text_init(&folder, allocator);
-  ls_status status = find_folder(&folder, o);
-  if (ls_status_is_ok(status)) {
-    rule->folder = ls_copy_text(allocator, folder.data, folder.size);
-    rule->metric = ls_copy_text(allocator, o->metric, strlen(o->metric));
-    if (rule->folder == NULL || rule->metric == NULL)
-      status = ls_out_of_memory();
-  }
-  ls_text_deinit(&folder);
-  if (!ls_status_is_ok(status)) ls_eval_rule_deinit(rule);
-  return status;
+  LS_RETURN_IF_ERROR(find_folder(&folder, o));
+  rule->folder = ls_copy_text(allocator, folder.data, folder.size);
+  LS_RETURN_IF_NO_MEMORY(rule->folder);
+  rule->metric = ls_copy_text(allocator, o->metric, strlen(o->metric));
+  LS_RETURN_IF_NO_MEMORY(rule->metric);
+  return ls_ok();
 }
 
 void ls_eval_rule_deinit(ls_eval_rule *rule) {

@@ -23,24 +23,20 @@ static void step_context_destroy(ls_object *object) {
 static const ls_object_type context_type = {.name = "context of steps",
                                             .destroy = step_context_destroy};
 
-static ls_status empty_dict(ls_nest *out_dict) {
-  return ls_take_nest(ls_nest_dict("", NULL, NULL, 0), out_dict);
+static ls_status empty_dict(ls_nest *dict) {
+  return ls_nest_give(ls_nest_dict("", NULL, NULL, 0), dict);
 }
 
 ls_status ls_step_context_make(ls_step_context **out_context) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_step_context *self = ls_new(allocator, ls_step_context);
-  *out_context = self;
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_step_context, self);
   ls_object_init(&self->object, &context_type);
   self->allocator = allocator;
-  ls_status status = empty_dict(&self->outputs);
-  if (ls_status_is_ok(status)) status = empty_dict(&self->reductions);
-  if (ls_status_is_ok(status)) status = empty_dict(&self->others);
-  if (ls_status_is_ok(status)) return status;
-  ls_step_context_release(self);
-  *out_context = NULL;
-  return status;
+  LS_RETURN_IF_ERROR(empty_dict(&self->outputs));
+  LS_RETURN_IF_ERROR(empty_dict(&self->reductions));
+  LS_RETURN_IF_ERROR(empty_dict(&self->others));
+  *out_context = ls_give(&self);
+  return ls_ok();
 }
 
 ls_step_context *ls_step_context_retain(ls_step_context *context) {
@@ -69,41 +65,23 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
 }
 
 // ---- Setting ---------------------------------------------------------------
-// The dict with `item`, which is taken over, at `name`.
-static ls_status step_context_put(const ls_step_context *self, ls_nest *dict,
-                                  const char *name, ls_nest item) {
-  const size_t count = ls_nest_count(*dict);
-  LS_OWN_ARRAY(self->allocator, ls_nest, items, count + 1);
-  const char **keys = ls_new_array(self->allocator, const char *, count + 1);
-  ls_nest made = ls_fail(ls_out_of_memory());
-  if (items != NULL && keys != NULL) {
-    size_t at = 0;
-    for (size_t i = 0; i < count; ++i) {
-      if (strcmp(ls_nest_key(*dict, i), name) == 0) continue;
-      keys[at] = ls_nest_key(*dict, i);
-      items[at++] = ls_nest_retain(ls_nest_item(*dict, i));
-    }
-    keys[at] = name;
-    items[at++] = item;
-    ls_nest_release(made);
-    made = ls_nest_dict("", keys, items, at);
-  } else {
-    ls_nest_release(item);
-  }
-  ls_release(self->allocator, (void *)keys);
-  ls_nest next = ls_none();
-  LS_RETURN_IF_ERROR(ls_take_nest(made, &next));
-  ls_nest_release(*dict);
-  *dict = next;
-  return ls_ok();
+// Puts `item`, which is taken over, into the dict at `name`.
+static ls_status put_item(ls_nest *dict, const char *name, ls_nest item) {
+  LS_OWN(ls_nest_builder, items) = {0};
+  for (size_t i = 0; i < ls_nest_count(*dict); ++i)
+    if (strcmp(ls_nest_key(*dict, i), name) != 0)
+      ls_nest_builder_append_named(&items, ls_nest_key(*dict, i),
+                                   ls_nest_retain(ls_nest_item(*dict, i)));
+  ls_nest_builder_append_named(&items, name, item);
+  return ls_nest_give(ls_nest_builder_finish(&items, LS_KIND_DICT), dict);
 }
 
 static ls_status put_output(ls_step_context *self, const char *name,
                             ls_nest output, ls_opt reduce) {
   LS_RETURN_IF_ERROR(
-      step_context_put(self, &self->reductions, name,
-                       reduce.set ? ls_nest_i64(reduce.value) : ls_none()));
-  return step_context_put(self, &self->outputs, name, ls_nest_retain(output));
+      put_item(&self->reductions, name,
+               reduce.set ? ls_nest_i64(reduce.value) : ls_none()));
+  return put_item(&self->outputs, name, ls_nest_retain(output));
 }
 
 typedef struct setting {
@@ -126,9 +104,10 @@ static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// A tuple of what each replica has given; a TPU strategy's are called once.
-static ls_status values_of_all(ls_strategy *strategy, ls_nest given,
-                               ls_nest *out_values) {
+// Makes a tuple of what each replica has given; a TPU strategy's are called
+// once.
+static ls_status list_given(ls_strategy *strategy, ls_nest given,
+                            ls_nest *out_values) {
   if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
     return ls_strategy_local_results(strategy, given, out_values);
   const size_t count = (size_t)ls_strategy_num_replicas(strategy);
@@ -143,23 +122,19 @@ static ls_status values_of_all(ls_strategy *strategy, ls_nest given,
 static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   const setting *s = user;
   ls_nest values = ls_none();
-  ls_status status = values_of_all(strategy, ls_nest_item(args, 0), &values);
+  ls_status status = list_given(strategy, ls_nest_item(args, 0), &values);
   if (ls_status_is_ok(status))
-    status = step_context_put(s->context, &s->context->others, s->name, values);
+    status = put_item(&s->context->others, s->name, values);
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
 // All replicas come here; one of them does it, for all.
 static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(output));
-  ls_status status = ls_nest_status(args);
-  if (ls_status_is_ok(status)) {
-    const ls_nest made =
-        ls_replica_merge_call(ls_replica_context(), function, args, s);
-    status = ls_nest_status(made);
-    ls_nest_release(made);
-  }
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
+  LS_OWN(ls_nest, made) =
+      ls_replica_merge_call(ls_replica_context(), function, args, s);
+  return ls_nest_status(made);
 }
 
 static ls_status step_context_check_reduce(const char *name, ls_opt reduce) {
@@ -196,8 +171,7 @@ ls_status ls_step_context_set_non_tensor_output(ls_step_context *context,
   LS_RETURN_IF_ERROR(ls_nest_status(output));
   setting s = {context, name, {0}};
   if (ls_in_cross_replica_context())
-    return step_context_put(context, &context->others, name,
-                            ls_nest_retain(output));
+    return put_item(&context->others, name, ls_nest_retain(output));
   return merge(merge_other, &s, output);
 }
 
@@ -209,12 +183,6 @@ ls_status ls_step_context_set_outputs(ls_step_context *context,
   if (outputs.kind != LS_KIND_DICT)
     return ls_invalid_argument("the outputs of a step are a dict, got %s",
                                ls_nest_print(outputs, text, sizeof(text)));
-  ls_nest reductions = ls_none();
-  LS_RETURN_IF_ERROR(empty_dict(&reductions));
-  ls_nest_retain(outputs);
-  ls_nest_release(context->outputs);
-  ls_nest_release(context->reductions);
-  context->outputs = outputs;
-  context->reductions = reductions;
-  return ls_ok();
+  LS_RETURN_IF_ERROR(empty_dict(&context->reductions));
+  return ls_nest_give(ls_nest_retain(outputs), &context->outputs);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What steps on an iterator say besides their results.
+// Outputs of steps on an iterator.
 #ifndef LS_TPU_STEPS_STEP_CONTEXT_H_
 #define LS_TPU_STEPS_STEP_CONTEXT_H_
 
+#include "base/memory/own.h"
 #include "lockstep/object.h"
 #include "lockstep/steps.h"
 
@@ -16,10 +17,11 @@ struct ls_step_context {
   ls_op run_op;
 };
 
+LS_OWNED_POINTER(ls_step_context, ls_step_context_release)
 LS_MUST_USE ls_status ls_step_context_make(ls_step_context **out_context);
 
-// The outputs are `values`, of `replicas` one behind the other: so many leaves
-// as the outputs have, each time. None: an empty dict.
+// Makes the outputs `values`: those of each replica in turn, as many leaves as
+// the outputs have. None: an empty dict.
 LS_MUST_USE ls_status ls_step_context_give(ls_step_context *context,
                                            const ls_nest *values, size_t count,
                                            size_t replicas);
@@ -35,10 +37,11 @@ typedef struct ls_step_parts {
 } ls_step_parts;
 LS_MUST_USE ls_status ls_step_parts_take(ls_step_parts *parts,
                                          const ls_step_context *context);
-// The outputs become such values.
+// Makes the outputs such values.
 LS_MUST_USE ls_status ls_step_parts_give(const ls_step_parts *parts,
                                          const ls_nest *values,
                                          ls_step_context *context);
 void ls_step_parts_drop(ls_step_parts *parts);
+LS_OWNED_STRUCT(ls_step_parts, ls_step_parts_drop)
 
 #endif  // LS_TPU_STEPS_STEP_CONTEXT_H_

@@ -3,6 +3,7 @@
 // Outputs of steps as plain values, and back.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
@@ -15,7 +16,7 @@ void ls_step_parts_drop(ls_step_parts *parts) {
 }
 
 // ---- Names -----------------------------------------------------------------
-// Of the outputs in the order of their names.
+// An output in the order of their names.
 typedef struct named {
   const char *name;
   ls_nest output;
@@ -29,7 +30,8 @@ static named output_at(const ls_step_context *context, size_t i) {
                  ls_nest_find(context->reductions, name).kind != LS_KIND_NONE};
 }
 
-// ---- Apart -----------------------------------------------------------------
+// ---- Taking apart
+// ----------------------------------------------------------------
 static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   const size_t taken = count == 0 || n->is_reduced ? 1 : count;
@@ -57,21 +59,19 @@ ls_status ls_step_parts_take(ls_step_parts *parts,
                              const ls_step_context *context) {
   ls_step_parts_drop(parts);
   parts->allocator = context->allocator;
-  const size_t count = ls_nest_count(context->outputs);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < ls_nest_count(context->outputs); ++i) {
     const named n = output_at(context, i);
     const size_t leaves = ls_nest_num_leaves(n.output);
-    LS_NEW_ARRAY_OR_RETURN(context->allocator, ls_nest, each, leaves);
+    LS_OWN_ARRAY_OR_RETURN(context->allocator, ls_nest, each, leaves);
     ls_nest_flatten(n.output, each, leaves);
-    for (size_t k = 0; k < leaves && ls_status_is_ok(status); ++k)
-      status = take_leaf(parts, &n, each[k]);
-    ls_release(context->allocator, each);
+    for (size_t k = 0; k < leaves; ++k)
+      LS_RETURN_IF_ERROR(take_leaf(parts, &n, each[k]));
   }
-  return status;
+  return ls_ok();
 }
 
-// ---- Together --------------------------------------------------------------
+// ---- Putting together
+// --------------------------------------------------------------
 static ls_nest step_parts_give_leaf(size_t size, const ls_nest *values,
                                     ls_nest *room) {
   if (size == 0) return ls_nest_retain(values[0]);
@@ -99,32 +99,21 @@ static ls_nest give_output(const ls_step_parts *parts, const ls_nest *values,
 
 ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
                              ls_step_context *context) {
-  ls_allocator *allocator = context->allocator;
-  const size_t count = ls_nest_count(context->outputs);
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  const char **keys = ls_new_array(allocator, const char *, count);
-  LS_OWN_ARRAY(allocator, ls_nest, room, parts->num_values + 1);
-  ls_nest dict = ls_none();
-  ls_status status = ls_out_of_memory();
-  if (items != NULL && keys != NULL && room != NULL) {
-    place at = {0};
-    for (size_t i = 0; i < count; ++i) {
-      const named n = output_at(context, i);
-      keys[i] = n.name;
-      items[i] = give_output(parts, values, n.output, &at, room);
-    }
-    ls_status_free(status);
-    status = ls_take_nest(ls_nest_dict("", keys, items, count), &dict);
+  LS_OWN_ARRAY_OR_RETURN(context->allocator, ls_nest, room,
+                         parts->num_values + 1);
+  LS_OWN(ls_nest_builder, items) = {0};
+  place at = {0};
+  for (size_t i = 0; i < ls_nest_count(context->outputs); ++i) {
+    const named n = output_at(context, i);
+    ls_nest_builder_append_named(
+        &items, n.name, give_output(parts, values, n.output, &at, room));
   }
-  ls_release(allocator, (void *)keys);
-  LS_RETURN_IF_ERROR(status);
-  ls_nest_release(context->outputs);
-  context->outputs = dict;
-  return ls_ok();
+  return ls_nest_give(ls_nest_builder_finish(&items, LS_KIND_DICT),
+                      &context->outputs);
 }
 
 // ---- Of one computation ----------------------------------------------------
-// From replica by replica to leaf by leaf.
+// Sorts values from replica by replica to leaf by leaf.
 static void sort_values(const ls_step_context *context, const ls_nest *values,
                         size_t leaves, size_t replicas, ls_step_parts *parts,
                         ls_nest *sorted) {
@@ -143,22 +132,12 @@ static void sort_values(const ls_step_context *context, const ls_nest *values,
 ls_status ls_step_context_give(ls_step_context *context, const ls_nest *values,
                                size_t count, size_t replicas) {
   ls_allocator *allocator = context->allocator;
-  const size_t leaves = count / replicas;
-  if (count == 0) {
-    const ls_nest none = ls_nest_dict("", NULL, NULL, 0);
-    LS_RETURN_IF_ERROR(ls_nest_status(none));
-    ls_nest_release(context->outputs);
-    context->outputs = none;
-    return ls_ok();
-  }
-  ls_step_parts parts = {.allocator = allocator,
-                         .sizes = ls_new_array(allocator, size_t, leaves)};
-  LS_OWN_ARRAY(allocator, ls_nest, sorted, count);
-  ls_status status = ls_out_of_memory();
-  if (parts.sizes != NULL && sorted != NULL) {
-    sort_values(context, values, leaves, replicas, &parts, sorted);
-    status = ls_step_parts_give(&parts, sorted, context);
-  }
-  ls_step_parts_drop(&parts);
-  return status;
+  if (count == 0)
+    return ls_nest_give(ls_nest_dict("", NULL, NULL, 0), &context->outputs);
+  LS_OWN(ls_step_parts, parts) = {.allocator = allocator};
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, sorted, count);
+  parts.sizes = ls_new_array(allocator, size_t, count / replicas);
+  LS_RETURN_IF_NO_MEMORY(parts.sizes);
+  sort_values(context, values, count / replicas, replicas, &parts, sorted);
+  return ls_step_parts_give(&parts, sorted, context);
 }

@@ -84,21 +84,6 @@ ls_status ls_hook_create(const ls_hook_options *options, ls_hook **out_hook) {
   return ls_ok();
 }
 
-void *ls_hook_state(size_t size) {
-  return ls_new_array(ls_current_allocator(), char, size);
-}
-
-void ls_hook_free(void *state) { ls_release(ls_current_allocator(), state); }
-
-ls_status ls_hook_of_state(const ls_hook_options *options, ls_hook **out_hook) {
-  const ls_status status = ls_hook_create(options, out_hook);
-  if (ls_status_is_ok(status))
-    (*out_hook)->needs_session = true;
-  else
-    options->destroy(options->user);
-  return status;
-}
-
 ls_hook *ls_hook_retain(ls_hook *hook) { return ls_object_retain(hook); }
 
 void ls_hook_release(ls_hook *hook) { ls_object_release(hook); }

@@ -42,12 +42,6 @@ LS_MUST_USE ls_status ls_hook_make(const ls_hook_type *type,
 // Makes a hook whose state is lent, and outlives it.
 LS_MUST_USE ls_status ls_hook_lend(const ls_hook_type *type, void *state,
                                    ls_hook **out_hook);
-// The same of options whose `user` is a state of ls_hook_state, which `destroy`
-// frees; taken over also on failure. It is for sessions.
-void *ls_hook_state(size_t size);
-void ls_hook_free(void *state);
-LS_MUST_USE ls_status ls_hook_of_state(const ls_hook_options *options,
-                                       ls_hook **out_hook);
 // Copies a text for a state, from which ls_release of the current allocator
 // takes it; NULL stays NULL.
 LS_MUST_USE ls_status ls_hook_copy_text(const char *text, char **out_copy);

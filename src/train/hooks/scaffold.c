@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a graph's variables get their values.
+#include <string.h>
+
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
 #include "lockstep/graph_ops.h"
+#include "lockstep/host.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable_parts.h"
-#include "train/hooks/ready_op.h"
 #include "train/hooks/saved.h"
 
 // ---- Collections -----------------------------------------------------------
-// What the one entry of a collection is; none if there is none.
+// Finds the one entry of a collection; none if there is none.
 static ls_status scaffold_look(const ls_graph *graph, const char *name,
                                ls_nest *out_leaf) {
   ls_nest leaves[2] = {ls_none(), ls_none()};
@@ -41,6 +44,89 @@ static ls_status look_for_tensor(const ls_graph *graph, const char *name,
   return ls_ok();
 }
 
+// ---- Which have no value ---------------------------------------------------
+// The variables' names.
+typedef struct names {
+  ls_object object;
+  size_t count;
+  char **items;
+} names;
+
+static void ready_op_destroy(ls_object *object) {
+  names *self = (names *)object;
+  ls_allocator *allocator = ls_current_allocator();
+  for (size_t i = 0; self->items != NULL && i < self->count; ++i)
+    ls_release(allocator, self->items[i]);
+  ls_release(allocator, self->items);
+  ls_release(allocator, self);
+}
+
+static const ls_object_type names_type = {.name = "names",
+                                          .destroy = ready_op_destroy};
+
+LS_OWNED_POINTER(names, ls_object_release)
+
+static ls_status make_names(ls_variable *const *variables, size_t count,
+                            names **out_names) {
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN(names, made) = NULL;
+  made = ls_new(allocator, names);
+  LS_RETURN_IF_NO_MEMORY(made);
+  ls_object_init(&made->object, &names_type);
+  made->items = ls_new_array(allocator, char *, count + 1);
+  LS_RETURN_IF_NO_MEMORY(made->items);
+  for (made->count = 0; made->count < count; ++made->count) {
+    const char *name = ls_variable_name(variables[made->count]);
+    char *copy = ls_copy_text(allocator, name, strlen(name));
+    LS_RETURN_IF_NO_MEMORY(copy);
+    made->items[made->count] = copy;
+  }
+  *out_names = ls_give(&made);
+  return ls_ok();
+}
+
+static ls_status infer(const ls_object *state, const ls_type *in, size_t num_in,
+                       ls_type *out, size_t *num_out) {
+  (void)in, (void)num_in;
+  *num_out = 1;
+  out[0] = (ls_type){LS_DTYPE_STRING,
+                     LS_SHAPE((int64_t)((const names *)state)->count)};
+  return ls_ok();
+}
+
+static ls_status ready_op_start(ls_host_call *call) {
+  const names *self = (const names *)call->state;
+  ls_bytes *out = call->outputs[0];
+  for (size_t i = 0; i < self->count; ++i) {
+    const bool has_value = *(const uint8_t *)call->inputs[i] != 0;
+    out[i].data = self->items[i];
+    out[i].size = has_value ? 0 : strlen(self->items[i]);
+  }
+  ls_host_done(call, ls_ok());
+  return ls_ok();
+}
+
+static const ls_host_kernel kernel = {.name = "report_uninitialized_variables",
+                                      .infer = infer,
+                                      .start = ready_op_start};
+
+// Makes an op that gives the names of those without a value, "" for others.
+static ls_tensor report_uninitialized(ls_variable *const *variables,
+                                      size_t count, const char *name) {
+  LS_OWN_ARRAY(ls_current_allocator(), ls_tensor, inputs, count + 1);
+  LS_OWN(names, state) = NULL;
+  const ls_status status = make_names(variables, count, &state);
+  if (inputs == NULL || !ls_status_is_ok(status)) {
+    ls_status_free(status);
+    return ls_failed_tensor();
+  }
+  LS_NAME_SCOPE(name);
+  for (size_t i = 0; i < count; ++i)
+    inputs[i] = ls_variable_is_initialized(variables[i], NULL);
+  return ls_op_output(ls_host_call_add(&kernel, &state->object, inputs, count),
+                      0);
+}
+
 // ---- Defaults --------------------------------------------------------------
 typedef struct found {
   ls_variable **global, **local, **all;
@@ -62,12 +148,13 @@ static ls_status find_variables(const ls_graph *graph, found *f) {
   return ls_ok();
 }
 
-static void scaffold_drop(found *f) {
+static void found_deinit(found *f) {
   ls_allocator *allocator = ls_current_allocator();
   ls_release(allocator, f->global);
   ls_release(allocator, f->local);
   ls_release(allocator, f->all);
 }
+LS_OWNED_STRUCT(found, found_deinit)
 
 static ls_op initialize_all(ls_variable *const *variables, size_t count,
                             const char *name) {
@@ -85,10 +172,10 @@ static ls_status make_missing(ls_scaffold *s, const found *f) {
   if (s->local_init_op.id == 0)
     s->local_init_op = initialize_all(f->local, f->num_local, "local_init");
   if (s->ready_op.ref == 0)
-    s->ready_op = ls_report_uninitialized(f->all, f->num_global + f->num_local,
-                                          "report_uninitialized_variables");
+    s->ready_op = report_uninitialized(f->all, f->num_global + f->num_local,
+                                       "report_uninitialized_variables");
   if (s->ready_for_local_init_op.ref == 0)
-    s->ready_for_local_init_op = ls_report_uninitialized(
+    s->ready_for_local_init_op = report_uninitialized(
         f->global, f->num_global, "report_uninitialized_global_variables");
   const bool whole = s->init_op.id != 0 && s->local_init_op.id != 0 &&
                      s->ready_op.ref != 0 &&
@@ -125,12 +212,10 @@ static ls_status finalize(ls_scaffold *s, ls_graph *graph) {
   LS_RETURN_IF_ERROR(look_for_tensor(graph,
                                      LS_COLLECTION_READY_FOR_LOCAL_INIT_OP,
                                      &s->ready_for_local_init_op));
-  found f = {0};
-  ls_status status = find_variables(graph, &f);
-  if (ls_status_is_ok(status)) status = make_missing(s, &f);
-  if (ls_status_is_ok(status)) status = merge_summaries(s, graph);
-  scaffold_drop(&f);
-  return status;
+  LS_OWN(found, f) = {0};
+  LS_RETURN_IF_ERROR(find_variables(graph, &f));
+  LS_RETURN_IF_ERROR(make_missing(s, &f));
+  return merge_summaries(s, graph);
 }
 
 ls_status ls_scaffold_finalize(ls_scaffold *scaffold, ls_graph *graph) {
