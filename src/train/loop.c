@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A run: how it begins in its folder or goes on there, its epochs, and its end.
 #include "train/loop.h"
 
 #include "base/require.h"
@@ -7,9 +8,10 @@
 #include "distribute/base/strategy.h"
 #include "lockstep/iterator.h"
 #include "lockstep/train.h"
+#include "train/folder/warm_start.h"
 #include "train/input.h"
 
-// ---- Making ----------------------------------------------------------------
+// ---- Making -----------------------------------------------------------------
 // Quick input is made between steps by all threads, which have nothing else to
 // do then: making it ahead would take them from the steps.
 static ls_opt find_prefetch(const ls_loop *loop) {
@@ -72,6 +74,71 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                          : ls_ok();
 }
 
+// ---- In its folder ----------------------------------------------------------
+static ls_status warm_up(ls_loop *loop) {
+  const ls_train_options *o = &loop->plan.options;
+  if (o->warm_start == NULL) return ls_ok();
+  return ls_run_ranks_agree(
+      &loop->ranks,
+      ls_warm_start_apply(loop->runtime, o->model, o->warm_start));
+}
+
+static ls_status loop_folder_resume(ls_loop *loop) {
+  const bool writes = ls_run_ranks_writes(&loop->ranks);
+  int64_t steps = 0;
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+      &loop->ranks, writes ? ls_run_folder_enter(&loop->folder) : ls_ok()));
+  LS_RETURN_IF_ERROR(ls_saves_resume(&loop->saves, &loop->ranks, &steps));
+  if (steps > loop->plan.num_steps)
+    return ls_invalid_argument(
+        "the run in '%s' is at step %lld already, beyond the %lld asked for",
+        loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
+  // What a run began with is in what it has saved.
+  if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));
+  loop->continues = writes;
+  loop->hooks.context.steps = loop->resumed = steps;
+  loop->began -= (int64_t)(loop->saves.seconds * 1e9);
+  return ls_ok();
+}
+
+static ls_status loop_folder_start(ls_loop *loop) {
+  const bool writes = ls_run_ranks_writes(&loop->ranks);
+  int64_t replaces = 0, bits = 0;
+  LS_RETURN_IF_ERROR(warm_up(loop));
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+      &loop->ranks, writes
+                        ? ls_run_folder_start(&loop->folder, &loop->plan.config,
+                                              loop->plan.options.overwrite)
+                        : ls_ok()));
+  LS_RETURN_IF_ERROR(
+      ls_run_ranks_tell(&loop->ranks, loop->folder.replaces, &replaces, &bits));
+  loop->replaces = replaces != 0;
+  return loop->replaces ? ls_ok() : ls_saves_open(&loop->saves, &loop->ranks);
+}
+
+ls_status ls_loop_settle(ls_loop *loop) {
+  if (loop->replaces) {
+    LS_RETURN_IF_ERROR(ls_run_ranks_agree(
+        &loop->ranks,
+        ls_run_ranks_writes(&loop->ranks)
+            ? ls_run_folder_commit(&loop->folder, &loop->plan.config)
+            : ls_ok()));
+    loop->replaces = false;
+    return ls_saves_open(&loop->saves, &loop->ranks);
+  }
+  if (!loop->continues) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      ls_run_folder_continue(&loop->folder, &loop->plan.config, loop->resumed));
+  loop->continues = false;
+  return ls_ok();
+}
+
+static ls_status begin_in_folder(ls_loop *loop) {
+  return loop->plan.options.resume ? loop_folder_resume(loop)
+                                   : loop_folder_start(loop);
+}
+
+// ---- Beginning --------------------------------------------------------------
 static void begin_epoch(ls_loop *loop, int64_t epoch) {
   const ls_run_plan *plan = &loop->plan;
   loop->epoch = epoch;
@@ -107,7 +174,7 @@ static ls_status loop_begin(const ls_train_options *options, ls_loop *loop) {
   if (!writes) loop->plan.options.events = NULL;
   ls_run_folder_init(&loop->folder, loop->runtime, writes ? folder : NULL);
   loop->began = ls_runtime_now(loop->runtime);
-  LS_RETURN_IF_ERROR(ls_loop_begin(loop));
+  LS_RETURN_IF_ERROR(begin_in_folder(loop));
   return create_hooks(loop);
 }
 
@@ -124,7 +191,7 @@ static void loop_deinit(ls_loop *loop) {
   ls_release(ls_current_allocator(), loop->numbers);
 }
 
-// ---- Stopping --------------------------------------------------------------
+// ---- Stopping ---------------------------------------------------------------
 static bool is_asked(const ls_loop *loop) {
   return loop->was_asked || ls_run_context_stop_requested(&loop->hooks.context);
 }
@@ -148,7 +215,7 @@ static ls_status find_last_stop(ls_loop *loop) {
   return ls_ok();
 }
 
-// ---- Epochs ----------------------------------------------------------------
+// ---- Epochs -----------------------------------------------------------------
 // Waits for a batch, or until a stop.
 static void wait_for_input(ls_loop *loop) {
   const int64_t began = ls_runtime_now(loop->runtime);

@@ -1,13 +1,165 @@
 // SPDX-License-Identifier: Apache-2.0
+// Monitored sessions: how they come by a session, by a checkpoint or the
+// initial values, and once everything has a value; and their runs.
 #include "train/hooks/monitored.h"
 
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/text.h"
 #include "base/values/nest_internal.h"
 
 enum { CALLERS, STEP, FIRST_OF_HOOKS };  // A run's fetches, in their order.
 
-// ---- Making ----------------------------------------------------------------
+// ---- Checkpoints ------------------------------------------------------------
+static ls_status restore_newest(ls_checkpoints *checkpoints,
+                                const ls_run_context *context, bool *out_done) {
+  ls_restore_report report;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_checkpoints_list(checkpoints, NULL, 0, &count));
+  if (count == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_checkpoints_restore(checkpoints, NULL, &report));
+  ls_runtime_log(context->runtime, LS_LOG_INFO, "train",
+                 "restored the checkpoint of step %lld",
+                 (long long)report.step);
+  *out_done = true;
+  return ls_ok();
+}
+
+// Returns whether the base of a session was lost, so that a new one may do.
+static bool is_lost(ls_status status) {
+  return ls_status_code(status) == LS_ABORTED ||
+         ls_status_code(status) == LS_UNAVAILABLE;
+}
+
+// A folder that fails is no session that was lost: another one would not help.
+static ls_status for_good(ls_status status) {
+  if (!is_lost(status)) return status;
+  const ls_status told = ls_failed_precondition(
+      "no checkpoint can be restored: %s", ls_status_message(status));
+  ls_status_free(status);
+  return told;
+}
+
+static ls_status restore(ls_monitored_session *self, bool *out_done) {
+  const ls_scaffold *s = self->scaffold;
+  ls_checkpoints *checkpoints = NULL;
+  if (self->checkpoints == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_saved_values_take(&self->values, &self->hooks.context,
+                                          s->saved, s->num_saved));
+  LS_RETURN_IF_ERROR(ls_checkpoints_open(
+      &(ls_checkpoints_options){.folder = self->checkpoints,
+                                .values = &self->values.saver,
+                                .states = self->options.states,
+                                .num_states = self->options.num_states,
+                                .keep = LS_SOME(0)},
+      &checkpoints));
+  const ls_status status =
+      restore_newest(checkpoints, &self->hooks.context, out_done);
+  return ls_status_join(status, ls_checkpoints_close(checkpoints));
+}
+
+// ---- Values -----------------------------------------------------------------
+static ls_status run_op(ls_monitored_session *self, ls_op op,
+                        const ls_feed *feeds, size_t num_feeds) {
+  LS_OWN(ls_nest, nothing) = ls_none();
+  if (op.id == 0) return ls_ok();
+  return ls_session_run(self->hooks.context.session, ls_nest_op(op), feeds,
+                        num_feeds, &nothing);
+}
+
+static ls_status initialize(ls_monitored_session *self) {
+  const ls_scaffold *s = self->scaffold;
+  LS_RETURN_IF_ERROR(
+      run_op(self, s->init_op, s->init_feeds, s->num_init_feeds));
+  return s->init_fn == NULL
+             ? ls_ok()
+             : s->init_fn(s->init_user, self->hooks.context.session);
+}
+
+static ls_status name_missing(const ls_array *names, const char *when) {
+  const ls_bytes *items = ls_array_data(names);
+  LS_OWN(ls_text, text) = {0};
+  size_t count = 0;
+  ls_text_init(&text, ls_current_allocator());
+  for (int64_t i = 0; i < ls_array_num_elements(names); ++i) {
+    if (items[i].size == 0) continue;
+    ls_text_append(&text, count++ > 0 ? ", " : "");
+    ls_text_append_bytes(&text, items[i].data, items[i].size);
+  }
+  return count == 0
+             ? ls_ok()
+             : ls_failed_precondition("%zu variables have no value %s: %s",
+                                      count, when, ls_text_data(&text));
+}
+
+static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
+                             const char *when) {
+  LS_OWN(ls_nest, names) = ls_none();
+  LS_RETURN_IF_ERROR(ls_session_run(self->hooks.context.session,
+                                    ls_leaf(report), NULL, 0, &names));
+  return name_missing(ls_nest_as_array(names), when);
+}
+
+static ls_status give_values(ls_monitored_session *self) {
+  const ls_scaffold *s = self->scaffold;
+  bool restored = false;
+  LS_RETURN_IF_ERROR(for_good(restore(self, &restored)));
+  if (!restored) LS_RETURN_IF_ERROR(initialize(self));
+  LS_RETURN_IF_ERROR(check_ready(self, s->ready_for_local_init_op,
+                                 restored ? "after a checkpoint was restored"
+                                          : "after init_op"));
+  LS_RETURN_IF_ERROR(run_op(self, s->local_init_op, NULL, 0));
+  return check_ready(self, s->ready_op, "after local_init_op");
+}
+
+// ---- Sessions ---------------------------------------------------------------
+static void drop_session(ls_monitored_session *self) {
+  ls_run_context *context = &self->hooks.context;
+  if (context->session == NULL) return;
+  ls_hook_list_lose(&self->hooks);
+  ls_status_free(ls_session_close(context->session));
+  ls_session_destroy(context->session);
+  context->session = NULL;
+}
+
+int64_t ls_monitored_sessions(const ls_monitored_session *self) {
+  return self->sessions;
+}
+
+static ls_status open_session(ls_monitored_session *self) {
+  ++self->sessions;
+  LS_RETURN_IF_ERROR(ls_session_create_with(
+      self->options.graph, self->options.config, &self->hooks.context.session));
+  LS_RETURN_IF_ERROR(give_values(self));
+  return ls_hook_list_create(&self->hooks);
+}
+
+static ls_status reopen_session(ls_monitored_session *self) {
+  enum { WAIT_NANOS = 1000 * 1000 * 1000, TIMEOUT = 7200 };
+  const ls_opt limit = self->options.creation_timeout_seconds;
+  const double seconds = limit.set ? (double)limit.value : TIMEOUT;
+  ls_runtime *runtime = self->hooks.context.runtime;
+  const int64_t began = ls_runtime_now(runtime);
+  for (int tries = 0;;) {
+    drop_session(self);
+    const ls_status status = open_session(self);
+    const double waited = (double)(ls_runtime_now(runtime) - began) * 1e-9;
+    if (!is_lost(status) || waited >= seconds ||
+        ls_monitored_session_should_stop(self))
+      return status;
+    // Who looks on is told at the first time, and then each minute.
+    if (tries++ % 60 == 0)
+      ls_runtime_log(runtime, LS_LOG_WARNING, "train",
+                     "a session could not begin: %s: %s; it is tried again for "
+                     "%.0f seconds",
+                     ls_code_name(ls_status_code(status)),
+                     ls_status_message(status), seconds - waited);
+    ls_status_free(status);
+    ls_runtime_sleep(runtime, WAIT_NANOS);
+  }
+}
+
+// ---- Making -----------------------------------------------------------------
 static ls_status copy_options(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = FIRST_OF_HOOKS + self->options.num_hooks;
@@ -27,12 +179,12 @@ static ls_status monitored_begin(ls_monitored_session *self) {
   LS_RETURN_IF_ERROR(copy_options(self));
   LS_RETURN_IF_ERROR(ls_hook_list_begin(&self->hooks));
   LS_RETURN_IF_ERROR(ls_scaffold_finalize(self->scaffold, self->options.graph));
-  return ls_monitored_reopen(self);
+  return reopen_session(self);
 }
 
 static void monitored_destroy(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_monitored_drop_session(self);
+  drop_session(self);
   ls_nest_release(self->results);
   ls_nest_release(self->fetches);
   ls_hook_list_deinit(&self->hooks);
@@ -62,7 +214,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   return status;
 }
 
-// ---- Stopping --------------------------------------------------------------
+// ---- Stopping ---------------------------------------------------------------
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
   return session == NULL ||
          ls_run_context_stop_requested(&session->hooks.context) ||
@@ -78,7 +230,7 @@ ls_session *ls_monitored_session_now(ls_monitored_session *session) {
   return session != NULL ? session->hooks.context.session : NULL;
 }
 
-// ---- A run -----------------------------------------------------------------
+// ---- A run ------------------------------------------------------------------
 static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
                            size_t count) {
   if (!ls_grow(ls_current_allocator(), &self->feeds, &self->feeds_capacity,
@@ -165,7 +317,7 @@ static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
                                            .first = FIRST_OF_HOOKS});
 }
 
-// ---- Losses ----------------------------------------------------------------
+// ---- Losses -----------------------------------------------------------------
 // Counts losses anew at a step that is the first to come so far: then it is not
 // always the same one that is lost.
 static void note_step(ls_monitored_session *self) {
@@ -209,16 +361,16 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
       *results = ls_nest_item(session->results, CALLERS);
       note_step(session);
     }
-    if (!ls_monitored_is_lost(status)) return status;
+    if (!is_lost(status)) return status;
     const ls_status counted = count_loss(session, status);
     if (ls_status_is_ok(counted)) log_loss(session, status);
     ls_status_free(status);
     LS_RETURN_IF_ERROR(counted);
-    LS_RETURN_IF_ERROR(ls_monitored_reopen(session));
+    LS_RETURN_IF_ERROR(reopen_session(session));
   }
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- The end ----------------------------------------------------------------
 ls_status ls_monitored_session_close(ls_monitored_session *session,
                                      ls_status how) {
   if (session == NULL) return how;

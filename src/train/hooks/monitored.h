@@ -27,15 +27,7 @@ struct ls_monitored_session {
   int64_t sessions;  // So many were made.
 };
 
-// A session whose variables have values, and that the hooks know.
-// (new_session.c)
-LS_MUST_USE ls_status ls_monitored_open(ls_monitored_session *self);
-// The same again and again, as long as it is lost and there is time.
-LS_MUST_USE ls_status ls_monitored_reopen(ls_monitored_session *self);
-// Whether what a session ran on was lost, so that a new one may do.
-bool ls_monitored_is_lost(ls_status status);
-// How many sessions it has made so far.
+// Returns how many sessions it has made so far.
 int64_t ls_monitored_sessions(const ls_monitored_session *self);
-void ls_monitored_drop_session(ls_monitored_session *self);
 
 #endif  // LS_TRAIN_HOOKS_MONITORED_H_
