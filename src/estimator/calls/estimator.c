@@ -10,6 +10,7 @@
 #include "estimator/config/params.h"
 #include "estimator/config/positive.h"
 #include "graph/text/print.h"
+#include "state/own.h"
 #include "state/saved.h"
 
 // ---- What is refused -------------------------------------------------------
@@ -79,16 +80,13 @@ static ls_status new_folder(ls_estimator *self) {
   const char *base =
       self->runtime->environment(self->runtime->environment_user, "TMPDIR");
   if (base == NULL || base[0] == 0) base = "/tmp";
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_current_allocator());
   ls_text_append_format(&path, "%s/lockstep-XXXXXX", base);
-  const ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    self->model_dir =
-        ls_copy_text(ls_current_allocator(), ls_text_data(&path), path.size);
-  ls_text_deinit(&path);
-  LS_RETURN_IF_ERROR(status);
-  if (self->model_dir == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  self->model_dir =
+      ls_copy_text(ls_current_allocator(), ls_text_data(&path), path.size);
+  LS_RETURN_IF_NO_MEMORY(self->model_dir);
   if (mkdtemp(self->model_dir) == NULL)
     return LS_STATUS(LS_UNAVAILABLE, "no temporary folder for a model in '%s'",
                      base);
@@ -111,7 +109,7 @@ static ls_status set_folder(ls_estimator *self, const char *given,
 }
 
 // ---- Making ----------------------------------------------------------------
-// The configuration as it is kept: the base adds no counter and no logger.
+// Keeps the configuration: the base adds no counter and no logger.
 static ls_status set_config(ls_estimator *self, ls_run_config *config) {
   static const char *const fields[] = {"log_step_count_steps"};
   self->log_steps = ls_run_config_values(config)->log_step_count_steps;
@@ -168,14 +166,10 @@ ls_status ls_estimator_create(const ls_estimator_options *options,
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->batch_axis, options->num_batch_axes);
   LS_RETURN_IF_ERROR(estimator_check(options));
-  ls_estimator *self = ls_new(ls_current_allocator(), ls_estimator);
-  if (self == NULL) return ls_out_of_memory();
-  const ls_status status = estimator_fill(self, options);
-  if (ls_status_is_ok(status))
-    *out_estimator = self;
-  else
-    ls_estimator_destroy(self);
-  return status;
+  LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_estimator, self);
+  LS_RETURN_IF_ERROR(estimator_fill(self, options));
+  *out_estimator = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_estimator_destroy(ls_estimator *self) {
@@ -190,7 +184,7 @@ void ls_estimator_destroy(ls_estimator *self) {
   ls_release(allocator, self);
 }
 
-// ---- What it is ------------------------------------------------------------
+// ---- Its fields ------------------------------------------------------------
 const char *ls_estimator_model_dir(const ls_estimator *self) {
   return self->model_dir;
 }
@@ -207,23 +201,15 @@ const char *ls_estimator_last_compile_error(const ls_estimator *estimator) {
   return estimator != NULL ? estimator->compile_error : NULL;
 }
 
-// ---- What was trained ------------------------------------------------------
-static int64_t close_with_step(ls_saved_file *file) {
-  ls_saved_info info = {.step = -1};
-  if (file != NULL) ls_saved_file_describe(file, &info);
-  ls_saved_file_close(file);
-  return info.step;
-}
-
+// ---- Checkpoints -----------------------------------------------------------
 ls_status ls_estimator_newest_step(const ls_estimator *self,
                                    int64_t *out_step) {
-  int64_t *steps = NULL;
+  LS_OWN_MEMORY(ls_runtime_allocator(self->runtime), int64_t, steps) = NULL;
   size_t count = 0;
   *out_step = -1;
   const ls_status status =
       ls_saved_find_steps(self->runtime, self->model_dir, &steps, &count);
   if (ls_status_is_ok(status) && count > 0) *out_step = steps[count - 1];
-  ls_release(ls_runtime_allocator(self->runtime), steps);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
   ls_status_free(status);
   return ls_ok();
@@ -237,10 +223,12 @@ static ls_status find_whole(const ls_estimator *self, bool tells,
 
 ls_status ls_estimator_whole_step(const ls_estimator *self, bool tells,
                                   int64_t *out_step) {
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
+  ls_saved_info info = {.step = -1};
   *out_step = -1;
   LS_RETURN_IF_ERROR(find_whole(self, tells, &file));
-  *out_step = close_with_step(file);
+  if (file != NULL) ls_saved_file_describe(file, &info);
+  *out_step = info.step;
   return ls_ok();
 }
 
@@ -262,10 +250,10 @@ ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
   return step < 0 ? ls_ok() : make_path(estimator, step, out_path);
 }
 
-// ---- That with which a call begins -----------------------------------------
-// Adds to what is said of a damaged one, which the caller has named, which of
-// the model's is whole: it is another model, so nobody takes it unasked.
-static ls_status tell_whole(const ls_estimator *self, const char *named,
+// ---- The checkpoint with which a call begins -------------------------------
+// Adds to the error of a damaged one, which the caller has named, which of the
+// model's is whole: it is another model, so it is not taken unasked.
+static ls_status name_whole(const ls_estimator *self, const char *named,
                             ls_status status) {
   int64_t step = -1;
   const size_t size = strlen(self->model_dir);
@@ -290,7 +278,7 @@ static ls_status open_named(const ls_estimator *self, const char *named,
   ls_print_begin(&path, ls_runtime_allocator(self->runtime));
   ls_text_append(&path, named);
   LS_RETURN_IF_ERROR(ls_print_end(&path, &out->path));
-  return tell_whole(self, named, ls_saved_file_open(named, &out->file));
+  return name_whole(self, named, ls_saved_file_open(named, &out->file));
 }
 
 static ls_status open_whole(const ls_estimator *self,
@@ -355,16 +343,13 @@ ls_status ls_estimator_variable_names(const ls_estimator *estimator,
   LS_REQUIRE_OUT(out_names);
   LS_REQUIRE_OUT(out_count);
   LS_REQUIRE(estimator);
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
   ls_saved_file_describe(file, &info);
-  char **names =
-      ls_new_array(ls_current_allocator(), char *, info.num_entries + 1);
-  ls_status status = names != NULL
-                         ? add_names(file, info.num_entries, names, out_count)
-                         : ls_out_of_memory();
-  ls_saved_file_close(file);
+  LS_NEW_ARRAY_OR_RETURN(ls_current_allocator(), char *, names,
+                         info.num_entries + 1);
+  const ls_status status = add_names(file, info.num_entries, names, out_count);
   if (ls_status_is_ok(status)) {
     *out_names = names;
     return status;
@@ -393,9 +378,7 @@ ls_status ls_estimator_variable_value(const ls_estimator *estimator,
   LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(estimator);
   LS_REQUIRE(name);
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   LS_RETURN_IF_ERROR(open_newest(estimator, &file));
-  const ls_status status = estimator_read_value(file, name, out_array);
-  ls_saved_file_close(file);
-  return status;
+  return estimator_read_value(file, name, out_array);
 }

@@ -3,6 +3,7 @@
 #ifndef LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 #define LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 
+#include "base/memory/own.h"
 #include "estimator/spec/calls.h"
 #include "lockstep/estimator.h"
 #include "lockstep/saved_file.h"
@@ -26,6 +27,8 @@ struct ls_estimator {
   bool has_predictions;      // Some are open.
   char *compile_error;       // Of the last program; NULL: none.
 };
+
+LS_OWNED_POINTER(ls_estimator, ls_estimator_destroy)
 
 static inline const ls_run_values *
 ls_estimator_run_values(const ls_estimator *self) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/eval_events.h"
 #include "estimator/calls/job.h"
@@ -11,7 +12,7 @@
 #include "train/hooks/hook.h"
 #include "train/hooks/monitored.h"
 
-// What is fetched in each run, and what comes of the losses.
+// Fetches of each run, and the losses so far.
 typedef struct eval_run {
   const ls_estimator_evaluation *evaluation;
   ls_nest fetches;  // The losses, and an op.
@@ -19,7 +20,7 @@ typedef struct eval_run {
   int64_t sessions;  // So many were made until these losses.
 } eval_run;
 
-// ---- What is refused -------------------------------------------------------
+// ---- Checks ------------------------------------------------------
 static ls_status evaluate_check_names(ls_nest metrics) {
   static const char *const taken[] = {"loss", "global_step"};
   for (size_t i = 0; i < ls_nest_count(metrics); ++i)
@@ -31,7 +32,7 @@ static ls_status evaluate_check_names(ls_nest metrics) {
   return ls_ok();
 }
 
-// ---- What is run -----------------------------------------------------------
+// ---- Fetches ----------------------------------------------------------
 static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
   if (update.kind == LS_KIND_OP)
     ops[(*count)++] = update.as.op;
@@ -64,16 +65,12 @@ static ls_status make_update(ls_job *job, ls_nest metrics, ls_op *ops,
 }
 
 static ls_status make_fetches(ls_job *job, eval_run *e) {
-  ls_allocator *allocator = ls_current_allocator();
   ls_op update = {0};
-  ls_op *ops = ls_new_array(allocator, ls_op, ls_nest_count(job->metrics) + 1);
-  const ls_status status = ops != NULL
-                               ? make_update(job, job->metrics, ops, &update)
-                               : ls_out_of_memory();
-  ls_release(allocator, ops);
-  LS_RETURN_IF_ERROR(status);
-  e->fetches = LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update));
-  return ls_nest_status(e->fetches);
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_op, ops,
+                         ls_nest_count(job->metrics) + 1);
+  LS_RETURN_IF_ERROR(make_update(job, job->metrics, ops, &update));
+  return ls_take_nest(LS_LIST(ls_nest_retain(job->losses), ls_nest_op(update)),
+                      &e->fetches);
 }
 
 static ls_status evaluate_build(ls_job *job, eval_run *e) {
@@ -111,31 +108,17 @@ static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
   return ls_hook_list_add(hooks, last);
 }
 
-// The metrics' values, by name, and the global step behind them.
+// Lists the metrics' values, by name, and then the global step.
 static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_nest_count(metrics);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
+  LS_OWN(ls_nest_builder, values) = {0};
   ls_tensor step;
-  ls_status status = ls_out_of_memory();
   LS_GRAPH_SCOPE(job->graph);
-  if (keys != NULL && items != NULL) {
-    for (size_t i = 0; i < count; ++i) {
-      keys[i] = ls_nest_key(metrics, i);
-      items[i] = ls_nest_item(ls_nest_item(metrics, i), 0);
-    }
-    status = ls_global_step_read(&step);
-    keys[count] = "global_step";
-    items[count] = ls_leaf(step);
-    if (ls_status_is_ok(status)) {
-      *out = ls_nest_dict("", keys, items, count + 1);
-      status = ls_nest_status(*out);
-    }
-  }
-  ls_release(allocator, keys);
-  ls_release(allocator, items);
-  return status;
+  for (size_t i = 0; i < ls_nest_count(metrics); ++i)
+    ls_nest_builder_append_named(&values, ls_nest_key(metrics, i),
+                                 ls_nest_item(ls_nest_item(metrics, i), 0));
+  LS_RETURN_IF_ERROR(ls_global_step_read(&step));
+  ls_nest_builder_append_named(&values, "global_step", ls_leaf(step));
+  return ls_take_nest(ls_nest_builder_finish(&values, LS_KIND_DICT), out);
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -169,21 +152,16 @@ static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
 
 static ls_status evaluate(ls_job *job, eval_run *e, ls_nest *out_metrics) {
   ls_monitored_session *session = NULL;
-  ls_nest wanted = ls_none(), values = ls_none();
+  LS_OWN(ls_nest, wanted) = ls_none();
+  LS_OWN(ls_nest, values) = ls_none();
   LS_RETURN_IF_ERROR(evaluate_build(job, e));
   LS_RETURN_IF_ERROR(ls_job_set_values(job));
-  ls_status status = final_values(job, job->metrics, &wanted);
-  if (ls_status_is_ok(status))
-    status = evaluate_add_hooks(job, e, wanted, &values);
-  if (ls_status_is_ok(status)) status = ls_job_session(job, false, &session);
-  if (ls_status_is_ok(status))
-    status = ls_job_run_all(job, session, e->fetches, take_losses, e);
-  if (ls_status_is_ok(status)) status = ls_job_check_input_end(job);
-  if (ls_status_is_ok(status))
-    status = take_metrics(job, e, values, out_metrics);
-  ls_nest_release(values);
-  ls_nest_release(wanted);
-  return status;
+  LS_RETURN_IF_ERROR(final_values(job, job->metrics, &wanted));
+  LS_RETURN_IF_ERROR(evaluate_add_hooks(job, e, wanted, &values));
+  LS_RETURN_IF_ERROR(ls_job_session(job, false, &session));
+  LS_RETURN_IF_ERROR(ls_job_run_all(job, session, e->fetches, take_losses, e));
+  LS_RETURN_IF_ERROR(ls_job_check_input_end(job));
+  return take_metrics(job, e, values, out_metrics);
 }
 
 static ls_status evaluate_from(ls_estimator *self,
@@ -211,7 +189,7 @@ static ls_status evaluate_and_write(ls_estimator *self,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
   LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
-  // What a stop has cut short is no measure of the model.
+  // An evaluation that a stop has cut short is no measure of the model.
   return !ls_estimator_has_evaluated(*out_metrics) ||
                  ls_train_stop_requested(evaluation->stop)
              ? ls_ok()

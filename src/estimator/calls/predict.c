@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prediction: what a model makes of each example, as it is asked for.
+// Prediction: the results of a model for each example, on request.
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
 #include "estimator/input/prediction_rows.h"
 #include "lockstep/estimator_hooks.h"
@@ -25,7 +27,7 @@ struct ls_predictions {
   bool has_ended;
 };
 
-// ---- What is wanted --------------------------------------------------------
+// ---- Fetches --------------------------------------------------------
 static bool predict_is_wanted(const ls_estimator_prediction *prediction,
                               const char *key) {
   for (size_t i = 0; i < prediction->num_keys; ++i)
@@ -51,43 +53,29 @@ static ls_status predict_choose(const ls_estimator_prediction *prediction,
                ? ls_ok()
                : ls_invalid_argument("keys of predictions that are no dict");
   }
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t count = ls_nest_count(predictions);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_nest *items = ls_new_array(allocator, ls_nest, count + 1);
-  size_t kept = 0;
-  ls_status status = ls_out_of_memory();
-  if (keys != NULL && items != NULL) {
-    for (size_t i = 0; i < count; ++i) {
-      if (!predict_is_wanted(prediction, ls_nest_key(predictions, i))) continue;
-      keys[kept] = ls_nest_key(predictions, i);
-      items[kept++] = ls_nest_item(predictions, i);
-    }
-    *out = ls_nest_dict("", keys, items, kept);
-    status =
-        kept == 0 ? no_keys(prediction, predictions) : ls_nest_status(*out);
-  }
-  ls_release(allocator, keys);
-  ls_release(allocator, items);
-  return status;
+  LS_OWN(ls_nest_builder, kept) = {0};
+  for (size_t i = 0; i < ls_nest_count(predictions); ++i)
+    if (predict_is_wanted(prediction, ls_nest_key(predictions, i)))
+      ls_nest_builder_append_named(
+          &kept, ls_nest_key(predictions, i),
+          ls_nest_retain(ls_nest_item(predictions, i)));
+  if (kept.count == 0 && kept.failed.kind == LS_KIND_NONE)
+    return no_keys(prediction, predictions);
+  return ls_take_nest(ls_nest_builder_finish(&kept, LS_KIND_DICT), out);
 }
 
-// The predictions, and behind them the padding and what host calls give.
+// Lists the predictions, then the padding and what host calls give.
 static ls_status make_fetches(ls_predictions *self,
                               const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
   ls_nest wanted = ls_none();
-  ls_status status = predict_choose(prediction, job->predictions, &wanted);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(wanted);
-    return status;
-  }
-  self->fetches = LS_LIST(wanted,
-                          ls_tensor_is_failed(job->program.padding)
-                              ? ls_none()
-                              : ls_leaf(job->program.padding),
-                          ls_nest_retain(job->program.host_results));
-  return ls_nest_status(self->fetches);
+  LS_RETURN_IF_ERROR(predict_choose(prediction, job->predictions, &wanted));
+  return ls_take_nest(LS_LIST(wanted,
+                              ls_tensor_is_failed(job->program.padding)
+                                  ? ls_none()
+                                  : ls_leaf(job->program.padding),
+                              ls_nest_retain(job->program.host_results)),
+                      &self->fetches);
 }
 
 // ---- Hooks -----------------------------------------------------------------
@@ -272,15 +260,13 @@ static ls_status next_batch(ls_predictions *self) {
 
 static ls_status predict_take(ls_predictions *self, ls_nest *row) {
   const int64_t index = self->next;
-  const ls_nest made = self->batches
-                           ? ls_nest_retain(self->whole)
-                           : ls_nest_map(self->batch, row_of, (void *)&index);
-  const ls_status status = ls_nest_status(made);
-  ls_nest_release(ls_status_is_ok(status) ? *row : made);
-  if (!ls_status_is_ok(status)) return status;  // Who asks again gets it.
-  *row = made;
+  // After a failure the caller may ask for the same row again.
+  LS_RETURN_IF_ERROR(ls_nest_give(
+      self->batches ? ls_nest_retain(self->whole)
+                    : ls_nest_map(self->batch, row_of, (void *)&index),
+      row));
   ++self->next;
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_predictions_next(ls_predictions *predictions, ls_nest *row) {
