@@ -88,20 +88,12 @@ ls_dataset *numbers_in_files(int64_t files, int64_t rows) {
 }
 
 // ---- A strategy on many hosts -----------------------------------------------
-static ls_status distribute_on_pod(ls_strategy *strategy,
-                                   const ls_input_request *request,
-                                   ls_nest *out_value) {
-  return ls_input_distribute(strategy, request,
-                             &(ls_input_rules){.no_pipeline_per_replica = true},
-                             out_value);
-}
-
 ls_strategy *pod_of(const char *const *devices, int32_t count) {
   static ls_strategy_class kind;
   ls_strategy *strategy = NULL;
   kind = ls_mirrored_strategy_class;
   kind.name = "pod strategy";
-  kind.distribute = distribute_on_pod;
+  kind.has_host_pipelines = true;
   expect_ok(ls_strategy_make(&kind, ls_runtime_current(), count, &strategy));
   for (int32_t i = 0; i < count; ++i)
     expect_ok(ls_strategy_place(strategy, i, devices[i]));

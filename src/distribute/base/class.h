@@ -52,6 +52,8 @@ typedef struct ls_strategy_class {
   // Of an add or a concatenation over components; 0: any number.
   size_t most_inputs;
   bool needs_static_shapes;  // Of what replicas are given, but for batches.
+  // Functions of data sets have one pipeline a host, and none a replica.
+  bool has_host_pipelines;
   // Of its variables; NULL: they are plain.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
@@ -162,9 +164,6 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
                                       const ls_creator *next,
                                       const ls_variable_options *options,
                                       ls_variable **out_variable);
-ls_status ls_mirrored_distribute(ls_strategy *strategy,
-                                 const ls_input_request *request,
-                                 ls_nest *out_value);
 ls_status ls_mirrored_non_slot_devices(const ls_strategy *strategy,
                                        ls_variable *const *variables,
                                        size_t num_variables,

@@ -108,18 +108,23 @@ static bool reads_apart(const making *self) {
   return self->trunk != NULL && graph != NULL && ls_graph_is_eager(graph);
 }
 
-static ls_status use_turns(making *self, ls_dataset *dataset) {
+// Uses a pipeline of what this rank's replicas get alone, if there is one;
+// `*out_has` says so.
+static ls_status use_own(making *self, ls_dataset *dataset,
+                         ls_dataset *(*make)(ls_dataset *dataset,
+                                             int64_t replicas, int64_t first,
+                                             int64_t end),
+                         bool *out_has) {
   ls_distributed_dataset *data = self->data;
-  const int32_t replicas = (int32_t)data->num_replicas;
-  const int32_t rank = self->trunk->rank;
-  ls_dataset *turns = ls_input_turns(
-      dataset, replicas, ls_trunk_first(self->trunk, rank, replicas),
-      ls_trunk_first(self->trunk, rank + 1, replicas));
-  if (turns == NULL) return use_one(self, dataset);
+  if (!reads_apart(self)) return use_one(self, dataset);
   keep_own(data, self->trunk);
-  data->is_turns = true;
-  data->elements = ls_dataset_cardinality(dataset);
-  return use_pipeline(self, turns);
+  ls_dataset *own = make(dataset, (int64_t)data->num_replicas,
+                         (int64_t)data->first_own, (int64_t)data->end_own);
+  *out_has = own != NULL;
+  if (own != NULL) return use_pipeline(self, own);
+  data->first_own = 0;
+  data->end_own = data->num_replicas;
+  return use_one(self, dataset);
 }
 
 static ls_status use_whole(making *self, ls_dataset *dataset,
@@ -130,7 +135,8 @@ static ls_status use_whole(making *self, ls_dataset *dataset,
   data->wraps = true;
   if (policy != LS_SHARD_DATA || data->map.num_hosts > 1)
     return shard_over_hosts(self, dataset, policy);
-  return reads_apart(self) ? use_turns(self, dataset) : use_one(self, dataset);
+  data->elements = ls_dataset_cardinality(dataset);
+  return use_own(self, dataset, ls_input_turns, &data->is_turns);
 }
 
 // Gives each replica a part of each batch. A rank reads its replicas' rows
@@ -138,19 +144,9 @@ static ls_status use_whole(making *self, ls_dataset *dataset,
 static ls_status use_parts(making *self, ls_dataset *dataset) {
   ls_distributed_dataset *data = self->data;
   data->cut = LS_INPUT_SPLIT;
-  if (!reads_apart(self) || data->shares.round_up)
-    return use_one(self, dataset);
-  keep_own(data, self->trunk);
-  ls_dataset *part =
-      ls_input_part(dataset, (int64_t)data->num_replicas,
-                    (int64_t)data->first_own, (int64_t)data->end_own);
-  if (part == NULL) {
-    data->first_own = 0;
-    data->end_own = data->num_replicas;
-    return use_one(self, dataset);
-  }
-  data->is_part = true;
-  return use_pipeline(self, part);
+  return data->shares.round_up
+             ? use_one(self, dataset)
+             : use_own(self, dataset, ls_input_part, &data->is_part);
 }
 
 static ls_status use_rows(making *self, ls_dataset *dataset,
@@ -384,7 +380,7 @@ static bool stays_on_hosts(const making *self) {
 
 ls_status ls_input_distribute(ls_strategy *strategy,
                               const ls_input_request *request,
-                              const ls_input_rules *rules, ls_nest *out_value) {
+                              ls_nest *out_value) {
   LS_OWN(ls_distributed_dataset, data) = NULL;
   making self = {.strategy = strategy,
                  .request = request,
@@ -394,7 +390,6 @@ ls_status ls_input_distribute(ls_strategy *strategy,
       (self.trunk->ranks == 1 || strategy->num_replicas == 1))
     self.trunk = NULL;
   *out_value = ls_none();
-  LS_RETURN_IF_ERROR(ls_input_check_options(strategy, request, rules));
   LS_RETURN_IF_ERROR(ls_input_make_data(strategy->runtime, strategy,
                                         (size_t)strategy->num_replicas, &data));
   self.data = data;

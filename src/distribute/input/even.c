@@ -8,7 +8,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
-// What the functions of the data sets that are made know.
+// State of the functions of the data sets that are made.
 typedef struct evening {
   ls_allocator *allocator;
   ls_even_options options;
@@ -173,41 +173,35 @@ static bool pads_rows(const ls_even_options *options) {
   return options->rule == LS_END_MASKED || options->pads;
 }
 
-// Pads features and labels of a batch, or of its specs (`count` -1).
-static ls_status pad_element(const evening *self, ls_nest element,
-                             int64_t count, ls_feed_element *out_fed) {
-  const ls_row_shares *shares = &self->options.shares;
-  ls_nest features, labels;
-  LS_RETURN_IF_ERROR(ls_features_split(element, &features, &labels));
-  if (!pads_rows(&self->options)) {
-    out_fed->features = ls_nest_retain(features);
-    out_fed->labels = ls_nest_retain(labels);
-    return ls_ok();
-  }
-  LS_RETURN_IF_ERROR(ls_take_nest(ls_shares_pad(shares, 0, features, count),
-                                  &out_fed->features));
-  return ls_take_nest(
-      ls_shares_pad(shares, ls_nest_num_leaves(features), labels, count),
-      &out_fed->labels);
+// Pads features and labels, where the rule does; `count` -1: they are specs.
+static ls_status pad_element(const evening *self, ls_nest features,
+                             ls_nest labels, int64_t count,
+                             ls_feed_element *out_fed) {
+  if (pads_rows(&self->options))
+    return ls_features_pad(&self->options.shares, features, labels, count,
+                           out_fed);
+  out_fed->features = ls_nest_retain(features);
+  out_fed->labels = ls_nest_retain(labels);
+  return ls_ok();
 }
 
 static ls_status make_even(const evening *self, ls_nest element,
                            ls_feed_element *out_fed) {
   const ls_even_options *options = &self->options;
+  const ls_row_shares *shares = &options->shares;
   ls_nest features, labels;
   int64_t count = 0;
   LS_RETURN_IF_ERROR(ls_features_split(element, &features, &labels));
   if (pads_rows(options))
-    LS_RETURN_IF_ERROR(ls_shares_count(&options->shares, features, &count));
-  LS_RETURN_IF_ERROR(pad_element(self, element, count, out_fed));
+    LS_RETURN_IF_ERROR(ls_shares_count(shares, features, &count));
+  LS_RETURN_IF_ERROR(pad_element(self, features, labels, count, out_fed));
   if (options->rule == LS_END_SIGNALLED)
     return ls_take_nest(make_signals(self, count), &out_fed->signals);
   if (options->goes_on)
     LS_RETURN_IF_ERROR(
         ls_take_nest(ls_nest_zeros(LS_DTYPE_BOOL, LS_SCALAR), &out_fed->ended));
-  return ls_take_nest(
-      ls_shares_mask(&options->shares, count, LS_DTYPE_F32, true),
-      &out_fed->mask);
+  return ls_take_nest(ls_shares_mask(shares, count, LS_DTYPE_F32, true),
+                      &out_fed->mask);
 }
 
 static ls_nest even_element(ls_nest element, const ls_map_call *call,
@@ -222,10 +216,12 @@ static ls_status make_specs(const evening *self, ls_nest specs,
                             ls_feed_element *out_fed) {
   const ls_even_options *options = &self->options;
   const int64_t room = ls_shares_room(&options->shares);
-  LS_RETURN_IF_ERROR(pad_element(self, specs, -1, out_fed));
-  if (pads_rows(options) && ls_nest_num_leaves(out_fed->features) == 0)
+  ls_nest features, labels;
+  LS_RETURN_IF_ERROR(ls_features_split(specs, &features, &labels));
+  if (pads_rows(options) && ls_nest_num_leaves(features) == 0)
     return ls_invalid_argument("Cannot find any Tensor in the features, whose "
                                "first dimension would be the batch size");
+  LS_RETURN_IF_ERROR(pad_element(self, features, labels, -1, out_fed));
   if (options->rule == LS_END_SIGNALLED) {
     LS_OWN(ls_nest, signals) = make_signals(self, 0);
     LS_RETURN_IF_ERROR(ls_nest_status(signals));

@@ -28,6 +28,10 @@ LS_OWNED_STRUCT(ls_feed_element, ls_feed_element_drop)
 //   LS_INVALID_ARGUMENT  a tuple of another length
 LS_MUST_USE ls_status ls_features_split(ls_nest value, ls_nest *out_features,
                                         ls_nest *out_labels);
+// Pads both, of `count` rows a leaf, or of -1 for specs.
+LS_MUST_USE ls_status ls_features_pad(const ls_row_shares *shares,
+                                      ls_nest features, ls_nest labels,
+                                      int64_t count, ls_feed_element *out_fed);
 // A dict of what there is, with the names of the fields as keys; and back.
 ls_nest ls_feed_element_dict(const ls_feed_element *fed);
 void ls_feed_element_take(ls_nest dict, ls_feed_element *out_fed);
@@ -52,7 +56,7 @@ typedef struct ls_even_options {
 
 // Makes batches of a data set, taken over, even.
 // DROPPED gives elements as they are; one whose batches are known to be of one
-// size stays. The others give dicts of elements. What follows the last element:
+// size stays. The others give dicts of elements. After the last element follow:
 //   MASKED     padding, `at_once` - 1 elements or, if it `goes_on`, no end
 //   SIGNALLED  copies of the first that say stop: one, or 2 `at_once` - 1 whose
 //              rows are marked as padding. Of nothing there are none.
@@ -72,12 +76,12 @@ typedef struct ls_feed_source {
   bool has_signals;
 } ls_feed_source;
 
-// Of a data set, retained, or of features and labels.
+// Makes one of a data set, retained, or of features and labels.
 //   LS_FAILED_PRECONDITION  of both
 LS_MUST_USE ls_status ls_feed_source_init(ls_feed_source *self,
                                           ls_dataset *dataset, ls_nest features,
                                           ls_nest labels);
-// Of what an input function gives, lent.
+// Makes one of the result of an input function, lent.
 LS_MUST_USE ls_status ls_feed_source_of(ls_feed_source *self, ls_nest value);
 void ls_feed_source_deinit(ls_feed_source *self);  // Zeroed is fine.
 LS_OWNED_STRUCT(ls_feed_source, ls_feed_source_deinit)

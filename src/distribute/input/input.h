@@ -96,21 +96,11 @@ LS_MUST_USE ls_status ls_input_set_text(ls_distributed_dataset *data,
                                         const ls_dataset *dataset);
 
 // ---- What strategies do -----------------------------------------------------
-// What differs between kinds of strategies.
-typedef struct ls_input_rules {
-  bool no_pipeline_per_replica;  // Not even from a function.
-} ls_input_rules;
 // A class's `distribute`, where each replica has a device: of several cores the
-// first.
+// first. Options are checked.
 LS_MUST_USE ls_status ls_input_distribute(ls_strategy *strategy,
                                           const ls_input_request *request,
-                                          const ls_input_rules *rules,
                                           ls_nest *out_value);
-
-// Checks that options fit each other and the data set or function.
-LS_MUST_USE ls_status ls_input_check_options(const ls_strategy *strategy,
-                                             const ls_input_request *request,
-                                             const ls_input_rules *rules);
 // Chooses how many values are ahead of each replica.
 LS_MUST_USE ls_status ls_input_choose_buffer(const ls_strategy *strategy,
                                              const ls_input_options *options,

@@ -195,7 +195,7 @@ input_ops_check_types(const ls_distributed_iterator *iterator) {
   return ls_ok();
 }
 
-// Who reads in a loop while a graph is built gets an op each time.
+// Reading in a loop while a graph is built makes an op each time.
 static void warn_of_many(ls_distributed_iterator *iterator) {
   enum { MOST = 32 };
   if (++iterator->num_ops <= MOST) return;

@@ -87,7 +87,7 @@ static ls_status input_ranks_take(ls_distributed_iterator *self, size_t replica,
   return ls_ok();
 }
 
-// What all ranks come to: whether the step has values, and which.
+// Decides for all ranks: if the step has values, and which.
 static ls_status decide(ls_distributed_iterator *self, const int64_t *words,
                         size_t size) {
   const ls_distributed_dataset *data = self->data;

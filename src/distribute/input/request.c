@@ -61,9 +61,9 @@ static ls_status check_dataset(const ls_input_options *options,
 
 static ls_status check_function(const ls_strategy *strategy,
                                 const ls_input_options *options,
-                                const ls_input_rules *rules, const char *what) {
+                                const char *what) {
   const bool per_replica = options->replication == LS_PIPELINE_PER_REPLICA;
-  if (per_replica && rules->no_pipeline_per_replica)
+  if (per_replica && strategy->kind->has_host_pipelines)
     return ls_unimplemented("%s of %s with a pipeline for each replica "
                             "(PER_REPLICA): only the mirrored strategy has it",
                             what, strategy->label);
@@ -85,16 +85,6 @@ static ls_status check_function(const ls_strategy *strategy,
         : options->round_up     ? "round_up"
                                 : "sharding");
   return ls_ok();
-}
-
-ls_status ls_input_check_options(const ls_strategy *strategy,
-                                 const ls_input_request *request,
-                                 const ls_input_rules *rules) {
-  const ls_input_options *options = request->options;
-  LS_RETURN_IF_ERROR(request_check_values(options));
-  return request->function == NULL
-             ? check_dataset(options, request->what)
-             : check_function(strategy, options, rules, request->what);
 }
 
 ls_status ls_input_choose_buffer(const ls_strategy *strategy,
@@ -124,8 +114,13 @@ static ls_status request_distribute(ls_strategy *strategy,
                                     ls_input_request request,
                                     const ls_input_options *options,
                                     ls_nest *out) {
-  const ls_input_options usual = {0};
-  request.options = options != NULL ? options : &usual;
+  const ls_input_options defaults = {0};
+  request.options = options != NULL ? options : &defaults;
+  LS_RETURN_IF_ERROR(request_check_values(request.options));
+  LS_RETURN_IF_ERROR(
+      request.function == NULL
+          ? check_dataset(request.options, request.what)
+          : check_function(strategy, request.options, request.what));
   return strategy->kind->distribute(strategy, &request, out);
 }
 

@@ -37,6 +37,16 @@ ls_status ls_features_split(ls_nest value, ls_nest *out_features,
   return ls_ok();
 }
 
+ls_status ls_features_pad(const ls_row_shares *shares, ls_nest features,
+                          ls_nest labels, int64_t count,
+                          ls_feed_element *out_fed) {
+  const size_t first_label = ls_nest_num_leaves(features);
+  LS_RETURN_IF_ERROR(ls_take_nest(ls_shares_pad(shares, 0, features, count),
+                                  &out_fed->features));
+  return ls_take_nest(ls_shares_pad(shares, first_label, labels, count),
+                      &out_fed->labels);
+}
+
 ls_nest ls_feed_element_dict(const ls_feed_element *fed) {
   ls_feed_element fields = *fed;
   const char *keys[NUM_FIELDS];
@@ -133,12 +143,8 @@ static ls_status pad_values(const ls_feed_source *self,
   const ls_row_shares *shares = &self->even.shares;
   int64_t count = 0;
   LS_RETURN_IF_ERROR(ls_shares_count(shares, self->features, &count));
-  LS_RETURN_IF_ERROR(ls_take_nest(
-      ls_shares_pad(shares, 0, self->features, count), &out_fed->features));
   LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_shares_pad(shares, ls_nest_num_leaves(self->features),
-                                 self->labels, count),
-                   &out_fed->labels));
+      ls_features_pad(shares, self->features, self->labels, count, out_fed));
   return ls_take_nest(ls_shares_mask(shares, count, LS_DTYPE_F32, true),
                       &out_fed->mask);
 }

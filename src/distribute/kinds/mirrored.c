@@ -182,13 +182,6 @@ ls_status ls_one_device_strategy_create(const char *device,
 }
 
 // ---- Its class -------------------------------------------------------------
-ls_status ls_mirrored_distribute(ls_strategy *strategy,
-                                 const ls_input_request *request,
-                                 ls_nest *out_value) {
-  return ls_input_distribute(strategy, request, &(ls_input_rules){0},
-                             out_value);
-}
-
 const ls_strategy_class ls_mirrored_strategy_class = {
     .name = "mirrored strategy",
     .size = sizeof(ls_strategy),
@@ -206,7 +199,7 @@ const ls_strategy_class ls_mirrored_strategy_class = {
     .update_non_slot = ls_mirrored_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
-    .distribute = ls_mirrored_distribute,
+    .distribute = ls_input_distribute,
     .value_container = ls_value_container,
     .non_slot_devices = ls_mirrored_non_slot_devices,
 };

@@ -25,7 +25,7 @@ typedef struct ls_replica_core {
   int32_t host, ordinal;
 } ls_replica_core;
 
-// The system behind one master.
+// The system of one master.
 typedef struct ls_plan_system {
   const char *master;
   const char *job;  // The one whose devices are named; NULL: none.
@@ -121,7 +121,7 @@ struct ls_user_context {
   ls_object object;
   const ls_plan *plan;
   bool is_input;
-  // Of an input function.
+  // For input functions.
   ls_device_name host;
   int64_t invocation;
 };

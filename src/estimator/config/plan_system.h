@@ -6,7 +6,7 @@
 
 #include "estimator/config/plan.h"
 
-// Asks the system behind a master of the configuration and checks, in this
+// Asks the system of a master of the configuration and checks, in this
 // order, job, cores, replicas, and that the configuration fits. `one_core`:
 // asks nothing. Zeroes `system` on failure.
 LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,

@@ -10,14 +10,15 @@
 #include "lockstep/iterator.h"
 
 typedef struct ls_cpu_input {
-  // Of the current graph; of several replicas PerReplica. No labels: none.
+  // Values of the current graph; of several replicas PerReplica. No labels:
+  // none.
   ls_nest features, labels;
   // PerReplica: how many examples each has, i64. None: all as many.
   ls_nest examples;
-  // Of a data set, which begins with each session: where a checkpoint has put
-  // it, else at its start. Where its batches are of several sizes, or shared
+  // Begins a data set with each session: where a checkpoint has put it, else at
+  // its start. Where its batches are of several sizes, or shared
   // out, the hook feeds each run one, and ends the loop after the last one
-  // (OUT_OF_RANGE); else the graph reads them. NULL: there is none.
+  // (OUT_OF_RANGE); else the graph reads them. NULL: there is no data set.
   ls_hook *hook;
   ls_iterator *iterator;
   // The dimension of the first feature that is the number of examples.

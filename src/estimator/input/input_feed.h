@@ -32,7 +32,7 @@ typedef struct ls_input_feed {
   ls_nest ops;
   bool each_step;
   ls_nest close_ops;  // Say that there is nothing more, to all cores. A list.
-  // Of a prediction: of the first host, a bool scalar, true once it has fed the
+  // The first host's of a prediction: a bool scalar, true once it has fed the
   // stop signal. Else failed.
   ls_tensor stopping;
   ls_nest structure;  // Of tuples: features, labels, mask, signals.
@@ -53,7 +53,7 @@ LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
 void ls_input_feed_drop(ls_input_feed *feed);  // Zeroed is fine.
 
 // ---- For tests -------------------------------------------------------------
-// Whether ops of values that are no data set's go into loops on the hosts, too.
+// Puts ops of values that are no data set's into loops on the hosts, too.
 // Default off; of the current runtime.
 LS_MUST_USE ls_status ls_input_feed_set_loops(bool on);
 

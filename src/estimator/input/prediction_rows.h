@@ -8,8 +8,8 @@
 #include "distribute/input/feed.h"
 #include "lockstep/ops.h"
 
-// Whether a batch with these signals says stop: stopping[0][0] of [batch, 1], a
-// bool scalar in the current graph.
+// The stop signal of a batch: stopping[0][0] of [batch, 1], a bool scalar in
+// the current graph.
 ls_tensor ls_stopping_signal(ls_nest signals);
 // Returns true to stop: of a tensor an op that says it; of a scalar or an array
 // the bool.

@@ -292,15 +292,6 @@ ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy) {
 }
 
 // ---- Its class -------------------------------------------------------------
-// Pipelines are one a host at most.
-static ls_status strategy_distribute(ls_strategy *strategy,
-                                     const ls_input_request *request,
-                                     ls_nest *out_value) {
-  return ls_input_distribute(strategy, request,
-                             &(ls_input_rules){.no_pipeline_per_replica = true},
-                             out_value);
-}
-
 const ls_strategy_class ls_tpu_strategy_class = {
     .name = "TPU strategy",
     .size = sizeof(ls_tpu_strategy),
@@ -309,6 +300,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .gathers_equal = true,
     .most_inputs = 200,
     .needs_static_shapes = true,
+    .has_host_pipelines = true,
     .beside_components = true,
     .classes = &ls_tpu_classes,
     .policies = &ls_tpu_policies,
@@ -327,7 +319,7 @@ const ls_strategy_class ls_tpu_strategy_class = {
     .update_non_slot = ls_tpu_class_update_non_slot,
     .map = ls_mirrored_map,
     .create_variable = ls_mirrored_create_variable,
-    .distribute = strategy_distribute,
+    .distribute = ls_input_distribute,
     .non_slot_devices = ls_tpu_class_non_slot_devices,
     .destroy = strategy_destroy,
 };
