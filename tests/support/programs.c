@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "estimator/input/loop_steps.h"
+#include "estimator/input/input_feed.h"
+#include "lockstep/estimator_hooks.h"
 #include "lockstep/tpu_system.h"
 #include "support/bystander.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/plain.h"
 #include "distribute/input/rows.h"
-#include "estimator/config/plan_system.h"
 
 struct ls_plans {
   ls_runtime *runtime;

@@ -37,6 +37,14 @@ typedef struct ls_plan_system {
   ls_replica_core *replicas;
 } ls_plan_system;
 
+// Asks the system of a master of the configuration and checks, in this
+// order, job, cores, replicas, and that the configuration fits. `one_core`:
+// asks nothing. Zeroes `system` on failure.
+LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,
+                                          const ls_run_values *config,
+                                          const char *master, bool one_core);
+void ls_plan_system_deinit(ls_plan_system *system);  // Zeroed is fine.
+
 // How elements of the input come to replicas.
 typedef enum ls_feed_way {
   LS_FEED_CORES,     // The input function is called for each core.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Systems of plans: asked how they are, and checked against the configuration.
-#include "estimator/config/plan_system.h"
+#include "estimator/config/plan.h"
 
 #include <stdio.h>
 

@@ -12,7 +12,6 @@
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
 #include "estimator/input/begin_hook.h"
-#include "estimator/spec/returned.h"
 #include "graph/region.h"
 #include "lockstep/distributed.h"
 #include "lockstep/element_spec.h"
@@ -290,8 +289,7 @@ static ls_status call_input(const ls_estimator_calls *calls,
     return ls_invalid_argument("eval_training_input_configuration is SLICED, "
                                "which is for replicas on TPUs: leave it unset "
                                "where CPUs evaluate or predict");
-  LS_RETURN_IF_ERROR(ls_call_input(calls, NULL, out_value));
-  return ls_graph_error(ls_graph_current());
+  return ls_call_input(calls, NULL, out_value);
 }
 
 static ls_status cpu_input_make(const ls_estimator_calls *calls,

@@ -9,7 +9,6 @@
 
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
-#include "estimator/spec/returned.h"
 #include "lockstep/element_spec.h"
 #include "tpu/own.h"
 
@@ -40,17 +39,12 @@ void ls_append_ops(ls_nest_builder *list, ls_nest ops) {
 }
 
 // ---- Input -----------------------------------------------------------------
-// A failure of the user's makers comes before one of ours.
 static ls_status call_input(const ls_enqueue *self, int64_t invocation,
                             ls_nest *out_value) {
-  LS_OWN(ls_nest, value) = ls_none();
-  LS_RETURN_IF_ERROR(ls_call_input(
+  return ls_call_input(
       self->options.calls,
       &(ls_input_place){.host = self->place, .invocation = invocation},
-      &value));
-  LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
-  *out_value = ls_give(&value);
-  return ls_ok();
+      out_value);
 }
 
 // Checks that nothing that is cut along the first axis is padded along another.

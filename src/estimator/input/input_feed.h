@@ -52,6 +52,10 @@ LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
                                          ls_input_feed *out_feed);
 void ls_input_feed_drop(ls_input_feed *feed);  // Zeroed is fine.
 
+// Sets how many steps the next run feeds, and makes.
+LS_MUST_USE ls_status ls_load_iterations(const ls_run_context *context,
+                                         ls_variable *variable, int64_t count);
+
 // ---- For tests -------------------------------------------------------------
 // Puts ops of values that are no data set's into loops on the hosts, too.
 // Default off; of the current runtime.

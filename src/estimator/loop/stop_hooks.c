@@ -7,7 +7,8 @@
 
 #include "base/require.h"
 #include "estimator/config/positive.h"
-#include "estimator/input/loop_steps.h"
+#include "estimator/input/input_feed.h"
+#include "lockstep/estimator_hooks.h"
 #include "train/hooks/hook.h"
 
 // ---- Counts of iterations --------------------------------------------------

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
+#include "data/dataset.h"
 #include "estimator/config/params.h"
 #include "estimator/spec/calls.h"
-#include "estimator/spec/returned.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 
@@ -91,37 +93,91 @@ static ls_status input_params(const ls_estimator_calls *calls,
                              });
 }
 
-static ls_nest call_there(const ls_estimator_calls *calls, const char *device,
-                          ls_input_call *call) {
+static ls_status call_there(const ls_estimator_calls *calls, const char *device,
+                            ls_input_call *call, ls_nest *out_value) {
   LS_DEVICE_SCOPE(device);
-  return calls->input->call(calls->input->user, call);
+  LS_OWN(ls_nest, value) = calls->input->call(calls->input->user, call);
+  LS_RETURN_IF_ERROR(ls_nest_status(value));
+  // A failure of the user's makers comes before one of ours.
+  LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
+  *out_value = ls_give(&value);
+  return ls_ok();
 }
 
 ls_status ls_call_input(const ls_estimator_calls *calls,
-                        const ls_input_place *place, ls_nest *out_made) {
+                        const ls_input_place *place, ls_nest *out_value) {
   static const char *const known[] = {"params", "config", "mode"};
   const ls_parameters *arguments = calls->input->arguments;
-  *out_made = ls_none();
+  *out_value = ls_none();
   if (calls->input->call == NULL)
     return ls_invalid_argument("there is no input_fn");
   LS_RETURN_IF_ERROR(
       check_known(arguments, "input_fn", known, 3, "params, config and mode"));
   LS_RETURN_IF_ERROR(needs_params(arguments, "input_fn"));
-  ls_input_call call = {.params = ls_params_copy(calls->params)};
-  ls_status status = input_params(calls, place, &call.params);
+  LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
+  LS_RETURN_IF_ERROR(input_params(calls, place, &params));
+  ls_input_call call = {.params = ls_give(&params)};  // May be replaced.
   if (takes(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes(arguments, "config")) call.config = calls->config;
-  if (ls_status_is_ok(status)) {
-    *out_made = call_there(
-        calls, place == NULL ? "/device:CPU:0" : place->host.text, &call);
-    status = ls_nest_status(*out_made);
-  }
+  const ls_status status =
+      call_there(calls, place == NULL ? "/device:CPU:0" : place->host.text,
+                 &call, out_value);
   ls_nest_release(call.params);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(*out_made);
-    *out_made = ls_none();
-  }
   return status;
+}
+
+// ---- Static shapes ---------------------------------------------------------
+ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
+  return spec->kind == LS_LEAF_DENSE
+             ? ls_ok()
+             : ls_invalid_argument(
+                   "a leaf of the input's elements is sparse or "
+                   "ragged: make it dense in the data set");
+}
+
+// `name`: its tensor's, or "".
+static ls_status refuse_type(const char *what, size_t number, const char *name,
+                             ls_type type) {
+  return ls_invalid_argument(
+      "The %s to the model returned by input_fn must have static shape where "
+      "it "
+      "runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its data "
+      "set to one shape",
+      what, number, name[0] != 0 ? " " : "", name,
+      LS_SHAPE_TEXT(type.dtype, type.shape));
+}
+
+static ls_status returned_check_leaf(const char *what, size_t number,
+                                     ls_nest leaf) {
+  const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
+  if (spec != NULL) {
+    LS_RETURN_IF_ERROR(
+        ls_status_annotate(ls_returned_check_leaf(spec), "the %s", what));
+    return ls_shape_is_known(spec->type.shape)
+               ? ls_ok()
+               : refuse_type(what, number, "", spec->type);
+  }
+  if (leaf.kind != LS_KIND_TENSOR) return ls_ok();
+  const ls_tensor tensor = leaf.as.tensor;
+  const ls_type type = {ls_tensor_dtype(tensor), ls_tensor_shape(tensor)};
+  return ls_shape_is_known(type.shape)
+             ? ls_ok()
+             : refuse_type(what, number, ls_tensor_name(tensor), type);
+}
+
+static ls_status check_leaves(ls_nest values, const char *what) {
+  const size_t count = ls_nest_num_leaves(values);
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  ls_nest_flatten(values, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(returned_check_leaf(what, i, leaves[i]));
+  return ls_ok();
+}
+
+ls_status ls_returned_check_static(ls_nest features, ls_nest labels) {
+  LS_RETURN_IF_ERROR(check_leaves(features, "features"));
+  return check_leaves(labels, "labels");
 }
 
 // ---- What a model is given -------------------------------------------------

@@ -5,6 +5,7 @@
 #define LS_ESTIMATOR_SPEC_CALLS_H_
 
 #include "estimator/config/plan.h"
+#include "lockstep/dataset.h"
 
 // What all calls in one training, evaluation, prediction or export have in
 // common; lent.
@@ -33,6 +34,14 @@ typedef struct ls_input_place {
 LS_MUST_USE ls_status ls_call_input(const ls_estimator_calls *calls,
                                     const ls_input_place *place,
                                     ls_nest *out_made);
+
+// Checks that a leaf of a data set's elements can be fed: is dense.
+LS_MUST_USE ls_status ls_returned_check_leaf(const ls_leaf_spec *spec);
+// Checks that the tensors of features and labels, or the specs of a data set's
+// elements, are dense and of known shapes, as cores need them.
+//   LS_INVALID_ARGUMENT  names features or labels, the leaf and its type
+LS_MUST_USE ls_status ls_returned_check_static(ls_nest features,
+                                               ls_nest labels);
 
 // What a model is called with. `cache`: a list, or none where there is to be
 // none.
