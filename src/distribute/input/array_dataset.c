@@ -19,22 +19,8 @@ enum { SLICE_BYTES = 64 << 20 };
 
 typedef struct filling {
   const ls_array_dataset_options *options;
-  ls_allocator *allocator;
   ls_device_name host;
-  ls_nest *variables, *values;  // So far, `count` of each.
-  size_t count;
 } filling;
-
-static void filling_deinit(filling *f) {
-  for (size_t i = 0; i < f->count; ++i) {
-    ls_nest_release(f->variables[i]);
-    ls_nest_release(f->values[i]);
-  }
-  ls_release(f->allocator, f->variables);
-  ls_release(f->allocator, f->values);
-}
-
-LS_OWNED_STRUCT(filling, filling_deinit)
 
 // ---- Checks -----------------------------------------------------------------
 static ls_status array_dataset_check_leaf(ls_nest arrays, size_t index,
@@ -96,7 +82,7 @@ static ls_status write_eagerly(ls_variable *variable, const slice *s) {
   return ls_status_join(status, ls_frame_end(NULL));
 }
 
-// The op that writes a slice, and what is fed to it.
+// The op that writes a slice, and the placeholders that it is fed by.
 typedef struct writing {
   ls_op op;
   ls_tensor rows, numbers;
@@ -149,18 +135,10 @@ static ls_status array_dataset_fill(const filling *f, ls_variable *variable,
   return ls_ok();
 }
 
-static ls_status read_value(const filling *f, ls_variable *variable,
-                            ls_array **out_value) {
-  return f->options->session != NULL
-             ? ls_session_variable_value(f->options->session, variable,
-                                         out_value)
-             : ls_variable_value(variable, out_value);
-}
-
-static ls_status array_dataset_add_variable(filling *f, ls_array *array) {
+static ls_status make_variable(const filling *f, ls_array *array,
+                               ls_nest *out_variable) {
   const char *const none[] = {NULL};
   LS_OWN(ls_variable, variable) = NULL;
-  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_variable_create(&(ls_variable_options){.name = "array_dataset",
                                                 .dtype = ls_array_dtype(array),
@@ -170,55 +148,52 @@ static ls_status array_dataset_add_variable(filling *f, ls_array *array) {
                                                 .collections = none},
                          &variable));
   LS_RETURN_IF_ERROR(array_dataset_fill(f, variable, array));
-  LS_RETURN_IF_ERROR(read_value(f, variable, &value));
-  f->variables[f->count] = ls_nest_variable(variable);
-  f->values[f->count++] = ls_nest_array(ls_give(&value));
+  *out_variable = ls_nest_variable(variable);
   return ls_ok();
 }
 
 // ---- All of them ------------------------------------------------------------
-static ls_status array_dataset_add_all(filling *f, ls_strategy *strategy,
-                                       ls_nest arrays, const ls_nest *leaves,
-                                       size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(array_dataset_check_leaf(arrays, i, leaves[i]));
-  LS_STRATEGY_SCOPE(strategy);
-  LS_DEVICE_SCOPE(f->host.text);
-  for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(
-        array_dataset_add_variable(f, ls_nest_as_array(leaves[i])));
-  return ls_ok();
+static ls_nest variable_of_array(ls_nest leaf, void *user) {
+  ls_nest variable = ls_none();
+  const ls_status status =
+      make_variable(user, ls_nest_as_array(leaf), &variable);
+  return ls_status_is_ok(status) ? variable : ls_fail(status);
 }
 
-// Gives the nests of variables and of values.
-static ls_status array_dataset_give(filling *f, ls_nest arrays,
-                                    ls_nest *out_variables,
-                                    ls_dataset **out_dataset) {
-  const size_t count = f->count;
-  f->count = 0;  // They are taken over.
-  LS_OWN(ls_nest, variables) = ls_nest_pack(arrays, f->variables, count);
-  LS_OWN(ls_dataset, dataset) =
-      ls_dataset_from_arrays(ls_nest_pack(arrays, f->values, count));
-  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
-  if (out_variables != NULL) {
-    LS_RETURN_IF_ERROR(ls_nest_status(variables));
-    *out_variables = ls_give(&variables);
-  }
-  *out_dataset = ls_give(&dataset);
+static ls_nest value_of_variable(ls_nest leaf, void *user) {
+  const filling *f = user;
+  ls_array *value = NULL;
+  ls_variable *variable = ls_nest_as_variable(leaf);
+  const ls_status status =
+      f->options->session != NULL
+          ? ls_session_variable_value(f->options->session, variable, &value)
+          : ls_variable_value(variable, &value);
+  return ls_status_is_ok(status) ? ls_nest_array(value) : ls_fail(status);
+}
+
+static ls_status array_dataset_check(ls_allocator *allocator, ls_nest arrays) {
+  const size_t count = ls_nest_num_leaves(arrays);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  ls_nest_flatten(arrays, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(array_dataset_check_leaf(arrays, i, leaves[i]));
   return ls_ok();
 }
 
 static ls_status array_dataset_make(filling *f, ls_strategy *strategy,
                                     ls_nest arrays, ls_nest *out_variables,
                                     ls_dataset **out_dataset) {
-  const size_t count = ls_nest_num_leaves(arrays);
-  LS_OWN_ARRAY_OR_RETURN(f->allocator, ls_nest, leaves, count + 1);
-  f->variables = ls_new_array(f->allocator, ls_nest, count + 1);
-  f->values = ls_new_array(f->allocator, ls_nest, count + 1);
-  LS_RETURN_IF_NO_MEMORY(f->variables != NULL && f->values != NULL);
-  ls_nest_flatten(arrays, leaves, count);
-  LS_RETURN_IF_ERROR(array_dataset_add_all(f, strategy, arrays, leaves, count));
-  return array_dataset_give(f, arrays, out_variables, out_dataset);
+  LS_RETURN_IF_ERROR(array_dataset_check(strategy->allocator, arrays));
+  LS_STRATEGY_SCOPE(strategy);
+  LS_DEVICE_SCOPE(f->host.text);
+  LS_OWN(ls_nest, variables) = ls_nest_map(arrays, variable_of_array, f);
+  LS_RETURN_IF_ERROR(ls_nest_status(variables));
+  LS_OWN(ls_dataset, dataset) =
+      ls_dataset_from_arrays(ls_nest_map(variables, value_of_variable, f));
+  LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
+  if (out_variables != NULL) *out_variables = ls_give(&variables);
+  *out_dataset = ls_give(&dataset);
+  return ls_ok();
 }
 
 ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
@@ -228,9 +203,8 @@ ls_status ls_strategy_array_dataset(ls_strategy *strategy, ls_nest arrays,
   LS_CLEAR_OUT(out_variables);
   LS_REQUIRE_OUT(out_dataset);
   LS_REQUIRE(strategy);
-  const ls_array_dataset_options usual = {0};
-  LS_OWN(filling, f) = {.options = options != NULL ? options : &usual,
-                        .allocator = strategy->allocator};
+  const ls_array_dataset_options defaults = {0};
+  filling f = {.options = options != NULL ? options : &defaults};
   const ls_graph *graph = ls_graph_current();
   if (graph == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_nest_status(arrays));
