@@ -196,12 +196,6 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_batch(const ls_dataset *dataset, const ls_fetch *fetch,
-                        int64_t index) {
-  (void)dataset, (void)fetch;
-  return index;
-}
-
 // ---- Making ----------------------------------------------------------------
 void ls_batch_destroy(ls_dataset *dataset) {
   batch_dataset *self = (batch_dataset *)dataset;
@@ -236,7 +230,7 @@ static const ls_dataset_class batch_class = {.name = "batch",
                                              .describe = describe_batch,
                                              .remake = remake_batch,
                                              .get = get_batch,
-                                             .id = id_batch,
+                                             .id = ls_dataset_id_own,
                                              .open = ls_stream_open_batch};
 static const ls_dataset_class batch_of_rows_class = {
     .name = "batch",
@@ -246,7 +240,7 @@ static const ls_dataset_class batch_of_rows_class = {
     .remake = remake_batch,
     .measure = measure_batch,
     .fill = fill_rows,
-    .id = id_batch,
+    .id = ls_dataset_id_own,
     .open = ls_stream_open_batch};
 
 // Whether a leaf's elements may have the shape that they are padded to; where
@@ -387,25 +381,18 @@ ls_dataset *ls_dataset_batch(ls_dataset *dataset,
 }
 
 // ---- Prefetch --------------------------------------------------------------
-static void batch_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                              const int64_t *indices, size_t count,
-                              int64_t *out) {
-  (void)dataset, (void)fetch;
-  memmove(out, indices, count * sizeof(*out));
-}
-
 static ls_dataset *remake_prefetch(const ls_dataset *dataset,
                                    ls_dataset **inputs) {
   return ls_dataset_prefetch(inputs[0], dataset->prefetch);
 }
 
 // How far ahead has no influence on what comes out, so it is not described.
-static const ls_dataset_class prefetch_class = {.name = "prefetch",
-                                                .is_quick = true,
-                                                .remake = remake_prefetch,
-                                                .locate = batch_locate_same,
-                                                .open =
-                                                    ls_stream_open_prefetch};
+static const ls_dataset_class prefetch_class = {
+    .name = "prefetch",
+    .is_quick = true,
+    .remake = remake_prefetch,
+    .locate = ls_dataset_locate_same,
+    .open = ls_stream_open_prefetch};
 
 ls_dataset *ls_dataset_prefetch(ls_dataset *dataset, int64_t count) {
   ls_dataset *self =

@@ -160,6 +160,13 @@ typedef struct ls_user {
 // memory (NULL).
 ls_user *ls_user_create(void *user, void (*release)(void *user));
 
+// A `locate` for those whose elements are the input's, in its order, and an
+// `id` for those whose elements are numbered anew.
+void ls_dataset_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                            const int64_t *indices, size_t count, int64_t *out);
+int64_t ls_dataset_id_own(const ls_dataset *dataset, const ls_fetch *fetch,
+                          int64_t index);
+
 // ---- Reading ---------------------------------------------------------------
 // As the class's, with what is missing there, statistics, and the data set's
 // name in front of what goes wrong.

@@ -116,12 +116,6 @@ static ls_status unbatch_read_rows(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_of(const ls_dataset *dataset, const ls_fetch *fetch,
-                     int64_t index) {
-  (void)dataset, (void)fetch;
-  return index;
-}
-
 // ---- Of streams ------------------------------------------------------------
 typedef struct unbatch_stage {
   ls_stage stage;
@@ -217,12 +211,12 @@ static ls_dataset *unbatch_remake(const ls_dataset *dataset,
 static const ls_dataset_class unbatch_class = {.name = "unbatch",
                                                .remake = unbatch_remake,
                                                .get = get_row,
-                                               .id = id_of,
+                                               .id = ls_dataset_id_own,
                                                .open = unbatch_open_stage};
 static const ls_dataset_class unbatch_rows_class = {.name = "unbatch",
                                                     .remake = unbatch_remake,
                                                     .read = unbatch_read_rows,
-                                                    .id = id_of,
+                                                    .id = ls_dataset_id_own,
                                                     .open = unbatch_open_stage};
 
 // What rows are, and how many there are.

@@ -42,12 +42,6 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_of(const ls_dataset *dataset, const ls_fetch *fetch,
-                     int64_t index) {
-  (void)dataset, (void)fetch;
-  return index;
-}
-
 // ---- Of streams ------------------------------------------------------------
 typedef struct held {
   ls_nest element;
@@ -254,7 +248,7 @@ ls_dataset *ls_dataset_window(ls_dataset *dataset,
                                         .describe = window_describe,
                                         .remake = window_remake,
                                         .get = get_window,
-                                        .id = id_of,
+                                        .id = ls_dataset_id_own,
                                         .open = window_open_stage};
   window *self = LS_DATASET_NEW(
       window, &kind, &dataset, 1,

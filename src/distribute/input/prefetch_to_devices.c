@@ -56,22 +56,6 @@ static ls_status get_group(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_group(const ls_dataset *dataset, const ls_fetch *fetch,
-                        int64_t index) {
-  (void)dataset;
-  (void)fetch;
-  return index;
-}
-
-static void prefetch_to_devices_locate_same(const ls_dataset *dataset,
-                                            const ls_fetch *fetch,
-                                            const int64_t *indices,
-                                            size_t count, int64_t *out) {
-  (void)dataset;
-  (void)fetch;
-  memmove(out, indices, count * sizeof(*out));
-}
-
 // ---- Streams ----------------------------------------------------------------
 typedef struct group_stage {
   ls_stage base;
@@ -141,15 +125,14 @@ static const ls_dataset_class one_class = {.name = "prefetch_to_devices",
                                            .is_last = true,
                                            .destroy = destroy_devices,
                                            .describe = describe_devices,
-                                           .locate =
-                                               prefetch_to_devices_locate_same,
+                                           .locate = ls_dataset_locate_same,
                                            .open = ls_stream_open_prefetch};
 static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
                                             .is_last = true,
                                             .destroy = destroy_devices,
                                             .describe = describe_devices,
                                             .get = get_group,
-                                            .id = id_group,
+                                            .id = ls_dataset_id_own,
                                             .open = open_group};
 
 static ls_status set_devices(device_dataset *self, const char *const *devices,

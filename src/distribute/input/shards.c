@@ -13,14 +13,6 @@
 #include "lockstep/element_spec.h"
 
 // ---- The hint ---------------------------------------------------------------
-static void shards_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                               const int64_t *indices, size_t count,
-                               int64_t *out) {
-  (void)dataset;
-  (void)fetch;
-  memmove(out, indices, count * sizeof(*out));
-}
-
 static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
   (void)dataset;
   return ls_dataset_shard_hint(inputs[0]);
@@ -28,7 +20,7 @@ static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
 
 static const ls_dataset_class hint_class = {.name = "shard_hint",
                                             .remake = remake_hint,
-                                            .locate = shards_locate_same,
+                                            .locate = ls_dataset_locate_same,
                                             .open = ls_stream_open_prefetch};
 
 ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
@@ -211,15 +203,10 @@ static ls_status get_part(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
-static int64_t id_part(const ls_dataset *dataset, const ls_fetch *fetch,
-                       int64_t index) {
-  (void)dataset;
-  (void)fetch;
-  return index;
-}
-
-static const ls_dataset_class part_class = {
-    .name = "part", .destroy = destroy_part, .get = get_part, .id = id_part};
+static const ls_dataset_class part_class = {.name = "part",
+                                            .destroy = destroy_part,
+                                            .get = get_part,
+                                            .id = ls_dataset_id_own};
 
 static ls_status fill_part(part_dataset *self, ls_dataset *batches) {
   ls_dataset *base = &self->base;
