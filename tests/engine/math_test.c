@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/cpu/kernels/element/large_angle.h"
+#include "engine/cpu/elementary/large_angle.h"
 #include "engine/cpu/kernels/loops.h"
 #include "support/expect.h"
 #include "support/loop_case.h"

@@ -283,12 +283,18 @@ typedef struct ls_cpu_kernels {
   // Does the same, and sets y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be
   // `x`.
   ls_cpu_gelu_again_fn *gelu_again;
+  void (*gelu_again_f64)(double *dx, double *y, const double *dy,
+                         const double *x, size_t n);
 
   // Convert 16-bit floats to f32 and back, to nearest even. No overlap.
   void (*widen_f16)(float *dst, const uint16_t *src, size_t n);
   void (*widen_bf16)(float *dst, const uint16_t *src, size_t n);
   void (*narrow_f16)(uint16_t *dst, const float *src, size_t n);
   void (*narrow_bf16)(uint16_t *dst, const float *src, size_t n);
+
+  // Computes dst[i] = e^(src[i] - max) and returns their sum, added as `sum`
+  // adds. `dst` may be `src`, or NULL.
+  double (*exp_above)(double *dst, const double *src, double max, size_t n);
 
   // e^(x - max) / sum of these.
   ls_cpu_rows_fn *softmax;
@@ -349,7 +355,8 @@ typedef struct ls_cpu_kernels {
   // of both signs the first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
-  const ls_cpu_spans *spans;  // Elementwise ops of floats: kernels/loops.h.
+  // Elementwise ops of floats: kernels/loops.h.
+  const ls_cpu_spans *spans, *elementary;
   const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
   const ls_cpu_short_rows *short_rows;
   // Several elementwise ops at once: kernels/element/chain.h.

@@ -49,6 +49,11 @@ void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,
 void LS_ISA_NAME(ls_cpu_gelu_again)(float *dx, float *y, const float *dy,
                                     const float *x, size_t n);
 
+void LS_ISA_NAME(ls_cpu_gelu_again_f64)(double *dx, double *y, const double *dy,
+                                        const double *x, size_t n);
+double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
+                                     size_t n);
+
 void LS_ISA_NAME(ls_cpu_widen_f16)(float *dst, const uint16_t *src, size_t n);
 void LS_ISA_NAME(ls_cpu_widen_bf16)(float *dst, const uint16_t *src, size_t n);
 void LS_ISA_NAME(ls_cpu_narrow_f16)(uint16_t *dst, const float *src, size_t n);
@@ -68,6 +73,7 @@ void LS_ISA_NAME(ls_cpu_label_loss_grad)(float *grad, const float *logits,
                                          size_t columns);
 
 extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_spans);
+extern const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary);
 extern const ls_cpu_typed_spans LS_ISA_NAME(ls_cpu_typed_spans);
 extern const ls_cpu_short_rows LS_ISA_NAME(ls_cpu_short_rows);
 extern const ls_cpu_chains LS_ISA_NAME(ls_cpu_chains);

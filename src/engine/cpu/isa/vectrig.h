@@ -12,7 +12,7 @@
 #define LS_ENGINE_CPU_ISA_VECTRIG_H_
 
 #include "engine/cpu/isa/vecmath.h"
-#include "engine/cpu/kernels/element/large_angle.h"
+#include "engine/cpu/elementary/large_angle.h"
 
 // Larger angles are reduced by integers, lane by lane.
 #define LS_LARGE_ANGLE 65536.0f

@@ -158,8 +158,12 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
 
 ls_span ls_float_span(uint16_t op, ls_dtype dtype,
                       const ls_cpu_kernels *kernels) {
-  if (dtype == LS_DTYPE_F32) return kernels->spans->f32[op];
-  return dtype == LS_DTYPE_F64 ? kernels->spans->f64[op] : NULL;
+  const ls_cpu_spans *spans = kernels->spans, *elementary = kernels->elementary;
+  if (dtype == LS_DTYPE_F32)
+    return spans->f32[op] != NULL ? spans->f32[op] : elementary->f32[op];
+  if (dtype == LS_DTYPE_F64)
+    return spans->f64[op] != NULL ? spans->f64[op] : elementary->f64[op];
+  return NULL;
 }
 
 ls_status ls_elementwise_plan_by_dtype(ls_kernel_plan *plan,

@@ -89,7 +89,8 @@ float ls_odd_f32_of_u64(uint64_t value);
 
 // Computes the softmax of n doubles in the steps of ls_cpu_kernels.softmax. `y`
 // may be `x`.
-void ls_softmax_f64(double *y, const double *x, int64_t n);
+void ls_softmax_f64(const ls_cpu_kernels *kernels, double *y, const double *x,
+                    int64_t n);
 
 // ---- Elementwise work ------------------------------------------------------
 typedef struct ls_elementwise ls_elementwise;
@@ -98,7 +99,8 @@ typedef struct ls_elementwise ls_elementwise;
 typedef void (*ls_span)(const ls_elementwise *self, void *out,
                         const void *const *in, int64_t count);
 
-// Spans of floats, compiled once per instruction set (isa/span.c), by op.
+// Spans of floats, compiled once per instruction set (isa/span.c and
+// isa/elementary.c), by op.
 struct ls_cpu_spans {
   ls_span f32[LS_OP_COUNT], f64[LS_OP_COUNT];
 };

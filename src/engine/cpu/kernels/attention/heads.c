@@ -231,7 +231,7 @@ static void find_probabilities(const attention_work *work, const query_band *b,
     void *row = address_of(self, work->scores, i * b->keys);
     const int64_t n = count_seen_keys(self, b, i);
     if (self->dtype == LS_DTYPE_F64)
-      ls_softmax_f64(row, row, n);
+      ls_softmax_f64(self->kernels, row, row, n);
     else
       self->kernels->softmax(row, row, 1, (size_t)n);
     clear_unseen(work, b, work->scores, i);

@@ -2,9 +2,7 @@
 //
 // Elementwise ops of two operands of one type.
 //
-// Floats are computed by isa/span.c, except for powers. Integers wrap around.
-#include <math.h>
-
+// Floats are computed by isa/span.c and isa/elementary.c. Integers wrap around.
 #include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
@@ -19,9 +17,6 @@ LS_EACH_UNSIGNED(BINARY, div, LS_DIV_UNSIGNED)
 LS_EACH_INTEGER(BINARY, maximum, LS_MAX_INTEGER)
 LS_EACH_INTEGER(BINARY, minimum, LS_MIN_INTEGER)
 
-// Powers of floats call libm: their last bits are those of the C library in
-// use. An f32 power is the double one, rounded, which hides nearly all
-// differences.
 static uint64_t integer_power(uint64_t base, uint64_t exponent) {
   uint64_t power = 1;
   for (; exponent != 0; exponent >>= 1) {
@@ -41,12 +36,8 @@ static uint64_t signed_power(int64_t base, int64_t exponent) {
   return 0;
 }
 
-#define POW_F32(T, W, x, y) ((float)pow((double)(x), (double)(y)))
-#define POW_F64(T, W, x, y) pow((x), (y))
 #define POW_SIGNED(T, W, x, y) ((T)signed_power((x), (y)))
 #define POW_UNSIGNED(T, W, x, y) ((T)integer_power((x), (y)))
-BINARY(pow, POW_F32, F32, float, float)
-BINARY(pow, POW_F64, F64, double, double)
 LS_EACH_SIGNED(BINARY, pow, POW_SIGNED)
 LS_EACH_UNSIGNED(BINARY, pow, POW_UNSIGNED)
 
@@ -64,7 +55,7 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
     [LS_OP_DIV] = INTEGERS(div),
     [LS_OP_MAXIMUM] = INTEGERS(maximum),
     [LS_OP_MINIMUM] = INTEGERS(minimum),
-    [LS_OP_POW] = {LS_EACH_INTEGER(ENTRY, pow) LS_EACH_FLOAT(ENTRY, pow)},
+    [LS_OP_POW] = INTEGERS(pow),
     [LS_OP_RELU_GRAD] = INTEGERS(relu_grad),
 };
 

@@ -2,11 +2,9 @@
 //
 // Mathematical functions of one and two operands.
 //
-// f32: expm1, log1p, sin, cos, tan, softplus, gelu and its gradient are those
-// of the kernel table; rounding and the cube root are written out here: the
-// same bits on every machine. erfc and atan2 are libm's in double, rounded,
-// which hides nearly all differences. f64 functions are libm's, so their last
-// bits are those of the C library in use; rounding and remainders are exact.
+// Rounding is written out here. f32 functions of one operand are those of the
+// kernel table, the others are in isa/elementary.c: the same bits on every
+// machine.
 #include <math.h>
 
 #include "engine/cpu/kernels/list.h"
@@ -56,57 +54,6 @@ UNARY(ceil, above_F64, F64, double, )
 UNARY(round_away, nearest_away_F32, F32, float, )
 UNARY(round_away, nearest_away_F64, F64, double, )
 
-// Starts from a third of the exponent; each of three steps of Halley triples
-// the correct bits: 4, 13, 40, all. 0.5 ulp as a float.
-static inline float cube_root(float x) {
-  const double size = (double)fabsf(x);
-  uint64_t bits;
-  memcpy(&bits, &size, sizeof(bits));
-  bits = bits / 3 + UINT64_C(0x2A9F789300000000);
-  double y;
-  memcpy(&y, &bits, sizeof(y));
-  for (int i = 0; i < 3; ++i) {
-    const double cube = y * y * y;
-    y *= (cube + 2.0 * size) / (2.0 * cube + size);
-  }
-  // Zero, infinity and NaN stay.
-  return size > 0.0 && size < (double)INFINITY ? copysignf((float)y, x) : x;
-}
-static inline float erfc_f32(float x) { return (float)erfc((double)x); }
-UNARY(cbrt, cube_root, F32, float, )
-UNARY(cbrt, cbrt, F64, double, )
-UNARY(erfc, erfc_f32, F32, float, )
-UNARY(erfc, erfc, F64, double, )
-UNARY(expm1, expm1, F64, double, )
-UNARY(log1p, log1p, F64, double, )
-UNARY(cos, cos, F64, double, )
-UNARY(sin, sin, F64, double, )
-UNARY(tan, tan, F64, double, )
-
-static inline double softplus_f64(double x) {
-  return (0.0 > x ? 0.0 : x) + log1p(exp(-fabs(x)));
-}
-UNARY(softplus, softplus_f64, F64, double, )
-
-// Computes x sigmoid(2u). At -40 the sigmoid is 0.
-#define GELU_A 1.5957691216057308   // 2 sqrt(2 / pi)
-#define GELU_B 0.07135481627260025  // A times 0.044715
-static inline double gelu_f64(double x) {
-  x = -40.0 > x ? -40.0 : x;
-  return x / (1.0 + exp(-x * (GELU_A + GELU_B * x * x)));
-}
-UNARY(gelu, gelu_f64, F64, double, )
-
-// Computes, with s = sigmoid(2u): s + x s (1 - s) (2u)'. Beyond 40 that is 0 or
-// 1.
-static inline double gelu_slope(double x) {
-  x = -40.0 > x ? -40.0 : 40.0 < x ? 40.0 : x;
-  const double t = x * (GELU_A + GELU_B * x * x);
-  const double e = exp(-fabs(t)), near = 1.0 / (1.0 + e), far = e * near;
-  return (t < 0.0 ? far : near) +
-         near * far * x * (GELU_A + 3.0 * GELU_B * x * x);
-}
-
 #define IS_FINITE_F32(T, W, x) (fabsf(x) < INFINITY)
 #define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
 LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
@@ -120,23 +67,11 @@ static void call_unary(const ls_elementwise *self, void *out,
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
 
-#define ATAN2_F32(T, W, y, x) ((float)atan2((double)(y), (double)(x)))
-#define ATAN2_F64(T, W, y, x) atan2(y, x)
-BINARY(atan2, ATAN2_F32, F32, float, )
-BINARY(atan2, ATAN2_F64, F64, double, )
-
-#define REMAINDER_F32(T, W, x, y) fmodf(x, y)
-#define REMAINDER_F64(T, W, x, y) fmod(x, y)
 #define REMAINDER_SIGNED(T, W, x, y)                                           \
   ((T)((y) == 0 ? (x) : (y) == -1 ? 0 : (x) % (y)))
 #define REMAINDER_UNSIGNED(T, W, x, y) ((T)((y) == 0 ? (x) : (x) % (y)))
-BINARY(remainder, REMAINDER_F32, F32, float, )
-BINARY(remainder, REMAINDER_F64, F64, double, )
 LS_EACH_SIGNED(BINARY, remainder, REMAINDER_SIGNED)
 LS_EACH_UNSIGNED(BINARY, remainder, REMAINDER_UNSIGNED)
-
-#define GELU_GRAD_F64(T, W, dy, x) ((dy)*gelu_slope(x))
-BINARY(gelu_grad, GELU_GRAD_F64, F64, double, )
 
 // The table's function has no scalar operands: a scalar is repeated, chunk by
 // chunk.
@@ -164,16 +99,9 @@ typedef struct again_params {
   int64_t count;
   ls_dtype dtype;
   ls_cpu_gelu_again_fn *f32;
+  void (*f64)(double *dx, double *y, const double *dy, const double *x,
+              size_t n);
 } again_params;
-
-static void gelu_again_f64(double *dx, double *y, const double *dy,
-                           const double *from, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const double x = from[i];
-    dx[i] = dy[i] * gelu_slope(x);
-    y[i] = gelu_f64(x);
-  }
-}
 
 static void gelu_again_half(const again_params *self, uint16_t *dx, uint16_t *y,
                             const uint16_t *dy, const uint16_t *x,
@@ -201,7 +129,7 @@ static void gelu_again_loop(const ls_kernel_call *call, int64_t begin_block,
   if (self->dtype == LS_DTYPE_F32)
     self->f32(dx, y, dy, x, (size_t)count);
   else if (self->dtype == LS_DTYPE_F64)
-    gelu_again_f64(dx, y, dy, x, count);
+    self->f64(dx, y, dy, x, (size_t)count);
   else
     gelu_again_half(self, dx, y, dy, x, count, call->scratch);
 }
@@ -210,28 +138,24 @@ static void gelu_again_loop(const ls_kernel_call *call, int64_t begin_block,
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define FLOATS(name)                                                           \
   { LS_EACH_FLOAT(ENTRY, name) }
-#define OF_TABLE(name)                                                         \
-  { [LS_DTYPE_F32] = call_unary, ENTRY(name, F64, , ) }
+#define OF_TABLE                                                               \
+  { [LS_DTYPE_F32] = call_unary }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_EXPM1] = OF_TABLE(expm1),
-    [LS_OP_LOG1P] = OF_TABLE(log1p),
+    [LS_OP_EXPM1] = OF_TABLE,
+    [LS_OP_LOG1P] = OF_TABLE,
     [LS_OP_CEIL] = FLOATS(ceil),
     [LS_OP_FLOOR] = FLOATS(floor),
     [LS_OP_ROUND] = FLOATS(round),
     [LS_OP_ROUND_AWAY] = FLOATS(round_away),
-    [LS_OP_COS] = OF_TABLE(cos),
-    [LS_OP_SIN] = OF_TABLE(sin),
-    [LS_OP_TAN] = OF_TABLE(tan),
-    [LS_OP_CBRT] = FLOATS(cbrt),
-    [LS_OP_ERFC] = FLOATS(erfc),
+    [LS_OP_COS] = OF_TABLE,
+    [LS_OP_SIN] = OF_TABLE,
+    [LS_OP_TAN] = OF_TABLE,
     [LS_OP_IS_FINITE] = FLOATS(is_finite),
-    [LS_OP_SOFTPLUS] = OF_TABLE(softplus),
-    [LS_OP_GELU] = OF_TABLE(gelu),
-    [LS_OP_GELU_GRAD] = FLOATS(gelu_grad),
-    [LS_OP_ATAN2] = FLOATS(atan2),
-    [LS_OP_REMAINDER] = {LS_EACH_INTEGER(ENTRY, remainder)
-                             LS_EACH_FLOAT(ENTRY, remainder)},
+    [LS_OP_SOFTPLUS] = OF_TABLE,
+    [LS_OP_GELU] = OF_TABLE,
+    [LS_OP_GELU_GRAD] = {[LS_DTYPE_F32] = gelu_grad_F32},
+    [LS_OP_REMAINDER] = {LS_EACH_INTEGER(ENTRY, remainder)},
 };
 
 static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
@@ -269,7 +193,8 @@ ls_status kernel_gelu_again(ls_kernel_plan *plan) {
   if (self == NULL) return ls_out_of_memory();
   *self = (again_params){.count = ls_shape_num_elements(plan->out[0].shape),
                          .dtype = plan->out[0].dtype,
-                         .f32 = plan->kernels->gelu_again};
+                         .f32 = plan->kernels->gelu_again,
+                         .f64 = plan->kernels->gelu_again_f64};
   plan->loop = gelu_again_loop;
   plan->params = self;
   plan->blocks = ls_blocks_of(self->count, LS_BLOCK);

@@ -3,10 +3,7 @@
 // Elementwise ops of one operand.
 //
 // Integers wrap around. Float ops of a single operation are in isa/span.c; f32
-// functions are those of the kernel table, the same on every machine; f64
-// functions are libm's, so their last bits are those of the C library in use.
-#include <math.h>
-
+// functions are those of the kernel table, f64 ones are in isa/elementary.c.
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 
@@ -30,19 +27,6 @@ LS_EACH_UNSIGNED(UNARY, sign, SIGN_UNSIGNED)
 LS_EACH_SIGNED(UNARY, relu, RELU_SIGNED)
 LS_EACH_UNSIGNED(UNARY, relu, RELU_UNSIGNED)
 
-#define RSQRT_F64(T, W, x) (1.0 / sqrt(x))
-#define EXP_F64(T, W, x) exp(x)
-#define LOG_F64(T, W, x) log(x)
-#define TANH_F64(T, W, x) tanh(x)
-#define ERF_F64(T, W, x) erf(x)
-#define SIGMOID_F64(T, W, x) (1.0 / (1.0 + exp(-(x))))
-UNARY(rsqrt, RSQRT_F64, F64, double, double)
-UNARY(exp, EXP_F64, F64, double, double)
-UNARY(log, LOG_F64, F64, double, double)
-UNARY(tanh, TANH_F64, F64, double, double)
-UNARY(erf, ERF_F64, F64, double, double)
-UNARY(sigmoid, SIGMOID_F64, F64, double, double)
-
 static void call_table(const ls_elementwise *self, void *out,
                        const void *const *in, int64_t count) {
   self->unary(out, in[0], (size_t)count);
@@ -51,15 +35,15 @@ static void call_table(const ls_elementwise *self, void *out,
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define INTEGERS(name)                                                         \
   { LS_EACH_INTEGER(ENTRY, name) }
-#define OF_TABLE(name)                                                         \
-  { [LS_DTYPE_F32] = call_table, ENTRY(name, F64, , ) }
+#define OF_TABLE                                                               \
+  { [LS_DTYPE_F32] = call_table }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_NEG] = INTEGERS(neg),         [LS_OP_ABS] = INTEGERS(abs),
-    [LS_OP_SIGN] = INTEGERS(sign),       [LS_OP_RELU] = INTEGERS(relu),
-    [LS_OP_EXP] = OF_TABLE(exp),         [LS_OP_LOG] = OF_TABLE(log),
-    [LS_OP_TANH] = OF_TABLE(tanh),       [LS_OP_ERF] = OF_TABLE(erf),
-    [LS_OP_SIGMOID] = OF_TABLE(sigmoid), [LS_OP_RSQRT] = OF_TABLE(rsqrt),
+    [LS_OP_NEG] = INTEGERS(neg),   [LS_OP_ABS] = INTEGERS(abs),
+    [LS_OP_SIGN] = INTEGERS(sign), [LS_OP_RELU] = INTEGERS(relu),
+    [LS_OP_EXP] = OF_TABLE,        [LS_OP_LOG] = OF_TABLE,
+    [LS_OP_TANH] = OF_TABLE,       [LS_OP_ERF] = OF_TABLE,
+    [LS_OP_SIGMOID] = OF_TABLE,    [LS_OP_RSQRT] = OF_TABLE,
 };
 
 static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,

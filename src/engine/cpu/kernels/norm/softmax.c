@@ -3,12 +3,13 @@
 // Softmax along the last axis, and the cross-entropy built on it.
 //
 // The kernel table computes f32 rows, and 16-bit ones too, widened a group at a
-// time. f64 rows follow the same steps and the same order of addition, with
-// libm's functions. A label that is no column makes its row NaN; a run with one
+// time. f64 rows follow the same steps and the same order of addition. A label
+// that is no column makes its row NaN; a run with one
 // fails earlier.
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/cpu/elementary/f64math.h"
 #include "engine/cpu/kernels/list.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/run/executable.h"
@@ -31,44 +32,41 @@ static double max_f64(const double *x, int64_t n) {
   return top;
 }
 
-// Computes the sum of e^(x - max) in 16 partial sums, like ls_cpu_kernels.sum.
-static double sum_exp_f64(const double *x, int64_t n, double max) {
-  double sums[16] = {0};
+void ls_softmax_f64(const ls_cpu_kernels *kernels, double *y, const double *x,
+                    int64_t n) {
+  const double sum = kernels->exp_above(y, x, max_f64(x, n), (size_t)n);
+  const double factor = 1.0 / sum;
   for (int64_t i = 0; i < n; ++i)
-    sums[i % 16] += exp(x[i] - max);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i)
-      sums[i] += sums[i + half];
-  return sums[0];
+    y[i] *= factor;
 }
 
-void ls_softmax_f64(double *y, const double *x, int64_t n) {
-  const double max = max_f64(x, n);
-  const double factor = 1.0 / sum_exp_f64(x, n, max);
-  for (int64_t i = 0; i < n; ++i)
-    y[i] = exp(x[i] - max) * factor;
+static double log_sum_f64(const ls_cpu_kernels *kernels, const double *x,
+                          int64_t n, double max) {
+  return ls_f64_log(kernels->exp_above(NULL, x, max, (size_t)n));
 }
 
-static void log_softmax_f64(double *y, const double *x, int64_t n) {
-  const double max = max_f64(x, n);
-  const double log_sum = log(sum_exp_f64(x, n, max));
+static void log_softmax_f64(const ls_cpu_kernels *kernels, double *y,
+                            const double *x, int64_t n) {
+  const double max = max_f64(x, n), log_sum = log_sum_f64(kernels, x, n, max);
   for (int64_t i = 0; i < n; ++i)
     y[i] = x[i] - max - log_sum;
 }
 
-static double loss_f64(const double *x, int64_t n, int32_t label) {
+static double loss_f64(const ls_cpu_kernels *kernels, const double *x,
+                       int64_t n, int32_t label) {
   if (label < 0 || label >= n) return (double)NAN;
   const double max = max_f64(x, n);
-  return log(sum_exp_f64(x, n, max)) - (x[label] - max);
+  return log_sum_f64(kernels, x, n, max) - (x[label] - max);
 }
 
-static void loss_grad_f64(double *y, const double *x, int64_t n, int32_t label,
+static void loss_grad_f64(const ls_cpu_kernels *kernels, double *y,
+                          const double *x, int64_t n, int32_t label,
                           double scale) {
-  const bool valid = label >= 0 && label < n;
-  const double max = max_f64(x, n);
-  const double factor = valid ? 1.0 / sum_exp_f64(x, n, max) : (double)NAN;
+  const bool is_class = label >= 0 && label < n;
+  const double sum = kernels->exp_above(y, x, max_f64(x, n), (size_t)n);
+  const double factor = is_class ? 1.0 / sum : (double)NAN;
   for (int64_t i = 0; i < n; ++i) {
-    const double p = exp(x[i] - max) * factor;
+    const double p = y[i] * factor;
     y[i] = (i == label ? p - 1.0 : p) * scale;
   }
 }
@@ -91,16 +89,17 @@ static void rows_f64(const rows_params *self, const rows_work *work) {
     const double *x = (const double *)work->logits + i * n;
     switch (self->op) {
     case LS_OP_SOFTMAX:
-      ls_softmax_f64(out + i * n, x, n);
+      ls_softmax_f64(self->kernels, out + i * n, x, n);
       break;
     case LS_OP_LOG_SOFTMAX:
-      log_softmax_f64(out + i * n, x, n);
+      log_softmax_f64(self->kernels, out + i * n, x, n);
       break;
     case LS_OP_CROSS_ENTROPY:
-      out[i] = loss_f64(x, n, work->labels[i]);
+      out[i] = loss_f64(self->kernels, x, n, work->labels[i]);
       break;
     default:
-      loss_grad_f64(out + i * n, x, n, work->labels[i], scale[i]);
+      loss_grad_f64(self->kernels, out + i * n, x, n, work->labels[i],
+                    scale[i]);
       break;
     }
   }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elementary functions of a float that compute in double: as f64math.h. pow,
+// atan2, erfc and cbrt 0.53 ulp.
+#ifndef LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
+#define LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
+
+#include "engine/cpu/elementary/f64math.h"
+
+// Returns e^x - 1 = x + x^2 q(x) for |x| < 0.35, to 2^-32.
+LS_ALWAYS_INLINE double ls_f32_expm1_small(double x) {
+  const double q = LS_F64_POLY(x, 0x1.a1256cd2f13c2p-13, 0x1.6d43af18200d3p-10,
+                               0x1.1110e0c5c7f50p-7, 0x1.5554e8a22b84cp-5,
+                               0x1.5555555a800cdp-3, 0x1.0000000ba132cp-1);
+  return ls_f64_fma(x * x, q, x);
+}
+// Returns e^x for |x| up to 700, to 2^-32.
+LS_ALWAYS_INLINE double ls_f32_exp(double x) {
+  const double shifted = ls_f64_fma(x, 0x1.71547652b82fep+0, LS_F64_ROUNDER);
+  const double n = shifted - LS_F64_ROUNDER;
+  const double r = ls_f64_fma(-n, 0x1.62e42fefa39efp-1, x);
+  const uint64_t bits = ls_f64_bits(shifted) - ls_f64_bits(LS_F64_ROUNDER);
+  const double power = ls_f64_double((bits + 1023) << 52);
+  return ls_f64_fma(power, ls_f32_expm1_small(r), power);
+}
+
+LS_ALWAYS_INLINE float ls_f32_pow(float base, float exponent) {
+  const double x = (double)base, y = (double)exponent;
+  const double size = ls_f64_abs(x);
+  const ls_f64_mantissa part = ls_f64_split(size);
+  const double f = part.m - 1.0, s = f / (2.0 + f), z = s * s;
+  const double a = LS_F64_POLY(z, 0x1.8c92867b49a01p-3, 0x1.c67a84e8a4ba0p-3,
+                               0x1.249324907dae3p-2, 0x1.999998ca249fbp-2,
+                               0x1.5555555564fdap-1, 2.0);
+  const double log = ls_f64_fma(part.e, 0x1.62e42fefa39efp-1, s * a);
+  const double power = ls_f32_exp(ls_f64_clamp(y * log, -200.0, 200.0));
+  return (float)ls_f64_pow_ends(x, y, power);
+}
+
+LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
+  const double y = (double)top, x = (double)right;
+  const double a = ls_f64_abs(y), b = ls_f64_abs(x);
+  const int is_swapped = a > b, is_same = a == b;
+  const double over = is_swapped ? b : a, under = is_swapped ? a : b;
+  const double ratio = is_same ? (a == 0.0 ? 0.0 : 1.0) : over / under;
+  const double z = ratio * ratio;
+  const double p = LS_F64_POLY(z, 0x1.86406cc5c4982p-10, -0x1.2ba6b6e0bd288p-7,
+                               0x1.aefb2bdf4b25ap-6, -0x1.9115a3d155a2fp-5,
+                               0x1.2006f71525126p-4, -0x1.6dd8fdf061e31p-4,
+                               0x1.c62cd9aa62ae5p-4, -0x1.2489515c587b6p-3,
+                               0x1.999955947a191p-3, -0x1.55555529fed15p-2);
+  const double angle = ls_f64_fma(ratio * z, p, ratio);
+  const int is_left = (int)(ls_f64_bits(x) >> 63);
+  const double base = is_swapped ? 0x1.921fb54442d18p+0
+                      : is_left  ? 0x1.921fb54442d18p+1
+                                 : 0.0;
+  const double made = base + (is_swapped != is_left ? -angle : angle);
+  const double signed_angle = ls_f64_copysign(made, y);
+  return (float)((x != x) | (y != y) ? x + y : signed_angle);
+}
+
+LS_ALWAYS_INLINE float ls_f32_erfc(float value) {
+  const double x = (double)value, size = ls_f64_abs(x);
+  // Approximates (1 + 2a) e^(a^2) erfc(a) in t = (a - 3) / (a + 3).
+  const double a = size > 10.1 ? 10.1 : size;
+  const double both = (a + 3.0) * ls_f64_fma(2.0, a, 1.0), r = 1.0 / both;
+  const double t = (a - 3.0) * ls_f64_fma(2.0, a, 1.0) * r;
+  const double p = LS_F64_POLY(
+      t, 0x1.30aaa0332a3d2p-15, -0x1.7af3bf1d9ca98p-13, -0x1.84a3e4f7a28f2p-11,
+      0x1.fec0f8a9d695fp-10, 0x1.4b790e61a9e9ep-9, -0x1.85ba983d357f6p-6,
+      0x1.17c84a05ed965p-4, -0x1.e8896e421ccd8p-4, 0x1.09838482794cdp-3,
+      -0x1.85a18b06def09p-5, -0x1.15c0857d0a204p-3, 0x1.40c522dab27afp+0);
+  const double right = ls_f32_exp(-a * a) * (p * ((a + 3.0) * r));
+  return (float)(x < 0.0 ? 2.0 - right : x == x ? right : x);
+}
+
+LS_ALWAYS_INLINE float ls_f32_cbrt(float value) {
+  const double x = (double)value, a = ls_f64_abs(x);
+  const double y = ls_f64_cbrt_steps(a);
+  return a > 0.0 && a < (double)INFINITY ? (float)ls_f64_copysign(y, x) : value;
+}
+
+#endif  // LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
