@@ -57,6 +57,11 @@ if(LS_TESTS)
   if(NOT CMOCKA_FOUND)
     list(APPEND LS_MISSING "cmocka (libcmocka-dev): no unit tests are built")
   endif()
+  pkg_check_modules(MPFR QUIET IMPORTED_TARGET mpfr)
+  if(NOT MPFR_FOUND)
+    list(APPEND LS_MISSING
+      "GNU MPFR (libmpfr-dev): elementary functions are not compared with it")
+  endif()
 endif()
 
 if(LS_EXAMPLES AND NOT CMAKE_CXX_COMPILER_LOADED)

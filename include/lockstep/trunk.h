@@ -13,7 +13,7 @@
 //
 // A runtime is told of its trunk when it is made; without one it is alone.
 // Before they first run something together, ranks compare what they compute
-// with (math, kernels, C library): if one would give other bits, all refuse
+// with (math, kernels): if one would give other bits, all refuse
 // with FAILED_PRECONDITION, which names both.
 //
 // A rank whose step or training fails cancels the trunk: all others' steps fail

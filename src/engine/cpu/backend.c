@@ -2,9 +2,6 @@
 //
 // The CPU engine as a back end: its table of functions and its identity.
 #include <stdio.h>
-#if defined(__GLIBC__)
-#include <gnu/libc-version.h>
-#endif
 
 #include "base/plain.h"
 #include "base/require.h"
@@ -181,27 +178,12 @@ static const ls_cpu_kernels *choose_kernels(const ls_runtime *runtime) {
   return best;
 }
 
-// Builds the id. Kernels give the same bits on every instruction set and cut
-// work by shapes alone, so neither the instruction set nor a cache size is part
-// of it. The number grows with any change of their arithmetic. The C library is
-// named because pow comes from it.
+// Builds the id. Kernels give the same bits on every machine, instruction set
+// and C library, and cut work by shapes alone, so none of these is part of it.
+// The number grows with any change of their arithmetic.
 static void make_numerics_id(cpu_backend *self) {
-#if defined(__x86_64__)
-  const bool has_fma = ls_cpu_kernels_best() != ls_cpu_kernels_find("base");
-  const char *machine = has_fma ? "x86-64-fma" : "x86-64";
-#elif defined(__aarch64__)
-  const char *machine = "aarch64";
-#else
-  const char *machine = "other";
-#endif
-#if defined(__GLIBC__)
-  const char *library = gnu_get_libc_version();
-#else
-  const char *library = "unknown";
-#endif
-  snprintf(self->numerics_id, sizeof(self->numerics_id),
-           "lockstep-7 %s %s libc-%s", machine,
-           ls_math_name(ls_runtime_math(self->base.runtime)), library);
+  snprintf(self->numerics_id, sizeof(self->numerics_id), "lockstep-8 %s",
+           ls_math_name(ls_runtime_math(self->base.runtime)));
 }
 
 ls_status ls_cpu_backend_destroy(void *state) {
