@@ -43,14 +43,14 @@ static ls_tensor make_scaled(ls_tensor x, ls_tensor y) {
 }
 
 static ls_tensor make_dear(ls_tensor x, ls_tensor y) {
-  return ls_add(ls_tanh(ls_mul(x, y)), ls_mul(ls_exp(y), x));
+  return ls_add(ls_erf(ls_mul(x, y)), ls_mul(ls_exp(y), x));
 }
 
 static const chain chains[] = {
     {"relu(x y + x) - y", 4, make_short, chain_short},
     {"t = t x + y, six times", 12, make_cheap, chain_cheap},
     {"x - 0.1 (0.9 y + x)", 4, make_scaled, chain_scaled},
-    {"tanh(x y) + exp(y) x", 5, make_dear, chain_dear},
+    {"erf(x y) + exp(y) x", 5, make_dear, chain_dear},
 };
 
 static ls_nest call_chain(ls_nest args, void *user) {

@@ -27,4 +27,4 @@ CHAIN(chain_short, vf_sub(relu(vf_add(vf_mul(a, b), a)), b))
 CHAIN(chain_cheap, six_times(a, b))
 CHAIN(chain_scaled,
       vf_sub(a, vf_mul(vf_add(vf_mul(b, vf_set1(0.9f)), a), vf_set1(0.1f))))
-CHAIN(chain_dear, vf_add(ls_vf_tanh(vf_mul(a, b)), vf_mul(ls_vf_exp(b), a)))
+CHAIN(chain_dear, vf_add(ls_vf_erf(vf_mul(a, b)), vf_mul(ls_vf_exp(b), a)))

@@ -19,7 +19,7 @@ void chain_short(float *out, const float *x, const float *y, size_t count);
 void chain_cheap(float *out, const float *x, const float *y, size_t count);
 // x - 0.1 (0.9 y + x)
 void chain_scaled(float *out, const float *x, const float *y, size_t count);
-// tanh(x y) + exp(y) x
+// erf(x y) + exp(y) x
 void chain_dear(float *out, const float *x, const float *y, size_t count);
 
 #endif  // BENCH_COMMON_CHAINS_H_

@@ -198,15 +198,16 @@ TEST(a_nan_keeps_its_sign_in_functions) {
 #if defined(__x86_64__)
   for (size_t i = 0; i < kernel_tables_here.count; ++i) {
     const ls_cpu_kernels *t = kernel_tables_here.at[i];
-    ls_cpu_unary_fn *const functions[] = {t->exp, t->expm1, t->sin, t->cos,
-                                          t->tan};
-    for (size_t f = 0; f < LS_COUNT_OF(functions); ++f) {
+    static const uint16_t ops[] = {LS_OP_EXP,  LS_OP_EXPM1, LS_OP_LOG1P,
+                                   LS_OP_TANH, LS_OP_SIN,   LS_OP_COS,
+                                   LS_OP_TAN,  LS_OP_ERFC,  LS_OP_CBRT};
+    for (size_t f = 0; f < LS_COUNT_OF(ops); ++f) {
       const float x[2] = {NAN, -NAN};
       float y[2];
-      functions[f](y, x, 2);
+      kernel_tables_run(t, ops[f], y, x, 2);
       for (size_t k = 0; k < 2; ++k)
         if (!isnan(y[k]) || !signbit(y[k]) != !signbit(x[k]))
-          fail_msg("function %zu of %s", f, t->name);
+          fail_msg("%s of %s", ls_op_table[ops[f]].name, t->name);
     }
   }
 #endif

@@ -169,20 +169,22 @@ TEST(functions_of_f32_are_the_same_in_every_table) {
 TEST(large_angles_are_reduced_exactly) {
   loop_random random = {loop_random_seed()};
   for (int i = 0; i < 20000; ++i) {
-    uint32_t bits = loop_random_bits(&random) & 0x807FFFFFU;
-    bits |= (uint32_t)loop_random_between(&random, 143, 254) << 23;
-    float x, quarter;
+    uint64_t bits = (uint64_t)loop_random_bits(&random) << 32;
+    bits = (bits | loop_random_bits(&random)) & UINT64_C(0x800FFFFFFFFFFFFF);
+    bits |= (uint64_t)loop_random_between(&random, 1043, 2046) << 52;
+    double x, low;
     memcpy(&x, &bits, sizeof(x));
-    const double r = (double)ls_turn_reduce(x, &quarter);
+    uint64_t quarter;
+    const double r = ls_turn_reduce(x, &low, &quarter);
     assert_true(fabs(r) <= 0.78539820);
-    assert_true(quarter >= 0 && quarter <= 3 && quarter == floorf(quarter));
-    const double s = sin((double)x), c = cos((double)x);
+    assert_true(fabs(low) <= 0x1p-52 * fabs(r));
+    const double s = sin(x), c = cos(x);
     // Turning back by the quarters: the sine and cosine of r itself.
-    const int q = (int)quarter;
+    const int q = (int)(quarter & 3);
     const double sin_r = q == 0 ? s : q == 1 ? -c : q == 2 ? -s : c;
     const double cos_r = q == 0 ? c : q == 1 ? s : q == 2 ? -c : -s;
-    assert_true(fabs(sin(r) - sin_r) <= 0x1p-24 * fabs(sin_r));
-    assert_true(fabs(cos(r) - cos_r) <= 0x1p-24);
+    assert_true(fabs(sin(r) - sin_r) <= 0x1p-51 * fabs(sin_r));
+    assert_true(fabs(cos(r) - cos_r) <= 0x1p-51);
   }
 }
 

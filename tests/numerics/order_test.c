@@ -80,10 +80,10 @@ TEST(softmax_adds_a_row_in_sixteen_partial_sums) {
         top = x[j] > top ? x[j] : top;
       for (size_t j = 0; j < columns; ++j)
         part[j] = x[j] - top;
-      base->exp(row, part, columns);
+      kernel_tables_run(base, LS_OP_EXP, row, part, columns);
       const float sum = sum_16(row, columns), inverse = 1 / sum;
       float log_of_sum;
-      base->log(&log_of_sum, &sum, 1);
+      kernel_tables_run(base, LS_OP_LOG, &log_of_sum, &sum, 1);
       for (size_t j = 0; j < columns; ++j) {
         row[j] *= inverse;
         logs[r * columns + j] = part[j] - log_of_sum;

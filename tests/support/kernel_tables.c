@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/kernel_tables.h"
 
+#include "engine/cpu/kernels/loops.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,14 @@ kernel_tables kernel_tables_find(void) {
 }
 
 kernel_tables kernel_tables_here;
+
+void kernel_tables_run(const ls_cpu_kernels *table, uint16_t op, float *y,
+                       const float *x, size_t n) {
+  const ls_elementwise self = {.num_in = 1};
+  const ls_span span = ls_float_span(op, LS_DTYPE_F32, table);
+  assert_non_null(span);
+  span(&self, y, (const void *[]){x}, (int64_t)n);
+}
 
 int kernel_tables_set_up(void **state) {
   (void)state;

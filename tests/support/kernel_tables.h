@@ -16,6 +16,10 @@ kernel_tables kernel_tables_find(void);
 extern kernel_tables kernel_tables_here;
 int kernel_tables_set_up(void **state);
 
+// Runs an op of one operand on n floats. `y` may be `x`.
+void kernel_tables_run(const ls_cpu_kernels *table, uint16_t op, float *y,
+                       const float *x, size_t n);
+
 // Numbers of a float type (f32 or f64) in [-1, 1); or any bits at all:
 // denormals, infinities, NaNs, and all sizes.
 typedef enum number_kind { NUMBERS_SMALL, NUMBERS_ANY } number_kind;

@@ -269,15 +269,6 @@ typedef struct ls_cpu_kernels {
   ls_cpu_product_scratch_fn *product_f64_scratch;
   ls_cpu_transpose_fn *transpose;
 
-  // Elementary functions; errors and special cases: isa/vecmath.h.
-  ls_cpu_unary_fn *exp, *log, *tanh, *erf;
-  ls_cpu_unary_fn *sigmoid;  // 1 / (1 + e^-x)
-  ls_cpu_unary_fn *rsqrt;    // 1 / sqrt(x)
-
-  ls_cpu_unary_fn *expm1, *log1p;
-  ls_cpu_unary_fn *sin, *cos, *tan;  // isa/vectrig.h
-  ls_cpu_unary_fn *softplus;         // log(1 + e^x); isa/vecactivation.h
-  ls_cpu_unary_fn *gelu;             // The tanh approximation.
   // dst[i] = dy[i] gelu'(x[i]).
   void (*gelu_grad)(float *dst, const float *dy, const float *x, size_t n);
   // Does the same, and sets y[i] = gelu(x[i]). `dx` may be `dy`, and `y` may be
@@ -355,7 +346,8 @@ typedef struct ls_cpu_kernels {
   // of both signs the first in the order of `sum`.
   float (*max)(const float *src, size_t n);
 
-  // Elementwise ops of floats: kernels/loops.h.
+  // Elementwise ops of floats: kernels/loops.h. Errors of elementary functions:
+  // engine/cpu/elementary, isa/vecmath.h.
   const ls_cpu_spans *spans, *elementary;
   const ls_cpu_typed_spans *typed_spans;  // Elementwise ops of all types.
   const ls_cpu_short_rows *short_rows;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementary functions of a float that compute in double: as f64math.h. pow,
-// atan2, erfc and cbrt 0.53 ulp.
+// Elementary functions of a float that compute in double: as f64math.h, 0.53
+// ulp. In single precision pairs of numbers would cost as much.
 #ifndef LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
 #define LS_ENGINE_CPU_ELEMENTARY_F32MATH_H_
+
+#include <stdbool.h>
 
 #include "engine/cpu/elementary/f64math.h"
 
@@ -24,17 +26,102 @@ LS_ALWAYS_INLINE double ls_f32_exp(double x) {
   return ls_f64_fma(power, ls_f32_expm1_small(r), power);
 }
 
+// Returns e^x - 1 for x from -40 to 700, to 2^-32 of it.
+LS_ALWAYS_INLINE double ls_f32_expm1_of(double x) {
+  const double shifted = ls_f64_fma(x, 0x1.71547652b82fep+0, LS_F64_ROUNDER);
+  const double n = shifted - LS_F64_ROUNDER;
+  const double r = ls_f64_fma(-n, 0x1.62e42fefa39efp-1, x);
+  const uint64_t bits = ls_f64_bits(shifted) - ls_f64_bits(LS_F64_ROUNDER);
+  const double power = ls_f64_double((bits + 1023) << 52);
+  return ls_f64_fma(power, ls_f32_expm1_small(r), power - 1.0);
+}
+LS_ALWAYS_INLINE float ls_f32_expm1(float value) {
+  const double y = ls_f32_expm1_of(ls_f64_clamp((double)value, -40.0, 90.0));
+  return (float)ls_f64_copysign(y, (double)value);
+}
+LS_ALWAYS_INLINE float ls_f32_tanh(float value) {
+  const double x = (double)value, size = ls_f64_abs(x);
+  const double q = ls_f32_expm1_of(-2.0 * (size > 10.0 ? 10.0 : size));
+  return (float)ls_f64_copysign(-q / (q + 2.0), x);
+}
+
+// Returns log(1 + f) + e ln(2) for 1 + f in [sqrt(1/2), sqrt(2)], to 2^-35.
+LS_ALWAYS_INLINE double ls_f32_log_reduced(double f, double e) {
+  const double s = f / (2.0 + f), z = s * s;
+  const double a = LS_F64_POLY(z, 0x1.8c92867b49a01p-3, 0x1.c67a84e8a4ba0p-3,
+                               0x1.249324907dae3p-2, 0x1.999998ca249fbp-2,
+                               0x1.5555555564fdap-1, 2.0);
+  return ls_f64_fma(e, 0x1.62e42fefa39efp-1, s * a);
+}
+// Returns log(1 + x) for x > -1.
+LS_ALWAYS_INLINE double ls_f32_log1p_of(double x) {
+  const ls_f64_mantissa u = ls_f64_split(1.0 + x);
+  return ls_f32_log_reduced(u.e == 0.0 ? x : u.m - 1.0, u.e);
+}
+LS_ALWAYS_INLINE float ls_f32_log1p(float value) {
+  const double x = (double)value;
+  double y = ls_f64_copysign(ls_f32_log1p_of(x), x);
+  y = x < -1.0 ? (double)NAN : x == -1.0 ? -(double)INFINITY : y;
+  return (float)(x < (double)INFINITY ? y : x);
+}
+// Returns log(1 + e^x) as max(x, 0) + log1p(e^-|x|).
+LS_ALWAYS_INLINE float ls_f32_softplus(float value) {
+  const double x = (double)value, size = ls_f64_abs(x);
+  const double e = ls_f32_exp(-(size > 200.0 ? 200.0 : size));
+  const double y = (0.0 > x ? 0.0 : x) + ls_f32_log1p_of(e);
+  return (float)(x == x ? y : x);
+}
+
 LS_ALWAYS_INLINE float ls_f32_pow(float base, float exponent) {
   const double x = (double)base, y = (double)exponent;
   const double size = ls_f64_abs(x);
   const ls_f64_mantissa part = ls_f64_split(size);
-  const double f = part.m - 1.0, s = f / (2.0 + f), z = s * s;
-  const double a = LS_F64_POLY(z, 0x1.8c92867b49a01p-3, 0x1.c67a84e8a4ba0p-3,
-                               0x1.249324907dae3p-2, 0x1.999998ca249fbp-2,
-                               0x1.5555555564fdap-1, 2.0);
-  const double log = ls_f64_fma(part.e, 0x1.62e42fefa39efp-1, s * a);
+  const double log = ls_f32_log_reduced(part.m - 1.0, part.e);
   const double power = ls_f32_exp(ls_f64_clamp(y * log, -200.0, 200.0));
   return (float)ls_f64_pow_ends(x, y, power);
+}
+
+// Holds an angle as quarter * pi / 2 + r with |r| <= 0.786.
+typedef struct {
+  double r;
+  uint64_t quarter;
+} ls_f32_angle;
+// Splits angles below LS_F64_LARGE_ANGLE.
+LS_ALWAYS_INLINE ls_f32_angle ls_f32_reduce(double x) {
+  const double shifted = ls_f64_fma(x, 0x1.45f306dc9c883p-1, LS_F64_ROUNDER);
+  const double n = shifted - LS_F64_ROUNDER;
+  const double first = ls_f64_fma(-n, 0x1.921fb54442d18p+0, x);
+  return (ls_f32_angle){ls_f64_fma(-n, 0x1.1a62633145c07p-54, first),
+                        ls_f64_bits(shifted)};
+}
+LS_ALWAYS_INLINE double ls_f32_sin_small(double r) {
+  const double z = r * r;
+  const double s = LS_F64_POLY(z, 0x1.6dbbee1f24647p-19, -0x1.a013a11619d1bp-13,
+                               0x1.11110dea5e8c0p-7, -0x1.555555545c0f8p-3);
+  return ls_f64_fma(z * r, s, r);
+}
+LS_ALWAYS_INLINE double ls_f32_cos_small(double r) {
+  const double z = r * r;
+  return LS_F64_POLY(z, 0x1.9a6c494416c15p-16, -0x1.6c0dff970d462p-10,
+                     0x1.55554cae0fa7ep-5, -0x1.fffffffaa6f9bp-2, 1.0);
+}
+LS_ALWAYS_INLINE float ls_f32_sin_of(ls_f32_angle a, float x) {
+  const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
+  const double y = a.quarter & 1 ? c : s;
+  const float turned = (float)(a.quarter & 2 ? -y : y);
+  return (x == 0.0f) | (x != x) ? x : turned;
+}
+LS_ALWAYS_INLINE float ls_f32_cos_of(ls_f32_angle a, float x) {
+  const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
+  const double y = a.quarter & 1 ? s : c;
+  const float turned = (float)((a.quarter + 1) & 2 ? -y : y);
+  return x == x ? turned : x;
+}
+LS_ALWAYS_INLINE float ls_f32_tan_of(ls_f32_angle a, float x) {
+  const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
+  const bool is_odd = (a.quarter & 1) != 0;
+  const double y = (is_odd ? -c : s) / (is_odd ? s : c);
+  return (x == 0.0f) | (x != x) ? x : (float)y;
 }
 
 LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {

@@ -129,7 +129,8 @@ LS_ALWAYS_INLINE double ls_f64_clamp(double x, double low, double high) {
 
 LS_ALWAYS_INLINE double ls_f64_exp(double x) {
   const ls_f64_power e = ls_f64_exp_parts(ls_f64_clamp(x, -750.0, 710.0), 0.0);
-  return ls_f64_scale(1.0 + e.p.hi, e.n);
+  const double y = ls_f64_scale(1.0 + e.p.hi, e.n);
+  return x == x ? y : x;  // A NaN keeps its sign, here and below.
 }
 
 // Returns e^x - 1 for x from -40 to 0.7.

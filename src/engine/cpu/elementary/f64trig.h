@@ -50,12 +50,13 @@ LS_ALWAYS_INLINE double ls_f64_sin_of(ls_f64_angle a, double x) {
   const ls_f64_pair s = ls_f64_sin_small(a.r), c = ls_f64_cos_small(a.r);
   const double y = a.quarter & 1 ? c.hi + c.lo : s.hi + s.lo;
   const double turned = a.quarter & 2 ? -y : y;
-  return x == 0.0 ? x : turned;
+  return (x == 0.0) | (x != x) ? x : turned;
 }
-LS_ALWAYS_INLINE double ls_f64_cos_of(ls_f64_angle a) {
+LS_ALWAYS_INLINE double ls_f64_cos_of(ls_f64_angle a, double x) {
   const ls_f64_pair s = ls_f64_sin_small(a.r), c = ls_f64_cos_small(a.r);
   const double y = a.quarter & 1 ? s.hi + s.lo : c.hi + c.lo;
-  return (a.quarter + 1) & 2 ? -y : y;
+  const double turned = (a.quarter + 1) & 2 ? -y : y;
+  return x == x ? turned : x;
 }
 LS_ALWAYS_INLINE double ls_f64_tan_of(ls_f64_angle a, double x) {
   ls_f64_pair s = ls_f64_sin_small(a.r), c = ls_f64_cos_small(a.r);
@@ -65,13 +66,13 @@ LS_ALWAYS_INLINE double ls_f64_tan_of(ls_f64_angle a, double x) {
   const ls_f64_pair over = {odd ? -c.hi : s.hi, odd ? -c.lo : s.lo};
   const ls_f64_pair under = {odd ? s.hi : c.hi, odd ? s.lo : c.lo};
   const double y = ls_f64_div(over, under);
-  return x == 0.0 ? x : y;
+  return (x == 0.0) | (x != x) ? x : y;
 }
 LS_ALWAYS_INLINE double ls_f64_sin(double x) {
   return ls_f64_sin_of(ls_f64_reduce(x), x);
 }
 LS_ALWAYS_INLINE double ls_f64_cos(double x) {
-  return ls_f64_cos_of(ls_f64_reduce(x));
+  return ls_f64_cos_of(ls_f64_reduce(x), x);
 }
 LS_ALWAYS_INLINE double ls_f64_tan(double x) {
   return ls_f64_tan_of(ls_f64_reduce(x), x);

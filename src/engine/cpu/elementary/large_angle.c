@@ -1,60 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Payne and Hanek's method: it forms only those bits of the product of the
-// float's 24 bits with 2 / pi that matter modulo 4. 96 bits of 2 / pi are
-// enough: no float is closer to a multiple of pi / 2 than 2^-31 of a quarter,
-// and the product is exact to 2^-70.
+// number's 53 bits with 2 / pi that matter modulo 4. 192 bits of 2 / pi are
+// enough: no double is closer to a multiple of pi / 2 than 2^-62 of a quarter,
+// and the product is exact to 2^-137.
 #include "engine/cpu/elementary/large_angle.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/values/float_bits.h"
 #include "engine/cpu/elementary/f64math.h"
 
 __extension__ typedef unsigned __int128 wide;
-__extension__ typedef __int128 wide_signed;
 
-// 2 / pi in binary, after a word of zeros: bit p from the left weighs
-// 2^(31 - p).
-static const uint32_t two_over_pi[] = {0x00000000U, 0xA2F9836EU, 0x4E441529U,
-                                       0xFC2757D1U, 0xF534DDC0U, 0xDB629599U,
-                                       0x3C439041U, 0xFE5163ABU};
-
-enum { WINDOW = 96, FRACTION = WINDOW - 2 };
-
-// Returns bits [from, from + WINDOW) as an integer.
-static wide window_at(unsigned from) {
-  const uint32_t *word = &two_over_pi[from / 32];
-  wide bits = 0;
-  for (int i = 0; i < 4; ++i)
-    bits = bits << 32 | word[i];
-  return (bits >> (32 - from % 32)) & (((wide)1 << WINDOW) - 1);
-}
-
-float ls_turn_reduce(float x, float *out_quarter) {
-  const uint32_t bits = ls_float_bits(x);
-  const unsigned exponent = bits >> 23 & 255U;
-  *out_quarter = 0;
-  if (exponent == 255U) return x - x;
-  // |x| = mantissa * 2^(exponent - 150). Bits of the product that weigh 4 or
-  // more drop out: the window begins after them and ends at 2^-94.
-  const uint32_t mantissa = (bits & 0x7FFFFFU) | 0x800000U;
-  const wide product = mantissa * window_at(exponent - 120U);
-  const wide turns = product & (((wide)1 << WINDOW) - 1);
-  const wide nearest = (turns + ((wide)1 << (FRACTION - 1))) >> FRACTION;
-  const wide_signed rest = (wide_signed)(turns - (nearest << FRACTION));
-  const double fraction = (double)(int64_t)(rest >> 30) * 0x1p-64;
-  const float r = (float)(fraction * 1.57079632679489661923);
-  const unsigned quarter = (unsigned)nearest & 3U;
-  const bool negative = bits >> 31 != 0;
-  *out_quarter = (float)(negative ? (4U - quarter) & 3U : quarter);
-  return negative ? -r : r;
-}
-
-// ---- Doubles ---------------------------------------------------------------
 // Holds 2 / pi in binary after 64 zeros: bit p from the left weighs 2^(63 - p).
-static const uint64_t long_two_over_pi[] = {
+static const uint64_t two_over_pi[] = {
     UINT64_C(0x0000000000000000), UINT64_C(0xA2F9836E4E441529),
     UINT64_C(0xFC2757D1F534DDC0), UINT64_C(0xDB6295993C439041),
     UINT64_C(0xFE5163ABDEBBC561), UINT64_C(0xB7246E3A424DD2E0),
@@ -67,15 +27,15 @@ static const uint64_t long_two_over_pi[] = {
     UINT64_C(0x6BFB5FB11F8D5D08), UINT64_C(0x56033046FC7B6BAB)};
 
 // Returns 64 bits of it, from bit `from` on.
-static uint64_t long_word_at(unsigned from) {
-  const uint64_t *word = &long_two_over_pi[from / 64];
+static uint64_t word_at(unsigned from) {
+  const uint64_t *word = &two_over_pi[from / 64];
   const unsigned shift = from % 64;
   return shift == 0 ? word[0] : word[0] << shift | word[1] >> (64 - shift);
 }
 
 // Computes 192 bits of |x| 2 / pi modulo 4, of which the first two are the
 // quarter.
-static void long_turns(uint64_t bits, uint64_t turns[3]) {
+static void find_turns(uint64_t bits, uint64_t turns[3]) {
   const unsigned exponent = (unsigned)(bits >> 52) & 2047U;
   const uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1)
                                                                      << 52;
@@ -84,18 +44,18 @@ static void long_turns(uint64_t bits, uint64_t turns[3]) {
   const unsigned from = exponent - 1013U;
   wide sum = 0;
   for (unsigned i = 3; i-- > 0;) {
-    sum = (sum >> 64) + (wide)mantissa * long_word_at(from + 64 * i);
+    sum = (sum >> 64) + (wide)mantissa * word_at(from + 64 * i);
     turns[i] = (uint64_t)sum;
   }
 }
 
-double ls_turn_reduce_f64(double x, double *out_low, uint64_t *out_quarter) {
+double ls_turn_reduce(double x, double *out_low, uint64_t *out_quarter) {
   uint64_t bits, turns[3];
   memcpy(&bits, &x, sizeof(bits));
   *out_low = 0;
   *out_quarter = 0;
   if ((bits >> 52 & 2047U) == 2047U) return x - x;
-  long_turns(bits, turns);
+  find_turns(bits, turns);
   const uint64_t quarter = (turns[0] + (UINT64_C(1) << 61)) >> 62;
   // The fraction of a quarter, in units of 2^-192, and its size.
   uint64_t high = turns[0] << 2 | turns[1] >> 62;

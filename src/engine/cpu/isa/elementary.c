@@ -37,10 +37,32 @@ UNARY(rsqrt, F64, double, RSQRT)
 UNARY(sigmoid, F64, double, SIGMOID)
 UNARY(softplus, F64, double, SOFTPLUS)
 
+#define EXPM1_F32(T, W, x) ls_f32_expm1(x)
+#define LOG1P_F32(T, W, x) ls_f32_log1p(x)
+#define TANH_F32(T, W, x) ls_f32_tanh(x)
+#define SOFTPLUS_F32(T, W, x) ls_f32_softplus(x)
 #define ERFC_F32(T, W, x) ls_f32_erfc(x)
 #define CBRT_F32(T, W, x) ls_f32_cbrt(x)
+UNARY(expm1, F32, float, EXPM1_F32)
+UNARY(log1p, F32, float, LOG1P_F32)
+UNARY(tanh, F32, float, TANH_F32)
+UNARY(softplus, F32, float, SOFTPLUS_F32)
 UNARY(erfc, F32, float, ERFC_F32)
 UNARY(cbrt, F32, float, CBRT_F32)
+
+// Written with vectors, in isa/vecmath.h and isa/vecactivation.h.
+#define OF_VECTORS(name)                                                       \
+  static void name##_F32(const ls_elementwise *self, void *out,                \
+                         const void *const *in, int64_t count) {               \
+    (void)self;                                                                \
+    LS_ISA_NAME(ls_cpu_##name)(out, in[0], (size_t)count);                     \
+  }
+OF_VECTORS(exp)
+OF_VECTORS(log)
+OF_VECTORS(erf)
+OF_VECTORS(sigmoid)
+OF_VECTORS(rsqrt)
+OF_VECTORS(gelu)
 
 // Computes x sigmoid(2u). At -40 the sigmoid is 0.
 #define GELU_A 1.5957691216057308   // 2 sqrt(2 / pi)
@@ -77,42 +99,47 @@ void LS_ISA_NAME(ls_cpu_gelu_again_f64)(double *dx, double *y, const double *dy,
 // Elements that are checked, and then computed, together.
 enum { GROUP = 256 };
 
-static bool has_large_angle(const double *x, int64_t count) {
-  uint64_t any = 0;
-  for (int64_t i = 0; i < count; ++i)
-    any |= ls_f64_abs(x[i]) < LS_F64_LARGE_ANGLE ? 0U : 1U;
-  return any != 0;
-}
-
-static ls_f64_angle reduce_angle(double x) {
+static ls_f64_angle reduce_any_F64(double x) {
   if (ls_f64_abs(x) < LS_F64_LARGE_ANGLE) return ls_f64_reduce(x);
   ls_f64_angle angle;
-  angle.r.hi = ls_turn_reduce_f64(x, &angle.r.lo, &angle.quarter);
+  angle.r.hi = ls_turn_reduce(x, &angle.r.lo, &angle.quarter);
+  return angle;
+}
+static ls_f32_angle reduce_any_F32(float x) {
+  if (fabsf(x) < (float)LS_F64_LARGE_ANGLE) return ls_f32_reduce((double)x);
+  ls_f32_angle angle;
+  double low;
+  angle.r = ls_turn_reduce((double)x, &low, &angle.quarter);
   return angle;
 }
 
-#define OF_ANGLE(name, E)                                                      \
-  static void name##_F64(const ls_elementwise *self, void *out,                \
+#define OF_ANGLE(name, D, T, E, REDUCE)                                        \
+  static void name##_##D(const ls_elementwise *self, void *out,                \
                          const void *const *in, int64_t count) {               \
     (void)self;                                                                \
-    double *o = out;                                                           \
-    const double *a = in[0];                                                   \
+    T *o = out;                                                                \
+    const T *a = in[0];                                                        \
     for (int64_t k = 0; k < count; k += GROUP, o += GROUP, a += GROUP) {       \
       const int64_t n = ls_min_i64(GROUP, count - k);                          \
-      if (has_large_angle(a, n)) {                                             \
+      uint64_t any = 0;                                                        \
+      for (int64_t i = 0; i < n; ++i)                                          \
+        any |= ls_f64_abs((double)a[i]) < LS_F64_LARGE_ANGLE ? 0U : 1U;        \
+      if (any != 0) {                                                          \
         for (int64_t i = 0; i < n; ++i)                                        \
-          o[i] = E(reduce_angle(a[i]), a[i]);                                  \
+          o[i] = E(reduce_any_##D(a[i]), a[i]);                                \
         continue;                                                              \
       }                                                                        \
       LS_INDEPENDENT                                                           \
       for (int64_t i = 0; i < n; ++i)                                          \
-        o[i] = E(ls_f64_reduce(a[i]), a[i]);                                   \
+        o[i] = E(REDUCE((double)a[i]), a[i]);                                  \
     }                                                                          \
   }
-#define COS_OF(angle, x) ls_f64_cos_of(angle)
-OF_ANGLE(sin, ls_f64_sin_of)
-OF_ANGLE(cos, COS_OF)
-OF_ANGLE(tan, ls_f64_tan_of)
+OF_ANGLE(sin, F64, double, ls_f64_sin_of, ls_f64_reduce)
+OF_ANGLE(cos, F64, double, ls_f64_cos_of, ls_f64_reduce)
+OF_ANGLE(tan, F64, double, ls_f64_tan_of, ls_f64_reduce)
+OF_ANGLE(sin, F32, float, ls_f32_sin_of, ls_f32_reduce)
+OF_ANGLE(cos, F32, float, ls_f32_cos_of, ls_f32_reduce)
+OF_ANGLE(tan, F32, float, ls_f32_tan_of, ls_f32_reduce)
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, D, T, E) LS_SPAN_OF_TWO(name, E, D, T, T, )
@@ -187,7 +214,20 @@ double LS_ISA_NAME(ls_cpu_exp_above)(double *dst, const double *src, double max,
 
 // ---- All -------------------------------------------------------------------
 const ls_cpu_spans LS_ISA_NAME(ls_cpu_elementary) = {
-    .f32 = {[LS_OP_ERFC] = erfc_F32,
+    .f32 = {[LS_OP_EXP] = exp_F32,
+            [LS_OP_LOG] = log_F32,
+            [LS_OP_ERF] = erf_F32,
+            [LS_OP_SIGMOID] = sigmoid_F32,
+            [LS_OP_RSQRT] = rsqrt_F32,
+            [LS_OP_GELU] = gelu_F32,
+            [LS_OP_EXPM1] = expm1_F32,
+            [LS_OP_LOG1P] = log1p_F32,
+            [LS_OP_TANH] = tanh_F32,
+            [LS_OP_SOFTPLUS] = softplus_F32,
+            [LS_OP_SIN] = sin_F32,
+            [LS_OP_COS] = cos_F32,
+            [LS_OP_TAN] = tan_F32,
+            [LS_OP_ERFC] = erfc_F32,
             [LS_OP_CBRT] = cbrt_F32,
             [LS_OP_POW] = pow_F32,
             [LS_OP_ATAN2] = atan2_F32,

@@ -32,17 +32,10 @@ void LS_ISA_NAME(ls_cpu_turn)(float *dst, size_t width, const float *src,
 
 void LS_ISA_NAME(ls_cpu_exp)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_log)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_tanh)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_erf)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_sigmoid)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_rsqrt)(float *dst, const float *src, size_t n);
 
-void LS_ISA_NAME(ls_cpu_expm1)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_log1p)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_sin)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_cos)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_tan)(float *dst, const float *src, size_t n);
-void LS_ISA_NAME(ls_cpu_softplus)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_gelu)(float *dst, const float *src, size_t n);
 void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,
                                    size_t n);

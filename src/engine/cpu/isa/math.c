@@ -5,7 +5,6 @@
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/isa/vecactivation.h"
 #include "engine/cpu/isa/vecmath.h"
-#include "engine/cpu/isa/vectrig.h"
 
 #define LS_UNARY(name)                                                         \
   void LS_ISA_NAME(ls_cpu_##name)(float *dst, const float *src, size_t n) {    \
@@ -20,16 +19,9 @@
 
 LS_UNARY(exp)
 LS_UNARY(log)
-LS_UNARY(tanh)
 LS_UNARY(erf)
 LS_UNARY(sigmoid)
 LS_UNARY(rsqrt)
-LS_UNARY(expm1)
-LS_UNARY(log1p)
-LS_UNARY(sin)
-LS_UNARY(cos)
-LS_UNARY(tan)
-LS_UNARY(softplus)
 LS_UNARY(gelu)
 
 void LS_ISA_NAME(ls_cpu_gelu_grad)(float *dst, const float *dy, const float *x,

@@ -129,7 +129,6 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   work.out_size = (uint32_t)ls_dtype_size(plan->out[0].dtype);
   if (work.span == plan->kernels->spans->f32[plan->node->type])
     work.f32_op = plan->node->type;
-  const bool calls_table = work.unary != NULL || work.binary != NULL;
   size_t bytes = (size_t)work.count * work.out_size;
   for (uint32_t i = 0; i < work.num_in; ++i) {
     LS_RETURN_IF_ERROR(place_operand(plan, i, &work));
@@ -145,7 +144,7 @@ ls_status ls_elementwise_plan(ls_kernel_plan *plan, ls_elementwise work) {
   if (work.half != LS_DTYPE_NONE) {
     plan->loop = half_loop;
     plan->scratch = (work.num_in + 1) * (size_t)LS_CHUNK * sizeof(float);
-  } else if (!calls_table && ls_cpu_streams(plan->kernels, bytes)) {
+  } else if (work.binary == NULL && ls_cpu_streams(plan->kernels, bytes)) {
     // Spans that call a function of the table are excluded: it hides memory
     // transfers behind its arithmetic.
     work.streams = plan->kernels;

@@ -126,7 +126,7 @@ struct ls_elementwise {
   // Not NULL: writes the result with this table's streaming stores
   // (streaming.h).
   const ls_cpu_kernels *streams;
-  ls_cpu_unary_fn *unary;  // Function of a span that calls one, or the next.
+  // Function of a span that calls one.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
 };
 

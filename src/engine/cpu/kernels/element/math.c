@@ -2,9 +2,7 @@
 //
 // Mathematical functions of one and two operands.
 //
-// Rounding is written out here. f32 functions of one operand are those of the
-// kernel table, the others are in isa/elementary.c: the same bits on every
-// machine.
+// Rounding is written out here; elementary functions are in isa/elementary.c.
 #include <math.h>
 
 #include "engine/cpu/kernels/list.h"
@@ -58,11 +56,6 @@ UNARY(round_away, nearest_away_F64, F64, double, )
 #define IS_FINITE_F64(T, W, x) (fabs(x) < (double)INFINITY)
 LS_SPAN_OF_ONE(is_finite, IS_FINITE_F32, F32, uint8_t, float, )
 LS_SPAN_OF_ONE(is_finite, IS_FINITE_F64, F64, uint8_t, double, )
-
-static void call_unary(const ls_elementwise *self, void *out,
-                       const void *const *in, int64_t count) {
-  self->unary(out, in[0], (size_t)count);
-}
 
 // ---- Two operands ----------------------------------------------------------
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)
@@ -138,54 +131,21 @@ static void gelu_again_loop(const ls_kernel_call *call, int64_t begin_block,
 #define ENTRY(name, D, T, W) [LS_DTYPE_##D] = name##_##D,
 #define FLOATS(name)                                                           \
   { LS_EACH_FLOAT(ENTRY, name) }
-#define OF_TABLE                                                               \
-  { [LS_DTYPE_F32] = call_unary }
 
 static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
-    [LS_OP_EXPM1] = OF_TABLE,
-    [LS_OP_LOG1P] = OF_TABLE,
     [LS_OP_CEIL] = FLOATS(ceil),
     [LS_OP_FLOOR] = FLOATS(floor),
     [LS_OP_ROUND] = FLOATS(round),
     [LS_OP_ROUND_AWAY] = FLOATS(round_away),
-    [LS_OP_COS] = OF_TABLE,
-    [LS_OP_SIN] = OF_TABLE,
-    [LS_OP_TAN] = OF_TABLE,
     [LS_OP_IS_FINITE] = FLOATS(is_finite),
-    [LS_OP_SOFTPLUS] = OF_TABLE,
-    [LS_OP_GELU] = OF_TABLE,
     [LS_OP_GELU_GRAD] = {[LS_DTYPE_F32] = gelu_grad_F32},
     [LS_OP_REMAINDER] = {LS_EACH_INTEGER(ENTRY, remainder)},
 };
 
-static ls_cpu_unary_fn *table_function(const ls_cpu_kernels *kernels,
-                                       uint16_t op) {
-  switch (op) {
-  case LS_OP_EXPM1:
-    return kernels->expm1;
-  case LS_OP_LOG1P:
-    return kernels->log1p;
-  case LS_OP_COS:
-    return kernels->cos;
-  case LS_OP_SIN:
-    return kernels->sin;
-  case LS_OP_TAN:
-    return kernels->tan;
-  case LS_OP_SOFTPLUS:
-    return kernels->softplus;
-  case LS_OP_GELU:
-    return kernels->gelu;
-  default:
-    return NULL;
-  }
-}
-
 ls_status kernel_math(ls_kernel_plan *plan) {
   const uint16_t op = plan->node->type;
   return ls_elementwise_plan_by_dtype(
-      plan, spans[op],
-      (ls_elementwise){.unary = table_function(plan->kernels, op),
-                       .binary = plan->kernels->gelu_grad});
+      plan, spans[op], (ls_elementwise){.binary = plan->kernels->gelu_grad});
 }
 
 ls_status kernel_gelu_again(ls_kernel_plan *plan) {
