@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: train
 //
-// Hooks: what is done around the runs of a training, by who does not know what
-// the runs are: saving, stopping, counting, logging.
+// Hooks: work around the runs of a training, independent of what is run:
+// saving, stopping, counting, logging.
 //
 //   begin                 once, before the session: may add to the graph
 //   after_create_session  each time that there is a session whose variables
 //                         have values: again when one was lost
 //   session_lost          when that session goes: before another one is made in
 //                         its place, and at last, however the loop ended
-//   before_run            what else shall be run and fed
-//   after_run             with what came of it
-//   run_failed            when it has failed, or what hooks did around it
+//   before_run            asks for more to be run and fed
+//   after_run             gets the results
+//   run_failed            when the run has failed, or a hook around it
 //   end                   once, when the loop ends without a failure
 //
-// Those of a list are called in its order. What a hook reads in the graph by an
-// op that it makes at its begin is what the run has made of it.
+// Those of a list are called in its order. A hook that reads the graph by an op
+// which it makes at its begin reads what the run has made of it.
 //
 // A session with hooks is a monitored one (lockstep/monitored_session.h). Where
 // a loop calls functions (ls_train_options.hooks) there is neither session nor
 // graph, and a run is a call: it gives its results, by name, and makes one step
 // or, in a loop of steps, several. The moments are the same: nothing is ever
-// lost there, and session_lost is behind the last run.
+// lost there, and session_lost is after the last run.
 //
 // Threads: a hook is used by one loop at a time, and called by its thread.
 #ifndef LOCKSTEP_HOOK_H_
@@ -46,8 +46,8 @@ extern "C" {
 //   LS_FAILED_PRECONDITION  there is one.
 LS_API LS_MUST_USE ls_status ls_global_step_create(ls_graph *graph,
                                                    ls_variable **out_step);
-// The one there is in a graph or, of a loop or a branch, in the whole one.
-// Lent.
+// Finds the one in a graph; in that of a loop or a branch, the one in the graph
+// around it. Lent.
 //   LS_FAILED_PRECONDITION  there is none, or several.
 LS_API LS_MUST_USE ls_status ls_global_step_get(ls_graph *graph,
                                                 ls_variable **out_step);
@@ -58,8 +58,8 @@ LS_API LS_MUST_USE ls_status ls_eval_step_get(ls_graph *graph,
                                               ls_variable **out_step);
 
 // ---- Timers ----------------------------------------------------------------
-// Says when something is due: each so many steps, or seconds of the runtime's
-// clock; the first time asked, and never twice for a step.
+// Knows when something is due: each so many steps, or seconds of the runtime's
+// clock; at the first request, and never twice for a step.
 typedef struct ls_step_timer {
   int64_t every_steps;  // One of the two. Default: never.
   double every_seconds;
@@ -72,8 +72,8 @@ LS_API LS_MUST_USE ls_status ls_step_timer_begin(ls_step_timer *timer,
                                                  ls_opt every_steps,
                                                  ls_opt every_seconds);
 LS_API bool ls_step_timer_is_due(const ls_step_timer *timer, int64_t step);
-// It was done at `step`: whether it was before, and then how many seconds and
-// steps ago.
+// Notes that it was done at `step`. Returns whether it was done before, and
+// then how many seconds and steps ago.
 LS_API bool ls_step_timer_done(ls_step_timer *timer, int64_t step,
                                double *out_seconds, int64_t *out_steps);
 
@@ -85,28 +85,26 @@ typedef struct ls_run_context ls_run_context;
 // Both are lent; NULL: functions are called.
 LS_API ls_session *ls_run_context_session(const ls_run_context *context);
 LS_API ls_graph *ls_run_context_graph(const ls_run_context *context);
-// How many steps have been made: as the loop counts them, or the global step
+// Gives the number of steps made: as the loop counts them, or the global step
 // now.
 //   LS_FAILED_PRECONDITION  the graph has none.
 LS_API LS_MUST_USE ls_status ls_run_context_steps(const ls_run_context *context,
                                                   int64_t *out_steps);
-// What the run gave its caller, lent until the next one: the step's results, or
-// of several steps the last one's "loss" and "accuracy"; in a session what the
-// caller fetched. None before.
+// Returns the results of the run for its caller, lent until the next one: those
+// of the step, or of several steps the last one's "loss" and "accuracy"; in a
+// session what the caller fetched. None before.
 LS_API ls_nest ls_run_context_results(const ls_run_context *context);
-// One of them that is a number, by its name; its mean over the batch, where
-// functions are called in replicas.
+// Gives one of them that is a number, by its name; its mean over the batch,
+// where functions are called in replicas.
 //   LS_NOT_FOUND         there is none: names those that there are.
 //   LS_INVALID_ARGUMENT  it is no number.
 LS_API LS_MUST_USE ls_status ls_run_context_number(
     const ls_run_context *context, const char *name, double *out_number);
-// No run after this one.
+// Requests that no run comes after this one.
 LS_API void ls_run_context_request_stop(ls_run_context *context);
 LS_API bool ls_run_context_stop_requested(const ls_run_context *context);
-// What the caller fetches in this run, lent.
-LS_API ls_nest ls_run_context_fetches(const ls_run_context *context);
 
-// What a hook adds to a run. All of it is the hook's, and stays until
+// The additions of a hook to a run. They are the hook's, and stay until
 // after_run.
 typedef struct ls_run_wish {
   ls_nest fetches;  // Where functions are called, a hook that wishes to fetch
@@ -117,20 +115,21 @@ typedef struct ls_run_wish {
   int64_t most_steps;
 } ls_run_wish;
 
-// What one does; NULL: nothing. Names are those of the moments above.
+// The functions of a hook, named by the moments above; NULL: it does nothing
+// then.
 typedef struct ls_hook_options {
   const char *name;  // For messages. Default "hook".
   void *user;
   ls_status (*begin)(void *user);
   ls_status (*after_create_session)(void *user, ls_run_context *context);
-  // What goes on for the session ends, as threads and files that it has open.
+  // Ends what goes on for the session, as threads and open files.
   void (*session_lost)(void *user);
   ls_status (*before_run)(void *user, ls_run_context *context,
                           ls_run_wish *wish);
   // `results` is what the hook's own fetches gave, lent.
   ls_status (*after_run)(void *user, ls_run_context *context, ls_nest results);
-  // What is told of the failure, taken over: who has made the run end by
-  // closing its session knows better.
+  // Returns the error to report in place of `status`, which is taken over: a
+  // hook that has ended the run by closing its session knows better.
   ls_status (*run_failed)(void *user, ls_status status);
   ls_status (*end)(void *user, ls_run_context *context);
   void (*destroy)(void *user);
@@ -147,13 +146,13 @@ LS_API const char *ls_hook_name(const ls_hook *hook);
 // ops or feeds are for sessions, and waiting for a step is; the others are for
 // functions, too.
 
-// Stops behind the run in which the global step comes to `last_step`, or to so
+// Stops after the run in which the global step comes to `last_step`, or to so
 // many steps more than the session began with. One of the two.
 LS_API LS_MUST_USE ls_status ls_stop_at_step_hook(ls_opt num_steps,
                                                   ls_opt last_step,
                                                   ls_hook **out_hook);
 
-// Told of saves; `session` is NULL where functions are called.
+// Is notified of saves; `session` is NULL where functions are called.
 typedef struct ls_save_listener {
   void *user;
   ls_status (*begin)(void *user);
@@ -166,7 +165,7 @@ typedef struct ls_save_listener {
 
 typedef struct ls_saver_hook_options {
   const char *folder;  // Required.
-  // What is saved. Lent. Default: the collection "variables"; of functions,
+  // Variables to save. Lent. Default: the collection "variables"; of functions,
   // those of the model and its optimizer.
   ls_variable *const *variables;
   size_t num_variables;
@@ -188,7 +187,7 @@ typedef struct ls_saver_hook_options {
 //   LS_INVALID_ARGUMENT  no folder; steps and seconds.
 LS_API LS_MUST_USE ls_status ls_saver_hook(const ls_saver_hook_options *options,
                                            ls_hook **out_hook);
-// Listeners to a saver that is there already, as one of a list.
+// Adds listeners to a saver that exists already, the first of a list.
 //   LS_INVALID_ARGUMENT  no hook of the list saves.
 LS_API LS_MUST_USE ls_status ls_saver_hooks_add_listeners(
     ls_hook *const *hooks, size_t num_hooks, const ls_save_listener *listeners,
@@ -197,27 +196,27 @@ LS_API LS_MUST_USE ls_status ls_saver_hooks_add_listeners(
 typedef struct ls_counter_hook_options {
   ls_opt every_steps, every_seconds;  // One of the two. Default: 100 steps.
   ls_opt steps_per_run;               // Default 1.
-  ls_event_writer *writer;            // Lent. Default: only the log hears it.
-  double batch_size;  // Examples a second are told too. Default: they are not.
+  ls_event_writer *writer;            // Lent. Default: none, only the log.
+  double batch_size;  // To count examples a second, too. Default: they are not.
 } ls_counter_hook_options;
 // Steps a second, as "global_step/sec".
 LS_API LS_MUST_USE ls_status
 ls_counter_hook(const ls_counter_hook_options *options, ls_hook **out_hook);
 
 typedef struct ls_log_hook_options {
-  const char *const *names;  // What the values are called; as many.
-  // Default: what the caller of a run gets by these names.
+  const char *const *names;  // Of the values; as many.
+  // Default: results of the run by these names.
   const ls_tensor *values;
   size_t num_values;
   ls_opt every_steps, every_seconds;  // Runs; at most one of the two.
   bool at_end;                        // Also, or only, at the end.
-  // The line, instead of "name = value, name = value (s sec)"; both have the
-  // values in the order of their names.
+  // Prints the line, instead of "name = value, name = value (s sec)"; both have
+  // the values in the order of their names.
   void (*format)(void *user, const char *const *names, const ls_nest *values,
                  size_t num_values, char *buffer, size_t size);
   void *user;
 } ls_log_hook_options;
-// Logs values of the graph, or of what a run gives.
+// Logs values of the graph, or results of a run.
 //   LS_INVALID_ARGUMENT  neither at the end nor at any time, or both intervals.
 LS_API LS_MUST_USE ls_status ls_log_hook(const ls_log_hook_options *options,
                                          ls_hook **out_hook);
@@ -226,15 +225,14 @@ LS_API LS_MUST_USE ls_status ls_log_hook(const ls_log_hook_options *options,
 // during training"), or stops with a warning.
 LS_API LS_MUST_USE ls_status ls_nan_hook(ls_tensor loss, ls_flag fails,
                                          ls_hook **out_hook);
-// The same of what the caller of a run gets by that name.
+// The same of the result of that name.
 LS_API LS_MUST_USE ls_status ls_nan_hook_named(const char *name, ls_flag fails,
                                                ls_hook **out_hook);
 
 typedef struct ls_summary_hook_options {
   const ls_op *ops;  // The summaries, as of ls_summary. Default: those that a
-  size_t num_ops;    //   function makes, whose writer is let write when due.
-  ls_summary_writer *writer;          // That they write to, lent: its step is
-                                      // set.
+  size_t num_ops;    //   function makes, whose writer writes when due alone.
+  ls_summary_writer *writer;          // Of them, lent: its step is set.
   ls_opt every_steps, every_seconds;  // One of the two. Required.
 } ls_summary_hook_options;
 // Runs summaries in the first run, and when they are due.

@@ -16,12 +16,12 @@
 
 // A longer file is no config.
 static const size_t most_bytes = 1 << 20;
-// Of a run that does not say.
+// For a run that does not say.
 static const int64_t default_keep = 5;
 
 typedef enum entry_kind { TEXT, WHOLE, REAL } entry_kind;
 
-// What a TEXT is where nothing is said, and the bounds of a number.
+// The default of a TEXT, and the bounds of a number.
 #define ENTRY_TEXT(name, text)                                                 \
   { #name, TEXT, offsetof(ls_train_config, name), text, 0, 0 }
 #define ENTRY_NUMBER(kind, name, least, most)                                  \
@@ -88,7 +88,7 @@ void ls_train_config_print(const ls_train_config *config, ls_text *text) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// What a caller gets is the first field.
+// The caller gets the first field.
 typedef struct read_config {
   ls_train_config config;
   ls_allocator *allocator;
@@ -139,7 +139,7 @@ static ls_status read_entry(const char *path, size_t entry,
   return ls_ok();
 }
 
-// Whether it is as it was written. One that says nothing is as it is meant.
+// Checks that it is as it was written. One without a checksum is as intended.
 static ls_status check_sum(const char *path, const ls_json *json,
                            const char *bytes, size_t size) {
   enum { TAIL = LS_CHECKPOINT_TAIL_SIZE + 1 };
@@ -181,7 +181,7 @@ static ls_status read_entries(read_config *read, const char *path,
   return ls_ok();
 }
 
-// ---- What checkpoints keep --------------------------------------------------
+// ---- In checkpoints --------------------------------------------------------
 static ls_status find_kept(const ls_checkpoint_file *file, ls_record *state,
                            const char **out_text) {
   const ls_record *run = NULL;
@@ -202,7 +202,7 @@ static ls_status read_kept(const ls_checkpoint_file *file, read_config *read) {
   return read_entries(read, file->path, json);
 }
 
-// What the newest checkpoint has of it, if any has.
+// Reads it from the newest checkpoint that has it, if any has.
 static ls_status read_newest(ls_runtime *runtime, const char *run_folder,
                              read_config *read, int64_t *out_step) {
   LS_OWN_MEMORY(ls_runtime_allocator(runtime), int64_t, steps) = NULL;

@@ -110,8 +110,8 @@ static ls_status loop_folder_start(ls_loop *loop) {
                         ? ls_run_folder_start(&loop->folder, &loop->plan.config,
                                               loop->plan.options.overwrite)
                         : ls_ok()));
-  LS_RETURN_IF_ERROR(
-      ls_run_ranks_tell(&loop->ranks, loop->folder.replaces, &replaces, &bits));
+  LS_RETURN_IF_ERROR(ls_run_ranks_exchange(&loop->ranks, loop->folder.replaces,
+                                           &replaces, &bits));
   loop->replaces = replaces != 0;
   return loop->replaces ? ls_ok() : ls_saves_open(&loop->saves, &loop->ranks);
 }
@@ -202,7 +202,7 @@ bool ls_loop_stops(ls_loop *loop) {
   loop->was_asked =
       is_asked(loop) || ls_train_stop_requested(loop->plan.options.stop);
   loop->unmet =
-      ls_run_ranks_ask(&loop->ranks, loop->was_asked, &loop->is_stopped);
+      ls_run_ranks_stop(&loop->ranks, loop->was_asked, &loop->is_stopped);
   if (!ls_status_is_ok(loop->unmet)) loop->is_stopped = true;
   return loop->is_stopped;
 }
@@ -210,7 +210,7 @@ bool ls_loop_stops(ls_loop *loop) {
 // An evaluation may have been stopped after the last step.
 static ls_status find_last_stop(ls_loop *loop) {
   bool stops = false;
-  LS_RETURN_IF_ERROR(ls_run_ranks_ask(&loop->ranks, is_asked(loop), &stops));
+  LS_RETURN_IF_ERROR(ls_run_ranks_stop(&loop->ranks, is_asked(loop), &stops));
   loop->is_stopped |= stops;
   return ls_ok();
 }

@@ -75,14 +75,14 @@ static ls_status save_if_due(ls_loop *loop) {
 enum { DUE = 1, FAILED = 2 };
 
 // Says what this rank would do after the next step.
-static int64_t tell_ranks(void *state) {
+static int64_t find_save_bits(void *state) {
   const ls_loop *loop = state;
   const ls_saving *saving = &loop->saves.saving;
   return (ls_saving_is_due(saving, ls_loop_steps(loop) + 1) ? DUE : 0) |
          (ls_saving_has_failed(saving) ? FAILED : 0);
 }
 
-static void hear_ranks(void *state, int64_t first, int64_t bits) {
+static void take_save_bits(void *state, int64_t first, int64_t bits) {
   ls_loop *loop = state;
   loop->save_is_due = (first & DUE) != 0;
   loop->save_has_failed = (bits & FAILED) != 0;
@@ -91,7 +91,7 @@ static void hear_ranks(void *state, int64_t first, int64_t bits) {
 static ls_status join_ranks(void *state, ls_run_context *context) {
   ls_loop *loop = state;
   (void)context;
-  loop->ranks.party = (ls_rank_party){loop, tell_ranks, hear_ranks};
+  loop->ranks.party = (ls_rank_party){loop, find_save_bits, take_save_bits};
   return ls_ok();
 }
 

@@ -31,20 +31,20 @@ bool ls_run_ranks_writes(const ls_run_ranks *ranks) {
   return ranks->trunk == NULL || ranks->trunk->rank == 0;
 }
 
-// ---- Meetings --------------------------------------------------------------
+// ---- Exchanges -------------------------------------------------------------
 // No program has this name.
-static ls_status ranks_exchange(ls_run_ranks *ranks,
-                                const ls_trunk_piece *pieces, size_t count) {
-  const ls_trunk_name meeting = {
+static ls_status exchange_pieces(ls_run_ranks *ranks,
+                                 const ls_trunk_piece *pieces, size_t count) {
+  const ls_trunk_name exchange = {
       .program = {ls_hash(name, sizeof(name), 0), 0},
-      .iteration = ranks->meetings++,
+      .iteration = ranks->num_exchanges++,
       .merge = UINT32_MAX - 2,
   };
-  return ranks->trunk->exchange(ranks->trunk, &meeting, pieces, count);
+  return ranks->trunk->exchange(ranks->trunk, &exchange, pieces, count);
 }
 
-ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
-                            int64_t *out_first, int64_t *out_bits) {
+ls_status ls_run_ranks_exchange(ls_run_ranks *ranks, int64_t own,
+                                int64_t *out_first, int64_t *out_bits) {
   *out_first = *out_bits = own;
   ls_trunk *trunk = ranks->trunk;
   if (trunk == NULL) return ls_ok();
@@ -53,23 +53,24 @@ ls_status ls_run_ranks_tell(ls_run_ranks *ranks, int64_t own,
     ranks->pieces[k] =
         (ls_trunk_piece){&ranks->words[k], sizeof(*ranks->words), k};
   LS_RETURN_IF_ERROR(
-      ranks_exchange(ranks, ranks->pieces, (size_t)trunk->ranks));
+      exchange_pieces(ranks, ranks->pieces, (size_t)trunk->ranks));
   *out_first = ranks->words[0];
   for (int32_t k = 0; k < trunk->ranks; ++k)
     *out_bits |= ranks->words[k];
   return ls_ok();
 }
 
-ls_status ls_run_ranks_ask(ls_run_ranks *ranks, bool stops, bool *out_stops) {
+ls_status ls_run_ranks_stop(ls_run_ranks *ranks, bool stops, bool *out_stops) {
   const ls_rank_party *party = &ranks->party;
   int64_t first = 0, bits = 0;
   *out_stops = stops;
   if (ranks->trunk == NULL) return ls_ok();
-  const int64_t told = party->tell != NULL ? party->tell(party->user) : 0;
-  const ls_status status = ls_run_ranks_tell(
-      ranks, (int64_t)((uint64_t)told << 1) | stops, &first, &bits);
+  const int64_t sent = party->send != NULL ? party->send(party->user) : 0;
+  const ls_status status = ls_run_ranks_exchange(
+      ranks, (int64_t)((uint64_t)sent << 1) | stops, &first, &bits);
   *out_stops = (bits & 1) != 0;
-  if (party->hear != NULL) party->hear(party->user, first >> 1, bits >> 1);
+  if (party->receive != NULL)
+    party->receive(party->user, first >> 1, bits >> 1);
   return status;
 }
 
@@ -77,7 +78,7 @@ ls_status ls_run_ranks_agree(ls_run_ranks *ranks, ls_status own) {
   int64_t first = 0, bits = 0;
   ls_trunk *trunk = ranks->trunk;
   if (trunk == NULL || ls_status_is_ok(own))
-    return ls_status_is_ok(own) ? ls_run_ranks_tell(ranks, 0, &first, &bits)
+    return ls_status_is_ok(own) ? ls_run_ranks_exchange(ranks, 0, &first, &bits)
                                 : own;
   trunk->cancel(trunk, own);
   return own;

@@ -262,15 +262,16 @@ static ls_status take_numbers(ls_loop *loop, int64_t steps) {
 
 // Makes so many steps, or fewer where a stop is asked for.
 static ls_status run_loop(ls_loop *loop, int64_t steps) {
-  const uint64_t number = ls_function_steps(loop->function);
+  const int64_t first = ls_loop_steps(loop);
   const int64_t traced = ls_span_begin(loop->runtime);
   const int64_t began = ls_runtime_now(loop->runtime);
   ls_feeder_result fed;
   LS_RETURN_IF_ERROR(
-      ls_device_loop_run(loop->device_loop, steps, number, &fed));
+      ls_device_loop_run(loop->device_loop, steps, (uint64_t)first, &fed));
   loop->spent.run += ls_runtime_now(loop->runtime) - began;
-  ls_loop_end_span(loop, "loop", traced, ls_loop_steps(loop) + fed.batches);
-  ls_function_set_steps(loop->function, number + (uint64_t)fed.batches);
+  ls_loop_end_span(loop, "loop", traced, first + fed.batches);
+  // Its random ops draw by steps.
+  ls_function_set_steps(loop->function, (uint64_t)(first + fed.batches));
   if (fed.asked) loop->was_asked = true;
   loop->stalls = fed.stalls;
   return ls_status_join(take_numbers(loop, fed.batches), fed.status);

@@ -11,6 +11,9 @@
 #include "lockstep/steps.h"
 #include "tpu/strategy/strategy.h"
 
+LS_OWNED_POINTER(ls_strategy_step, ls_strategy_step_release)
+LS_OWNED_POINTER(ls_step_monitor, ls_step_monitor_destroy)
+
 struct ls_strategy_step {
   ls_object object;
   ls_allocator *allocator;
@@ -78,14 +81,11 @@ ls_status ls_input_step_create(ls_strategy *strategy,
                                ls_strategy_step **out_step) {
   LS_REQUIRE_OUT(out_step);
   LS_REQUIRE(dataset);
-  ls_strategy_step *self = NULL;
+  LS_OWN(ls_strategy_step, self) = NULL;
   LS_RETURN_IF_ERROR(ls_strategy_step_create(strategy, &self));
-  const ls_status status = open_input(self, dataset, user);
-  if (ls_status_is_ok(status))
-    *out_step = self;
-  else
-    ls_strategy_step_release(self);
-  return status;
+  LS_RETURN_IF_ERROR(open_input(self, dataset, user));
+  *out_step = ls_give(&self);
+  return ls_ok();
 }
 
 ls_status ls_strategy_step_initialize(ls_strategy_step *step, ls_op *out_op) {
@@ -155,24 +155,19 @@ ls_status ls_single_loss_step_create(const ls_single_loss_step_options *options,
                                      ls_strategy_step **out_step) {
   LS_REQUIRE_OUT(out_step);
   LS_RETURN_IF_ERROR(strategy_step_check(options));
-  ls_strategy_step *self = NULL;
+  LS_OWN(ls_strategy_step, self) = NULL;
   LS_RETURN_IF_ERROR(ls_input_step_create(options->strategy, options->dataset,
                                           options->dataset_user, &self));
   self->options = *options;
   self->options.strategy = NULL;
   self->options.optimizer = ls_optimizer_retain(options->optimizer);
-  const ls_status status =
-      self->in_graph
-          ? ls_ok()
-          : ls_function_create(&(ls_function_options){.call = descend_traced,
-                                                      .user = &self->options,
-                                                      .name = "step"},
-                               &self->traced);
-  if (ls_status_is_ok(status))
-    *out_step = self;
-  else
-    ls_strategy_step_release(self);
-  return status;
+  if (!self->in_graph)
+    LS_RETURN_IF_ERROR(ls_function_create(
+        &(ls_function_options){
+            .call = descend_traced, .user = &self->options, .name = "step"},
+        &self->traced));
+  *out_step = ls_give(&self);
+  return ls_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -182,14 +177,13 @@ static int64_t iterations_of(const ls_strategy_step *step) {
 }
 
 static ls_status strategy_step_run_once(ls_strategy_step *step) {
-  ls_nest element = ls_none(), nothing = ls_none();
+  ls_nest element = ls_none();
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, nothing) = ls_none();
   LS_RETURN_IF_ERROR(ls_distributed_iterator_next(step->input, &element));
-  const ls_nest args = LS_TUPLE(element);
-  const ls_status status =
-      ls_strategy_run(step->strategy, ls_traced(step->traced), args, &nothing);
-  ls_nest_release(nothing);
-  ls_nest_release(args);
-  return status;
+  LS_RETURN_IF_ERROR(ls_take_nest(LS_TUPLE(element), &args));
+  return ls_strategy_run(step->strategy, ls_traced(step->traced), args,
+                         &nothing);
 }
 
 static ls_status strategy_step_build(ls_strategy_step *step, ls_op *out_op) {
@@ -253,17 +247,13 @@ ls_status ls_step_monitor_create(ls_strategy_step *step, ls_session *session,
   if (step->in_graph && session == NULL)
     return ls_invalid_argument("a monitor of a step in a graph: you should "
                                "provide a session");
-  LS_NEW_OR_RETURN(step->allocator, ls_step_monitor, self);
+  LS_OWN_NEW_OR_RETURN(step->allocator, ls_step_monitor, self);
   *self = (ls_step_monitor){.allocator = step->allocator,
                             .step = ls_strategy_step_retain(step),
                             .session = session};
-  const ls_status status =
-      session != NULL ? strategy_step_prepare(self) : ls_ok();
-  if (ls_status_is_ok(status))
-    *out = self;
-  else
-    ls_step_monitor_destroy(self);
-  return status;
+  if (session != NULL) LS_RETURN_IF_ERROR(strategy_step_prepare(self));
+  *out = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_step_monitor_destroy(ls_step_monitor *monitor) {

@@ -11,7 +11,7 @@ void ls_job_log_cpu(const ls_job *job) {
 
 ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
                               ls_nest labels, ls_estimator_spec **out_spec) {
-  // Cross-shard optimizers are told that there is one shard.
+  // Cross-shard optimizers see one shard.
   LS_SCOPE_(ls_shard_scope_begin, 1);
   return ls_call_model(calls,
                        &(ls_model_inputs){.features = features,

@@ -36,14 +36,14 @@ static size_t num_ops(ls_nest ops) {
   return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
 }
 
-// Ops for their effect; an empty list is nothing to do.
+// Runs ops for their effect; an empty list is nothing to do.
 static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
   return num_ops(ops) == 0 ? ls_ok()
                            : ls_session_run(session, ops, NULL, 0, results);
 }
 
 // ---- The thread that feeds -------------------------------------------------
-// In pieces, so that it can be ended.
+// Sleeps in pieces, so that it can be ended.
 static ls_status sleep_first(void *user) {
   enum { PIECE_NANOS = 50 * 1000 * 1000 };
   const device_hook *self = user;
@@ -55,7 +55,7 @@ static ls_status sleep_first(void *user) {
   return ls_ok();
 }
 
-static ls_status feed(void *user, int64_t count) {
+static ls_status feed_steps(void *user, int64_t count) {
   device_hook *self = user;
   const int64_t runs = self->options.each_step ? count : 1;
   for (int64_t i = 0; i < runs; ++i)
@@ -74,12 +74,13 @@ static ls_status report_end(device_hook *self) {
                        &results);
 }
 
-// The end of the input is none of the loop's.
-static ls_status judge_feeding(void *user, ls_status status) {
+// The end of the input is no error of the loop.
+static ls_status map_feed_error(void *user, ls_status status) {
   device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (self->options.predicts) {
-    // Without an element there is no stop: who waits for predictions is told.
+    // Without an element there is no stop signal: ends the waits for
+    // predictions.
     ls_status_free(status);
     return report_end(self);
   }
@@ -105,7 +106,7 @@ static ls_status begin_to_take(void *user) {
 
 // A round takes one step's tuples. Where no step sends any there are no rounds:
 // nothing would pace them, or end them where the input ends before `count`.
-static ls_status device_hook_take(void *user, int64_t count) {
+static ls_status take_steps(void *user, int64_t count) {
   device_hook *self = user;
   const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
   for (int64_t i = 0; i < steps; i += self->take_every)
@@ -114,8 +115,8 @@ static ls_status device_hook_take(void *user, int64_t count) {
   return ls_ok();
 }
 
-// Once the program has ended before its time, it has all there was.
-static ls_status judge_taking(void *user, ls_status status) {
+// Once the program has ended early, all there was has been taken.
+static ls_status map_take_error(void *user, ls_status status) {
   const device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE ||
       !__atomic_load_n(&self->closed_outfeeds, __ATOMIC_ACQUIRE))
@@ -127,13 +128,13 @@ static ls_status judge_taking(void *user, ls_status status) {
 static const ls_device_work feeding = {.name = "InfeedController",
                                        .source = "infeed",
                                        .begin = sleep_first,
-                                       .work = feed,
-                                       .judge = judge_feeding};
+                                       .work = feed_steps,
+                                       .map_error = map_feed_error};
 static const ls_device_work taking = {.name = "OutfeedController",
                                       .source = "outfeed",
                                       .begin = begin_to_take,
-                                      .work = device_hook_take,
-                                      .judge = judge_taking};
+                                      .work = take_steps,
+                                      .map_error = map_take_error};
 
 // ---- The graph -------------------------------------------------------------
 static ls_status make_finalizers(device_hook *self, ls_nest flushers) {
@@ -173,7 +174,7 @@ typedef struct limit {
   bool reached;  // Atomic: the last that is touched.
 } limit;
 
-static void reach(ls_timer *timer) {
+static void reach_limit(ls_timer *timer) {
   limit *self = (limit *)timer;
   ls_session_request_close(self->session);
   __atomic_store_n(&self->reached, true, __ATOMIC_RELEASE);
@@ -181,7 +182,7 @@ static void reach(ls_timer *timer) {
 
 static ls_status initialize_writers(device_hook *self, ls_session *session) {
   enum { MINUTES = 5 };
-  limit most = {.timer.fn = reach, .session = session};
+  limit most = {.timer.fn = reach_limit, .session = session};
   LS_OWN(ls_nest, results) = ls_none();
   ls_timer_set(self->runtime, &most.timer, MINUTES * INT64_C(60000000000));
   const ls_status status = run_ops(session, self->initializers, &results);
@@ -235,7 +236,7 @@ static ls_status device_hook_after_create(void *state,
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.plan));
     self->has_begun = true;
   } else {
-    // Others have used it: what they have left or closed is not this loop's.
+    // Others have used it: drops what they have left or closed.
     ls_device_system_clear(self->options.plan);
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
@@ -244,13 +245,13 @@ static ls_status device_hook_after_create(void *state,
   return ls_watchdog_start_by_environment(self->options.plan->system->resolver);
 }
 
-static void session_lost(void *state) {
+static void device_hook_lost(void *state) {
   ls_device_threads_stop(&((device_hook *)state)->threads);
 }
 
 // ---- A run -----------------------------------------------------------------
-static ls_status before_run(void *state, ls_run_context *context,
-                            ls_run_wish *wish) {
+static ls_status device_hook_before_run(void *state, ls_run_context *context,
+                                        ls_run_wish *wish) {
   device_hook *self = state;
   (void)wish;
   LS_RETURN_IF_ERROR(ls_session_run(context->session, ls_leaf(self->count),
@@ -280,15 +281,15 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
 }
 
 // A run without a step ends by the end of the input, and the loop with it.
-static ls_status run_failed(void *state, ls_status status) {
+static ls_status device_hook_run_failed(void *state, ls_status status) {
   device_hook *self = state;
   status = ls_device_threads_run_ended(&self->threads, status);
   if (ls_status_code(status) != LS_OUT_OF_RANGE || !has_input_ended(self))
     return status;
-  const ls_status told = end_taking(self);
-  if (ls_status_is_ok(told)) return status;
+  const ls_status ended = end_taking(self);
+  if (ls_status_is_ok(ended)) return status;
   ls_status_free(status);
-  return told;
+  return ended;
 }
 
 // ---- The end ---------------------------------------------------------------
@@ -311,7 +312,7 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
 static void device_hook_destroy(void *state) {
   device_hook *self = state;
   ls_device_threads_deinit(&self->threads);
-  // There is no end after a failure; who comes next may want another system.
+  // There is no end after a failure; the next job may want another system.
   if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);
@@ -327,10 +328,10 @@ static const ls_hook_type device_type = {.name = "infeed and outfeed",
                                          .begin = device_hook_begin,
                                          .after_create_session =
                                              device_hook_after_create,
-                                         .session_lost = session_lost,
-                                         .before_run = before_run,
+                                         .session_lost = device_hook_lost,
+                                         .before_run = device_hook_before_run,
                                          .after_run = device_hook_after_run,
-                                         .run_failed = run_failed,
+                                         .run_failed = device_hook_run_failed,
                                          .end = device_hook_end,
                                          .destroy = device_hook_destroy};
 

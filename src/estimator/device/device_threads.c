@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "estimator/device/device_threads.h"
 
+#include "train/hooks/hook.h"
+
 // ---- Making ----------------------------------------------------------------
 ls_status ls_device_threads_init(ls_device_threads *self,
                                  const ls_device_work *works, void *user,
@@ -22,11 +24,6 @@ void ls_device_threads_deinit(ls_device_threads *self) {
 }
 
 // ---- A thread --------------------------------------------------------------
-static bool is_recovered(ls_status status) {
-  return ls_status_code(status) == LS_ABORTED ||
-         ls_status_code(status) == LS_UNAVAILABLE;
-}
-
 static ls_status read_counts(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   int64_t count = 0;
@@ -77,7 +74,7 @@ static void device_threads_work(void *user) {
   ls_cancel *outer = ls_cancel_make_current(self->all->cancel);
   ls_status status = read_counts(self);
   if (!ls_status_is_ok(status))
-    status = self->work->judge(self->all->user, status);
+    status = self->work->map_error(self->all->user, status);
   (void)ls_cancel_make_current(outer);
   device_threads_end(self, status);
 }
@@ -132,7 +129,7 @@ static ls_status failure_of(const ls_device_threads *self) {
 
 ls_status ls_device_threads_unkept(const ls_device_threads *self) {
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
-    if (is_recovered(self->threads[i].failure))
+    if (ls_loses_session(self->threads[i].failure))
       return ls_status_clone(self->threads[i].failure);
   return ls_ok();
 }
@@ -143,7 +140,7 @@ static ls_status device_threads_help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   ls_status status = self->work->work(all->user, 1);
   if (ls_status_is_ok(status)) return status;
-  status = self->work->judge(all->user, status);
+  status = self->work->map_error(all->user, status);
   ls_mutex_lock(&all->lock);
   // The other one's failure, which has closed the session, is reported then.
   const bool follows = is_consequence(all, status);

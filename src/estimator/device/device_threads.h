@@ -33,7 +33,7 @@ typedef struct ls_device_work {
   ls_status (*begin)(void *user);  // Before anything else.
   ls_status (*work)(void *user, int64_t count);
   // Maps the error that ended it; OK: that is no failure. Takes it over.
-  ls_status (*judge)(void *user, ls_status status);
+  ls_status (*map_error)(void *user, ls_status status);
 } ls_device_work;
 
 typedef struct ls_device_threads ls_device_threads;

@@ -8,6 +8,7 @@
 #include "base/runtime_internal.h"
 #include "base/status_cause.h"
 #include "base/threads/timers.h"
+#include "train/hooks/hook.h"
 
 typedef struct source {
   char *name;
@@ -96,15 +97,10 @@ static source *entry_of(ls_rendezvous *self, const char *name) {
   return made;
 }
 
-static bool is_recovered(ls_status status) {
-  return ls_status_code(status) == LS_ABORTED ||
-         ls_status_code(status) == LS_UNAVAILABLE;
-}
-
 void ls_rendezvous_record(ls_rendezvous *self, const char *name,
                           ls_status status, ls_session *session) {
   if (ls_status_is_ok(status)) return;
-  if (is_recovered(status)) {
+  if (ls_loses_session(status)) {
     ls_runtime_log(self->runtime, LS_LOG_INFO, "estimator",
                    "%s: %s; the session recovers", name,
                    ls_status_message(status));
@@ -125,7 +121,7 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_timer_set(self->runtime, &self->timer, 5000000000);
   }
   ls_mutex_unlock(&self->lock);
-  // Without memory for the entry the failure is told by the log alone.
+  // Without memory for the entry the failure is in the log alone.
   if (of == NULL)
     ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
                    ls_status_message(status));

@@ -245,17 +245,18 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
              : ls_predictions_check(out->predictions, mask.dim[0]);
 }
 
-// `told` waits in the signal: a run that fetches it runs the host's function.
+// The signal waits for `host_ops`: a run that fetches it runs the hosts'
+// functions.
 static ls_status predict(ls_model_steps *steps, ls_nest ops,
                          ls_estimator_program *out) {
   LS_OWN(ls_nest, signals) = ls_none();
-  ls_op told = {0};
+  ls_op host_ops = {0};
   LS_RETURN_IF_ERROR(
       ls_host_calls_call(&steps->host, "predictions", &out->predictions));
   LS_RETURN_IF_ERROR(program_check_size(out->predictions));
   LS_RETURN_IF_ERROR(ls_host_calls_call(&steps->host, "signals", &signals));
-  LS_RETURN_IF_ERROR(group(steps->allocator, ops, (ls_op){0}, &told));
-  LS_CONTROL_SCOPE(&told, 1);
+  LS_RETURN_IF_ERROR(group(steps->allocator, ops, (ls_op){0}, &host_ops));
+  LS_CONTROL_SCOPE(&host_ops, 1);
   return take_signals(signals, out);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps on a replica's core: each takes a tuple of the infeed, calls the model
-// function on it, and tells the hosts.
+// function on it, and sends to the hosts.
 #include "estimator/loop/steps.h"
 
 #include "base/runtime_internal.h"
@@ -119,7 +119,7 @@ typedef struct step {
   ls_tensor examples;  // Of this replica, with batches of any size; an i64.
   ls_estimator_spec *spec;  // Lent.
   const ls_estimator_spec_options *spec_options;
-  ls_op told;  // That hosts are told by; id 0: they are not.
+  ls_op sent;  // Sends to hosts; id 0: nothing is sent.
 } step;
 
 // A list of what the model is given, or none.
@@ -162,7 +162,7 @@ static ls_status make_model(step *s) {
   return ls_graph_take_error(ls_graph_current());
 }
 
-// ---- Telling the hosts -----------------------------------------------------
+// ---- Sending to hosts ------------------------------------------------------
 // Adds the mask to a list's tensors, or as "mask" to a dict: metrics count by
 // it.
 static ls_nest with_mask(const step *s, ls_nest tensors) {
@@ -220,7 +220,7 @@ static ls_nest enqueue_not(ls_nest none, void *user) {
 static ls_status enqueue_each(step *s, int64_t every) {
   ls_host_calls *host = &s->steps->host;
   if (every <= 1 || host->count == 0)
-    return ls_host_calls_enqueue(host, &s->told);
+    return ls_host_calls_enqueue(host, &s->sent);
   const ls_tensor rest =
       ls_remainder(s->loop->index, ls_scalar_i64(LS_DTYPE_I64, every));
   LS_OWN(ls_nest, made) = ls_none();
@@ -228,11 +228,11 @@ static ls_status enqueue_each(step *s, int64_t every) {
       ls_take_nest(ls_cond(ls_equal(rest, ls_scalar_i64(LS_DTYPE_I64, 0)),
                            enqueue_then, enqueue_not, host),
                    &made));
-  s->told = ls_tensor_op(ls_nest_tensor(made, 0));
+  s->sent = ls_tensor_op(ls_nest_tensor(made, 0));
   return ls_ok();
 }
 
-static ls_status tell_hosts(step *s) {
+static ls_status send_to_hosts(step *s) {
   LS_RETURN_IF_ERROR(record_host_call(s));
   return enqueue_each(s, s->steps->options->calls->plan->host_call_every);
 }
@@ -251,8 +251,8 @@ static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
 static ls_status finish_training(step *s, const ls_op *ops, size_t count,
                                  ls_tensor loss) {
   LS_CONTROL_SCOPE(ops, count);
-  LS_RETURN_IF_ERROR(tell_hosts(s));
-  LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
+  LS_RETURN_IF_ERROR(send_to_hosts(s));
+  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
   return ls_model_steps_add_loss(s->steps, ls_identity(loss), s->examples,
                                  s->state);
 }
@@ -271,16 +271,16 @@ static ls_status steps_train_step(step *s) {
 
 static ls_status eval_step(step *s) {
   LS_RETURN_IF_ERROR(record_metrics(s));
-  LS_RETURN_IF_ERROR(tell_hosts(s));
-  LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
+  LS_RETURN_IF_ERROR(send_to_hosts(s));
+  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
   return ls_model_steps_add_loss(s->steps, s->spec_options->loss, s->examples,
                                  s->state);
 }
 
 static ls_status predict_step(step *s) {
   LS_RETURN_IF_ERROR(record_predictions(s));
-  LS_RETURN_IF_ERROR(tell_hosts(s));
-  LS_CONTROL_SCOPE(&s->told, s->told.id != 0);
+  LS_RETURN_IF_ERROR(send_to_hosts(s));
+  LS_CONTROL_SCOPE(&s->sent, s->sent.id != 0);
   s->state[LS_STATE_STOPPING] = ls_stopping_signal(s->fed.signals);
   return ls_ok();
 }

@@ -353,7 +353,7 @@ static ls_status saves_resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
   LS_RETURN_IF_ERROR(
       ls_checkpoints_list(it->saving.checkpoints, NULL, 0, &count));
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(it, path, &has)));
-  LS_RETURN_IF_ERROR(ls_run_ranks_tell(ranks, has, &has, &bits));
+  LS_RETURN_IF_ERROR(ls_run_ranks_exchange(ranks, has, &has, &bits));
   const bool former = (has & HAS_FORMER) != 0;
   if ((has & HAS_MODEL) != 0 && !former && count == 0)
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "

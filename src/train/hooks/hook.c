@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/require.h"
+#include "graph/region.h"
 #include "lockstep/ops.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
@@ -116,10 +117,6 @@ bool ls_run_context_stop_requested(const ls_run_context *context) {
   return __atomic_load_n(&context->stopped, __ATOMIC_RELAXED);
 }
 
-ls_nest ls_run_context_fetches(const ls_run_context *context) {
-  return context->fetches;
-}
-
 ls_nest ls_run_context_results(const ls_run_context *context) {
   return context->results;
 }
@@ -189,6 +186,18 @@ ls_status ls_named_result_number(ls_named_result *result,
              : ls_status_annotate(status, "of result \"%s\"", result->name);
 }
 
+// ---- Lost sessions ---------------------------------------------------------
+bool ls_loses_session(ls_status status) {
+  return ls_status_code(status) == LS_ABORTED ||
+         ls_status_code(status) == LS_UNAVAILABLE;
+}
+
+ls_status ls_keep_session(ls_status status, const char *text) {
+  if (!ls_loses_session(status)) return status;
+  LS_OWN(ls_status, cause) = status;
+  return ls_failed_precondition("%s: %s", text, ls_status_message(cause));
+}
+
 // ---- Steps -----------------------------------------------------------------
 ls_status ls_run_context_steps(const ls_run_context *context,
                                int64_t *out_steps) {
@@ -222,4 +231,77 @@ ls_status ls_global_step_read(ls_tensor *out_step) {
   LS_NAME_SCOPE("");
   *out_step = ls_variable_read(variable);
   return ls_tensor_is_failed(*out_step) ? ls_graph_take_error(graph) : ls_ok();
+}
+
+// ---- Variables that count steps --------------------------------------------
+// Makes an i64 scalar that begins at 0, in the root scope; the graph holds it.
+static ls_status make_step(ls_graph *graph, const char *name,
+                           const char *const *collections, size_t count,
+                           ls_variable **out_variable) {
+  LS_GRAPH_SCOPE(graph);
+  LS_NAME_SCOPE("");
+  LS_RETURN_IF_ERROR(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .dtype = LS_DTYPE_I64,
+                             .shape = LS_SCALAR,
+                             .trainable = LS_FLAG_OFF,
+                             .aggregation = LS_AGGREGATION_ONLY_FIRST_REPLICA,
+                             .collections = collections,
+                             .num_collections = count},
+      out_variable));
+  ls_variable_release(*out_variable);
+  return ls_ok();
+}
+
+// Finds those that are there: none, one, or two and more.
+static size_t find_steps(const ls_graph *graph, const char *collection,
+                         ls_variable **out_variable) {
+  ls_nest leaves[2] = {ls_none(), ls_none()};
+  const size_t count = ls_graph_collection(graph, collection, leaves, 2);
+  *out_variable = count > 0 ? ls_nest_as_variable(leaves[0]) : NULL;
+  return count;
+}
+
+ls_status ls_global_step_create(ls_graph *graph, ls_variable **out_step) {
+  LS_REQUIRE_OUT(out_step);
+  static const char *const collections[] = {LS_COLLECTION_GLOBAL_VARIABLES,
+                                            LS_COLLECTION_GLOBAL_STEP};
+  ls_variable *there = NULL;
+  LS_REQUIRE(graph);
+  if (find_steps(graph, LS_COLLECTION_GLOBAL_STEP, &there) > 0)
+    return ls_failed_precondition("\"global_step\" already exists in graph "
+                                  "'%s': '%s'",
+                                  ls_graph_name(graph),
+                                  there ? ls_variable_name(there) : "?");
+  return make_step(graph, "global_step", collections, 2, out_step);
+}
+
+ls_status ls_global_step_get(ls_graph *graph, ls_variable **out_step) {
+  LS_REQUIRE_OUT(out_step);
+  LS_REQUIRE(graph);
+  const size_t count =
+      find_steps(ls_graph_whole(graph), LS_COLLECTION_GLOBAL_STEP, out_step);
+  if (count == 1 && *out_step != NULL) return ls_ok();
+  *out_step = NULL;
+  return ls_failed_precondition(
+      count == 0 ? "Global step should be created: graph '%s' has none "
+                   "(ls_global_step_create)"
+                 : "graph '%s' has several global steps in collection "
+                   "'" LS_COLLECTION_GLOBAL_STEP "'",
+      ls_graph_name(graph));
+}
+
+ls_status ls_eval_step_get(ls_graph *graph, ls_variable **out_step) {
+  LS_REQUIRE_OUT(out_step);
+  static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES,
+                                            LS_COLLECTION_EVAL_STEP};
+  LS_REQUIRE(graph);
+  const size_t count = find_steps(graph, LS_COLLECTION_EVAL_STEP, out_step);
+  if (count == 0)
+    return make_step(graph, "eval_step", collections, 2, out_step);
+  if (count == 1) return ls_ok();
+  *out_step = NULL;
+  return ls_failed_precondition("graph '%s' has several eval steps in "
+                                "collection '" LS_COLLECTION_EVAL_STEP "'",
+                                ls_graph_name(graph));
 }

@@ -84,6 +84,14 @@ LS_MUST_USE ls_status ls_hooks_check(const char *field, ls_hook *const *hooks,
 // The integer in a result.
 int64_t ls_result_count(ls_nest result);
 
+// ---- Lost sessions ---------------------------------------------------------
+// Returns whether an error says that the base of a session was lost, so that a
+// new session may do.
+bool ls_loses_session(ls_status status);
+// Makes such an error, taken over, one by which no session is lost, "`text`: ":
+// another session would not help.
+LS_MUST_USE ls_status ls_keep_session(ls_status status, const char *text);
+
 // ---- Saves (saver_hook.c) --------------------------------------------------
 // Returns whether one of them saves checkpoints.
 bool ls_hooks_have_saver(ls_hook *const *hooks, size_t count);

@@ -25,21 +25,6 @@ static ls_status restore_newest(ls_checkpoints *checkpoints,
   return ls_ok();
 }
 
-// Returns whether the base of a session was lost, so that a new one may do.
-static bool is_lost(ls_status status) {
-  return ls_status_code(status) == LS_ABORTED ||
-         ls_status_code(status) == LS_UNAVAILABLE;
-}
-
-// A folder that fails is no session that was lost: another one would not help.
-static ls_status for_good(ls_status status) {
-  if (!is_lost(status)) return status;
-  const ls_status told = ls_failed_precondition(
-      "no checkpoint can be restored: %s", ls_status_message(status));
-  ls_status_free(status);
-  return told;
-}
-
 static ls_status restore(ls_monitored_session *self, bool *out_done) {
   const ls_scaffold *s = self->scaffold;
   ls_checkpoints *checkpoints = NULL;
@@ -103,7 +88,8 @@ static ls_status check_ready(ls_monitored_session *self, ls_tensor report,
 static ls_status give_values(ls_monitored_session *self) {
   const ls_scaffold *s = self->scaffold;
   bool restored = false;
-  LS_RETURN_IF_ERROR(for_good(restore(self, &restored)));
+  LS_RETURN_IF_ERROR(ls_keep_session(restore(self, &restored),
+                                     "no checkpoint can be restored"));
   if (!restored) LS_RETURN_IF_ERROR(initialize(self));
   LS_RETURN_IF_ERROR(check_ready(self, s->ready_for_local_init_op,
                                  restored ? "after a checkpoint was restored"
@@ -144,10 +130,10 @@ static ls_status reopen_session(ls_monitored_session *self) {
     drop_session(self);
     const ls_status status = open_session(self);
     const double waited = (double)(ls_runtime_now(runtime) - began) * 1e-9;
-    if (!is_lost(status) || waited >= seconds ||
+    if (!ls_loses_session(status) || waited >= seconds ||
         ls_monitored_session_should_stop(self))
       return status;
-    // Who looks on is told at the first time, and then each minute.
+    // The log says so at first, and then each minute.
     if (tries++ % 60 == 0)
       ls_runtime_log(runtime, LS_LOG_WARNING, "train",
                      "a session could not begin: %s: %s; it is tried again for "
@@ -361,7 +347,7 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
       *results = ls_nest_item(session->results, CALLERS);
       note_step(session);
     }
-    if (!is_lost(status)) return status;
+    if (!ls_loses_session(status)) return status;
     const ls_status counted = count_loss(session, status);
     if (ls_status_is_ok(counted)) log_loss(session, status);
     ls_status_free(status);

@@ -43,13 +43,9 @@ static ls_status notify_after(const saver *self, ls_run_context *context,
 // ---- Saving ----------------------------------------------------------------
 // A full disk is no lost session: another one would not help.
 static ls_status for_good(const ls_run_context *context, ls_status status) {
-  const ls_code code = ls_status_code(status);
-  if (context->session == NULL ||
-      (code != LS_UNAVAILABLE && code != LS_ABORTED))
-    return status;
-  LS_OWN(ls_status, cause) = status;
-  return ls_failed_precondition("a checkpoint cannot be saved: %s",
-                                ls_status_message(cause));
+  return context->session != NULL
+             ? ls_keep_session(status, "a checkpoint cannot be saved")
+             : status;
 }
 
 static ls_status saver_hook_save(saver *self, ls_run_context *context,
