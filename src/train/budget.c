@@ -5,7 +5,7 @@
 #include "base/trace.h"
 #include "lockstep/trunk.h"
 
-// How long others than `rank` were waited for; 0: nobody knows.
+// Returns how long others than `rank` were waited for; 0: not known.
 static int64_t waited_for(const ls_runtime *runtime, int32_t rank) {
   const ls_trunk *trunk = ls_runtime_trunk(runtime);
   if (trunk == NULL || trunk->waited_for == NULL || rank >= trunk->ranks ||
@@ -23,7 +23,7 @@ void ls_budget_begin(const ls_runtime *runtime, const ls_spent *spent,
     budget->waited_for[k] = waited_for(runtime, k);
 }
 
-// Who was waited for longest since then, where that is known.
+// Returns the rank that was waited for longest since then, where it is known.
 static ls_opt slowest_rank(const ls_runtime *runtime, const ls_budget *budget) {
   int64_t most = 0;
   ls_opt slowest = {0};
@@ -49,7 +49,7 @@ ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_spent *spent,
                              const ls_budget *budget, ls_iterator *input) {
   ls_iterator_stats stats = {.slowest = ""};
   ls_status_free(ls_iterator_get_stats(input, &stats));
-  ls_train_budget it = {
+  ls_train_budget result = {
       .whole = (double)(ls_runtime_now(runtime) - budget->began) * 1e-9,
       .input = (double)(spent->input - budget->spent.input) * 1e-9,
       .input_stage = stats.slowest,
@@ -59,10 +59,11 @@ ls_train_budget ls_budget_of(const ls_runtime *runtime, const ls_spent *spent,
       .save = (double)(spent->save - budget->spent.save) * 1e-9};
   const double run = (double)(spent->run - budget->spent.run) * 1e-9;
   const double variables = since(runtime, budget, LS_WAIT_VARIABLES);
-  it.compute = at_least_0(run - it.collective - it.host - variables);
-  it.rest = at_least_0(it.whole - it.input - it.compute - it.collective -
-                       it.host - it.save);
-  return it;
+  result.compute =
+      at_least_0(run - result.collective - result.host - variables);
+  result.rest = at_least_0(result.whole - result.input - result.compute -
+                           result.collective - result.host - result.save);
+  return result;
 }
 
 // ---- Printing --------------------------------------------------------------
@@ -71,7 +72,7 @@ typedef struct part {
   double seconds;
 } part;
 
-// " (map)": the stage or the rank that took most of a part.
+// Prints " (map)", the stage or the rank that took most of a part.
 static const char *print_why(const ls_train_budget *budget, const char *name,
                              char *buffer, size_t size) {
   buffer[0] = '\0';

@@ -21,34 +21,36 @@ typedef struct reading {
   uint64_t hash;
 } reading;
 
-static ls_status add_piece(reading *it, int64_t offset) {
+static ls_status add_piece(reading *self, int64_t offset) {
   size_t size = 0;
-  LS_RETURN_IF_ERROR(it->files->read_at(it->files->user, it->file, offset,
-                                        it->piece, PIECE, &size));
-  it->hash = ls_hash(it->piece, size, it->hash);
+  LS_RETURN_IF_ERROR(self->files->read_at(self->files->user, self->file, offset,
+                                          self->piece, PIECE, &size));
+  self->hash = ls_hash(self->piece, size, self->hash);
   return ls_ok();
 }
 
-static ls_status add_bytes(reading *it, int64_t size) {
+static ls_status add_bytes(reading *self, int64_t size) {
   const int64_t pieces = size <= WHOLE ? (size + PIECE - 1) / PIECE : PIECES;
-  it->hash = ls_hash(&size, sizeof(size), it->hash);
+  self->hash = ls_hash(&size, sizeof(size), self->hash);
   for (int64_t i = 0; i < pieces; ++i)
     LS_RETURN_IF_ERROR(add_piece(
-        it, size <= WHOLE ? i * PIECE : (size - PIECE) / (PIECES - 1) * i));
+        self, size <= WHOLE ? i * PIECE : (size - PIECE) / (PIECES - 1) * i));
   return ls_ok();
 }
 
-static ls_status add_file(reading *it, const char *path) {
+static ls_status add_file(reading *self, const char *path) {
   ls_file_info info = {0};
-  if (it->files->open == NULL || it->files->read_at == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(it->files->open(it->files->user, path, &it->file, &info));
-  const ls_status status = add_bytes(it, info.size);
-  it->files->close(it->files->user, it->file);
+  if (self->files->open == NULL || self->files->read_at == NULL) return ls_ok();
+  LS_RETURN_IF_ERROR(
+      self->files->open(self->files->user, path, &self->file, &info));
+  const ls_status status = add_bytes(self, info.size);
+  self->files->close(self->files->user, self->file);
   return status;
 }
 
-// Where each element is a file: some of them, from the first to the last.
-static ls_status add_elements(reading *it, const ls_dataset *dataset) {
+// Adds some of the files, from the first to the last, where each element is
+// one.
+static ls_status add_elements(reading *self, const ls_dataset *dataset) {
   const int64_t size = dataset->size;
   const int64_t files = size < MOST_FILES ? size : MOST_FILES;
   LS_OWN(ls_text, path) = {0};
@@ -59,37 +61,35 @@ static ls_status add_elements(reading *it, const ls_dataset *dataset) {
     ls_text_clear(&path);
     dataset->kind->file_of(dataset, index, &path);
     LS_RETURN_IF_ERROR(ls_text_status(&path));
-    LS_RETURN_IF_ERROR(add_file(it, ls_text_data(&path)));
+    LS_RETURN_IF_ERROR(add_file(self, ls_text_data(&path)));
   }
   return ls_ok();
 }
 
-static ls_status add_files(reading *it, const ls_dataset *dataset) {
+static ls_status add_files(reading *self, const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(add_files(it, dataset->inputs[i]));
+    LS_RETURN_IF_ERROR(add_files(self, dataset->inputs[i]));
   const ls_dataset_class *kind = dataset->kind;
   const size_t count = kind->num_files == NULL ? 0 : kind->num_files(dataset);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(add_file(it, kind->file(dataset, i)));
-  return kind->file_of != NULL ? add_elements(it, dataset) : ls_ok();
+    LS_RETURN_IF_ERROR(add_file(self, kind->file(dataset, i)));
+  return kind->file_of != NULL ? add_elements(self, dataset) : ls_ok();
 }
 
 ls_status ls_train_identify_data(ls_runtime *runtime, const ls_dataset *dataset,
                                  uint64_t *out_contents) {
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  reading it = {.files = ls_runtime_files(runtime),
-                .piece = ls_allocate(allocator, PIECE)};
-  if (it.piece == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(allocator, char, piece) = ls_allocate(allocator, PIECE);
+  LS_RETURN_IF_NO_MEMORY(piece);
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, allocator);
   ls_dataset_describe(dataset, &text);
-  ls_status status = ls_text_status(&text);
-  if (ls_status_is_ok(status)) {
-    it.hash = ls_hash(ls_text_data(&text), text.size, 0);
-    status = add_files(&it, dataset);
-  }
-  ls_release(allocator, it.piece);
-  *out_contents = it.hash;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  reading contents = {.files = ls_runtime_files(runtime),
+                      .piece = piece,
+                      .hash = ls_hash(ls_text_data(&text), text.size, 0)};
+  const ls_status status = add_files(&contents, dataset);
+  *out_contents = contents.hash;
   return status;
 }
 
@@ -119,6 +119,6 @@ void ls_train_identify_program(const ls_function *function,
   print_identity(identity, out->all);
   ls_graph_identify_ops(ls_function_graph(function), identity);
   print_identity(identity, out->ops);
-  // Without a program it is what was built alone.
+  // Without a program only what was built is known.
   ls_status_free(ls_function_look(function, identify_lowered, out));
 }

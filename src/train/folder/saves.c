@@ -18,7 +18,7 @@
 static const char former_name[] = "checkpoint.safetensors";
 static const char model_name[] = "model.safetensors";
 
-// ---- What runs have in common ----------------------------------------------
+// ---- The identity of runs that go on from each other -----------------------
 static ls_status set_hash(ls_record *record, const char *name, uint64_t hash) {
   char text[17];
   snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
@@ -33,36 +33,36 @@ static ls_status saves_set_type(ls_record *record, const ls_dataset *dataset) {
   return ls_record_set_text(record, "type of examples", ls_text_data(&text));
 }
 
-static ls_status identify_data(const ls_saves *it) {
-  const ls_dataset *data = it->plan->options.train;
+static ls_status identify_data(const ls_saves *saves) {
+  const ls_dataset *data = saves->plan->options.train;
   uint64_t contents = 0;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(it->identity, "number of examples",
-                                       it->plan->examples));
-  LS_RETURN_IF_ERROR(saves_set_type(it->identity, data));
-  LS_RETURN_IF_ERROR(ls_train_identify_data(it->runtime, data, &contents));
-  return set_hash(it->identity, "hash of the data", contents);
+  LS_RETURN_IF_ERROR(ls_record_set_i64(saves->identity, "number of examples",
+                                       saves->plan->examples));
+  LS_RETURN_IF_ERROR(saves_set_type(saves->identity, data));
+  LS_RETURN_IF_ERROR(ls_train_identify_data(saves->runtime, data, &contents));
+  return set_hash(saves->identity, "hash of the data", contents);
 }
 
-static ls_status identify(const ls_saves *it) {
-  const ls_train_config *config = &it->plan->config;
+static ls_status identify(const ls_saves *saves) {
+  const ls_train_config *config = &saves->plan->config;
   const struct {
     const char *name;
     int64_t value;
   } counts[] = {{"number of replicas", config->replicas},
                 {"batch size", config->batch_size},
                 {"seed", config->seed}};
-  ls_record *record = it->identity;
+  ls_record *record = saves->identity;
   ls_backend *backend = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_backend(it->runtime, &backend));
-  LS_RETURN_IF_ERROR(
-      ls_record_set_text(record, "model", it->plan->options.model->type->name));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(saves->runtime, &backend));
+  LS_RETURN_IF_ERROR(ls_record_set_text(
+      record, "model", saves->plan->options.model->type->name));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "math", config->math));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "numerics",
                                         backend->vtable->numerics_id(backend)));
   for (size_t i = 0; i < LS_COUNT_OF(counts); ++i)
     LS_RETURN_IF_ERROR(
         ls_record_set_i64(record, counts[i].name, counts[i].value));
-  return identify_data(it);
+  return identify_data(saves);
 }
 
 // ---- States ----------------------------------------------------------------
@@ -75,32 +75,32 @@ static ls_status find_optional(const ls_record *record, const char *name,
   return ls_ok();
 }
 
-static ls_status save_config(const ls_saves *it, ls_record *record) {
+static ls_status save_config(const ls_saves *saves, ls_record *record) {
   LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_runtime_allocator(it->runtime));
-  ls_train_config_print(&it->plan->config, &text);
+  ls_text_init(&text, ls_runtime_allocator(saves->runtime));
+  ls_train_config_print(&saves->plan->config, &text);
   LS_RETURN_IF_ERROR(ls_text_status(&text));
   return ls_record_set_text(record, LS_CONFIG_ENTRY, ls_text_data(&text));
 }
 
 static ls_status save_run(void *self, ls_record *record) {
-  const ls_saves *it = self;
-  const bool known = it->program.all[0] != '\0';
-  const ls_program_identity *program = known ? &it->program : &it->wanted;
-  LS_RETURN_IF_ERROR(save_config(it, record));
+  const ls_saves *saves = self;
+  const bool known = saves->program.all[0] != '\0';
+  const ls_program_identity *program = known ? &saves->program : &saves->wanted;
+  LS_RETURN_IF_ERROR(save_config(saves, record));
   LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "nanos", (int64_t)(it->seconds * 1e9)));
+      ls_record_set_i64(record, "nanos", (int64_t)(saves->seconds * 1e9)));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program", program->all));
   LS_RETURN_IF_ERROR(ls_record_set_text(record, "program ops", program->ops));
   LS_RETURN_IF_ERROR(
       ls_record_set_text(record, "program lowered", program->lowered));
   LS_RETURN_IF_ERROR(
       ls_record_set_text(record, "program lowered ops", program->lowered_ops));
-  return ls_record_set_i64(record, "steps",
-                           known ? it->plan->num_steps : it->wanted_steps);
+  return ls_record_set_i64(
+      record, "steps", known ? saves->plan->num_steps : saves->wanted_steps);
 }
 
-// Of a former version: not known.
+// Restores the identity of a former version as not known.
 static ls_status restore_lowered(const ls_record *record, const char *name,
                                  char out[33]) {
   const char *text = "";
@@ -112,103 +112,105 @@ static ls_status restore_lowered(const ls_record *record, const char *name,
 }
 
 static ls_status restore_run(void *self, const ls_record *record) {
-  ls_saves *it = self;
+  ls_saves *saves = self;
   const char *all = NULL, *ops = NULL;
   int64_t nanos = 0;
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "nanos", &nanos));
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program", &all));
   LS_RETURN_IF_ERROR(ls_record_get_text(record, "program ops", &ops));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "steps", &it->wanted_steps));
-  it->seconds = (double)nanos * 1e-9;
-  snprintf(it->wanted.all, sizeof(it->wanted.all), "%s", all);
-  snprintf(it->wanted.ops, sizeof(it->wanted.ops), "%s", ops);
+  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "steps", &saves->wanted_steps));
+  saves->seconds = (double)nanos * 1e-9;
+  snprintf(saves->wanted.all, sizeof(saves->wanted.all), "%s", all);
+  snprintf(saves->wanted.ops, sizeof(saves->wanted.ops), "%s", ops);
   LS_RETURN_IF_ERROR(
-      restore_lowered(record, "program lowered", it->wanted.lowered));
-  return restore_lowered(record, "program lowered ops", it->wanted.lowered_ops);
+      restore_lowered(record, "program lowered", saves->wanted.lowered));
+  return restore_lowered(record, "program lowered ops",
+                         saves->wanted.lowered_ops);
 }
 
-// Random ops draw by these.
+// Saves the counts by which random ops draw.
 static ls_status save_functions(void *self, ls_record *record) {
-  const ls_saves *it = self;
+  const ls_saves *saves = self;
   ls_runtime_state *state = NULL;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(it->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(saves->runtime, &state));
   LS_RETURN_IF_ERROR(
       ls_record_set_i64(record, "eager", (int64_t)state->eager_random));
-  if (it->evaluate != NULL)
+  if (saves->evaluate != NULL)
     LS_RETURN_IF_ERROR(
-        ls_record_set_i64(record, "evaluate", (int64_t)it->evaluated));
+        ls_record_set_i64(record, "evaluate", (int64_t)saves->evaluated));
   return ls_record_set_i64(record, "train_step",
-                           (int64_t)ls_function_steps(it->step));
+                           (int64_t)ls_function_steps(saves->step));
 }
 
 static ls_status restore_functions(void *self, const ls_record *record) {
-  const ls_saves *it = self;
+  const ls_saves *saves = self;
   ls_runtime_state *state = NULL;
   int64_t steps = 0, eager = 0, evaluated = 0;
   bool has = false;
-  LS_RETURN_IF_ERROR(ls_runtime_state_get(it->runtime, &state));
+  LS_RETURN_IF_ERROR(ls_runtime_state_get(saves->runtime, &state));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "train_step", &steps));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "eager", &eager));
   LS_RETURN_IF_ERROR(find_optional(record, "evaluate", &evaluated, &has));
-  ls_function_set_steps(it->step, (uint64_t)steps);
-  if (has && it->evaluate != NULL)
-    ls_function_set_steps(it->evaluate, (uint64_t)evaluated);
+  ls_function_set_steps(saves->step, (uint64_t)steps);
+  if (has && saves->evaluate != NULL)
+    ls_function_set_steps(saves->evaluate, (uint64_t)evaluated);
   state->eager_random = (uint64_t)eager;
   return ls_ok();
 }
 
 static ls_status save_input(void *self, ls_record *record) {
-  const ls_saves *it = self;
+  const ls_saves *saves = self;
   ls_record *place = NULL;
   LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "epoch", ls_iterator_epoch(it->input)));
-  LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "position", ls_iterator_position(it->input)));
-  if (it->input_stalls) return ls_ok();
+      ls_record_set_i64(record, "epoch", ls_iterator_epoch(saves->input)));
+  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position",
+                                       ls_iterator_position(saves->input)));
+  if (saves->input_stalls) return ls_ok();
   LS_RETURN_IF_ERROR(ls_record_add(record, "iterator", &place));
-  return ls_iterator_save(it->input, place);
+  return ls_iterator_save(saves->input, place);
 }
 
 // Reads a stream up to there.
-static ls_status seek_input(const ls_saves *it, const ls_record *record) {
+static ls_status seek_input(const ls_saves *saves, const ls_record *record) {
   int64_t epoch = 0, position = 0;
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &epoch));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "position", &position));
-  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(it->input, epoch));
-  return ls_iterator_seek(it->input, position);
+  LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(saves->input, epoch));
+  return ls_iterator_seek(saves->input, position);
 }
 
 // The loop puts an inexact run's input where its steps say.
 static ls_status restore_input(void *self, const ls_record *record) {
-  const ls_saves *it = self;
+  const ls_saves *saves = self;
   const ls_record *place = NULL;
   ls_status status = ls_record_find(record, "iterator", &place);
   if (ls_status_code(status) == LS_NOT_FOUND) {
     ls_status_free(status);
-    return seek_input(it, record);
+    return seek_input(saves, record);
   }
-  if (ls_status_is_ok(status)) status = ls_iterator_restore(it->input, place);
+  if (ls_status_is_ok(status))
+    status = ls_iterator_restore(saves->input, place);
   if (ls_status_code(status) != LS_INVALID_ARGUMENT ||
-      !it->plan->options.inexact)
+      !saves->plan->options.inexact)
     return status;
-  ls_runtime_log(it->runtime, LS_LOG_WARNING, "train", "%s",
+  ls_runtime_log(saves->runtime, LS_LOG_WARNING, "train", "%s",
                  ls_status_message(status));
   ls_status_free(status);
   return ls_ok();
 }
 
-static ls_status list_states(ls_saves *it) {
-  const ls_train_options *o = &it->plan->options;
+static ls_status list_states(ls_saves *saves) {
+  const ls_train_options *o = &saves->plan->options;
   const ls_saveable own[LS_RUN_STATES] = {
-      {LS_CONFIG_STATE, it, save_run, restore_run},
-      {"functions", it, save_functions, restore_functions},
-      {"input", it, save_input, restore_input}};
-  it->states = ls_new_array(ls_runtime_allocator(it->runtime), ls_saveable,
-                            LS_RUN_STATES + o->num_states);
-  if (it->states == NULL) return ls_out_of_memory();
-  memcpy(it->states, own, sizeof(own));
+      {LS_CONFIG_STATE, saves, save_run, restore_run},
+      {"functions", saves, save_functions, restore_functions},
+      {"input", saves, save_input, restore_input}};
+  saves->states = ls_new_array(ls_runtime_allocator(saves->runtime),
+                               ls_saveable, LS_RUN_STATES + o->num_states);
+  if (saves->states == NULL) return ls_out_of_memory();
+  memcpy(saves->states, own, sizeof(own));
   for (size_t i = 0; i < o->num_states; ++i)
-    it->states[LS_RUN_STATES + i] = o->states[i];
+    saves->states[LS_RUN_STATES + i] = o->states[i];
   return ls_ok();
 }
 
@@ -282,87 +284,87 @@ bool ls_saves_owns(const char *name) {
 }
 
 // ---- Going on --------------------------------------------------------------
-static ls_status look_for(const ls_saves *it, const char *name, ls_text *path,
-                          bool *out_exists) {
-  const ls_file_system *files = ls_runtime_files(it->runtime);
+static ls_status look_for(const ls_saves *saves, const char *name,
+                          ls_text *path, bool *out_exists) {
+  const ls_file_system *files = ls_runtime_files(saves->runtime);
   ls_text_clear(path);
-  ls_text_append_format(path, "%s/%s", it->folder, name);
+  ls_text_append_format(path, "%s/%s", saves->folder, name);
   LS_RETURN_IF_ERROR(ls_text_status(path));
   return files->exists(files->user, ls_text_data(path), out_exists);
 }
 
 // Its place is in its steps; where they end, the iterator is put by the loop.
-static ls_status read_former(ls_saves *it, const char *path,
+static ls_status read_former(ls_saves *saves, const char *path,
                              int64_t *out_steps) {
-  const ls_train_config *config = &it->plan->config;
+  const ls_train_config *config = &saves->plan->config;
   ls_former_notes notes = {.replicas = config->replicas,
                            .batch_size = config->batch_size,
                            .seed = config->seed,
-                           .examples = it->plan->examples,
-                           .inexact = it->plan->options.inexact};
+                           .examples = saves->plan->examples,
+                           .inexact = saves->plan->options.inexact};
   LS_RETURN_IF_ERROR(ls_former_checkpoint_read(
-      it->runtime, path, it->plan->options.model, &notes));
-  ls_function_set_steps(it->step, (uint64_t)notes.steps);
-  it->seconds = notes.seconds;
+      saves->runtime, path, saves->plan->options.model, &notes));
+  ls_function_set_steps(saves->step, (uint64_t)notes.steps);
+  saves->seconds = notes.seconds;
   *out_steps = notes.steps;
   return ls_ok();
 }
 
 // What a former version has left is read once, and its file taken away when
 // there is a checkpoint of the same step.
-static ls_status take_over(ls_saves *it, ls_run_ranks *ranks, const char *path,
-                           bool read, int64_t *out_steps) {
-  const ls_file_system *files = ls_runtime_files(it->runtime);
+static ls_status take_over(ls_saves *saves, ls_run_ranks *ranks,
+                           const char *path, bool read, int64_t *out_steps) {
+  const ls_file_system *files = ls_runtime_files(saves->runtime);
   if (read) {
     LS_RETURN_IF_ERROR(
-        ls_run_ranks_agree(ranks, read_former(it, path, out_steps)));
-    LS_RETURN_IF_ERROR(ls_saving_save(&it->saving, *out_steps, NULL, 0));
-    LS_RETURN_IF_ERROR(ls_saving_wait(&it->saving));
+        ls_run_ranks_agree(ranks, read_former(saves, path, out_steps)));
+    LS_RETURN_IF_ERROR(ls_saving_save(&saves->saving, *out_steps, NULL, 0));
+    LS_RETURN_IF_ERROR(ls_saving_wait(&saves->saving));
   }
   return ls_run_ranks_agree(ranks, ls_run_ranks_writes(ranks)
                                        ? files->remove(files->user, path)
                                        : ls_ok());
 }
 
-static ls_status saves_restore(ls_saves *it, int64_t *out_steps) {
+static ls_status saves_restore(ls_saves *saves, int64_t *out_steps) {
   ls_restore_report report;
   LS_RETURN_IF_ERROR(ls_checkpoints_restore(
-      it->saving.checkpoints,
-      &(ls_restore_options){.inexact = it->plan->options.inexact ? LS_FLAG_ON
-                                                                 : LS_FLAG_OFF},
+      saves->saving.checkpoints,
+      &(ls_restore_options){
+          .inexact = saves->plan->options.inexact ? LS_FLAG_ON : LS_FLAG_OFF},
       &report));
-  *out_steps = it->saving.saved = report.step;
+  *out_steps = saves->saving.saved = report.step;
   return ls_ok();
 }
 
 // What is in rank 0's folder besides checkpoints.
 enum { HAS_MODEL = 1, HAS_FORMER = 2 };
-static ls_status saves_look(const ls_saves *it, ls_text *path,
+static ls_status saves_look(const ls_saves *saves, ls_text *path,
                             int64_t *out_has) {
   bool former = false, model = false;
-  LS_RETURN_IF_ERROR(look_for(it, model_name, path, &model));
-  LS_RETURN_IF_ERROR(look_for(it, former_name, path, &former));
+  LS_RETURN_IF_ERROR(look_for(saves, model_name, path, &model));
+  LS_RETURN_IF_ERROR(look_for(saves, former_name, path, &former));
   *out_has = (model ? HAS_MODEL : 0) | (former ? HAS_FORMER : 0);
   return ls_ok();
 }
 
-static ls_status saves_resume(ls_saves *it, ls_run_ranks *ranks, ls_text *path,
-                              int64_t *out_steps) {
+static ls_status saves_resume(ls_saves *saves, ls_run_ranks *ranks,
+                              ls_text *path, int64_t *out_steps) {
   size_t count = 0;
   int64_t has = 0, bits = 0;
   LS_RETURN_IF_ERROR(
-      ls_checkpoints_list(it->saving.checkpoints, NULL, 0, &count));
-  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(it, path, &has)));
+      ls_checkpoints_list(saves->saving.checkpoints, NULL, 0, &count));
+  LS_RETURN_IF_ERROR(ls_run_ranks_agree(ranks, saves_look(saves, path, &has)));
   LS_RETURN_IF_ERROR(ls_run_ranks_exchange(ranks, has, &has, &bits));
   const bool former = (has & HAS_FORMER) != 0;
   if ((has & HAS_MODEL) != 0 && !former && count == 0)
     return ls_not_found("the run in '%s' cannot be resumed: its checkpoints "
                         "are gone",
-                        it->folder);
-  if (count > 0) LS_RETURN_IF_ERROR(saves_restore(it, out_steps));
-  return former
-             ? take_over(it, ranks, ls_text_data(path), count == 0, out_steps)
-             : ls_ok();
+                        saves->folder);
+  if (count > 0) LS_RETURN_IF_ERROR(saves_restore(saves, out_steps));
+  return former ? take_over(saves, ranks, ls_text_data(path), count == 0,
+                            out_steps)
+                : ls_ok();
 }
 
 ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
@@ -375,20 +377,20 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 }
 
 // ---- The program -----------------------------------------------------------
-static ls_status compare_programs(const ls_saves *it) {
+static ls_status compare_programs(const ls_saves *saves) {
   // Of a run to another end the schedule's numbers are others.
-  const bool all = it->wanted_steps == it->plan->num_steps;
-  const char *was = all ? it->wanted.all : it->wanted.ops;
-  const char *current = all ? it->program.all : it->program.ops;
-  const char *ran = all ? it->wanted.lowered : it->wanted.lowered_ops;
-  const char *runs = all ? it->program.lowered : it->program.lowered_ops;
+  const bool all = saves->wanted_steps == saves->plan->num_steps;
+  const char *was = all ? saves->wanted.all : saves->wanted.ops;
+  const char *current = all ? saves->program.all : saves->program.ops;
+  const char *ran = all ? saves->wanted.lowered : saves->wanted.lowered_ops;
+  const char *runs = all ? saves->program.lowered : saves->program.lowered_ops;
   if (was[0] == '\0' || strcmp(current, was) == 0) return ls_ok();
   // A strategy of another kind may build the same otherwise.
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
   return ls_invalid_argument(
       "the run in '%s' is of another program: that of its step is %s, here "
       "it is %s",
-      it->folder, was, current);
+      saves->folder, was, current);
 }
 
 ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {
