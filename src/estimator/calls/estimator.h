@@ -29,6 +29,7 @@ struct ls_estimator {
 };
 
 LS_OWNED_POINTER(ls_estimator, ls_estimator_destroy)
+LS_OWNED_POINTER(ls_run_config, ls_run_config_release)
 
 static inline const ls_run_values *
 ls_estimator_run_values(const ls_estimator *self) {

@@ -8,13 +8,15 @@
 
 #include "base/files.h"
 #include "base/require.h"
-#include "base/text.h"
 #include "estimator/calls/estimator.h"
 #include "estimator/config/params.h"
 #include "lockstep/events.h"
 #include "lockstep/train_and_evaluate.h"
 
 enum { KEPT = 5 };
+
+LS_OWNED_POINTER(ls_exporter, ls_exporter_destroy)
+LS_OWNED_POINTER(ls_event_numbers, ls_event_numbers_destroy)
 
 struct ls_exporter {
   ls_exporter_options options;
@@ -65,14 +67,10 @@ ls_status ls_exporter_create(const ls_exporter_options *options,
   LS_REQUIRE(options);
   LS_REQUIRE_ITEMS(options->assets, options->num_assets);
   LS_RETURN_IF_ERROR(exporter_check(options));
-  ls_exporter *self = ls_new(ls_current_allocator(), ls_exporter);
-  if (self == NULL) return ls_out_of_memory();
-  const ls_status status = exporter_fill(self, options);
-  if (ls_status_is_ok(status))
-    *out_exporter = self;
-  else
-    ls_exporter_destroy(self);
-  return status;
+  LS_OWN_NEW_OR_RETURN(ls_current_allocator(), ls_exporter, self);
+  LS_RETURN_IF_ERROR(exporter_fill(self, options));
+  *out_exporter = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_exporter_destroy(ls_exporter *self) {
@@ -87,8 +85,8 @@ void ls_exporter_destroy(ls_exporter *self) {
 const char *ls_exporter_name(const ls_exporter *self) { return self->name; }
 
 // ---- The folder ------------------------------------------------------------
-// An export's second; -1: this is none.
-static int64_t second_of(const ls_file_entry *entry) {
+// Returns the second of an export; -1: it is none.
+static int64_t find_second(const ls_file_entry *entry) {
   const char *name = entry->name;
   if (!entry->is_folder || name[0] == 0 ||
       strspn(name, "0123456789") != strlen(name))
@@ -112,80 +110,71 @@ static ls_status exporter_list(const ls_file_system *files, const char *folder,
 
 static ls_status has_export(const ls_file_system *files, const char *folder,
                             bool *out_has) {
-  ls_file_entry *entries = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_file_entry, entries) = NULL;
   size_t count = 0;
   *out_has = false;
   LS_RETURN_IF_ERROR(exporter_list(files, folder, &entries, &count));
   for (size_t i = 0; i < count; ++i)
-    if (second_of(&entries[i]) >= 0) *out_has = true;
-  ls_release(ls_current_allocator(), entries);
+    if (find_second(&entries[i]) >= 0) *out_has = true;
   return ls_ok();
 }
 
-// A file or folder and all that is in it, which is no deeper than so. A link to
-// a folder goes as it is: what it names is not the export's.
-static ls_status take_away(const ls_file_system *files, const char *path,
-                           bool is_folder, int depth) {
-  ls_file_entry *entries = NULL;
+static ls_status take_away(const ls_file_system *files, const char *folder,
+                           const ls_file_entry *entry, int depth);
+
+static ls_status take_away_inner(const ls_file_system *files,
+                                 const char *folder, int depth) {
+  LS_OWN_MEMORY(ls_current_allocator(), ls_file_entry, entries) = NULL;
   size_t count = 0;
-  ls_status status = files->remove(files->user, path);
-  if (ls_status_is_ok(status) || !is_folder || depth == 0) return status;
+  LS_RETURN_IF_ERROR(exporter_list(files, folder, &entries, &count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(take_away(files, folder, &entries[i], depth));
+  return files->remove(files->user, folder);
+}
+
+// Takes a file or a folder away, with all in it that is no deeper than so. A
+// link to a folder goes as it is: its target is not the export's.
+static ls_status take_away(const ls_file_system *files, const char *folder,
+                           const ls_file_entry *entry, int depth) {
+  LS_OWN(ls_text, path) = {0};
+  ls_text_init(&path, ls_current_allocator());
+  ls_text_append_format(&path, "%s/%s", folder, entry->name);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  const ls_status status = files->remove(files->user, ls_text_data(&path));
+  if (ls_status_is_ok(status) || !entry->is_folder || depth == 0) return status;
   ls_status_free(status);
-  status = exporter_list(files, path, &entries, &count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    ls_text inner;
-    ls_text_init(&inner, ls_current_allocator());
-    ls_text_append_format(&inner, "%s/%s", path, entries[i].name);
-    status = ls_text_status(&inner);
-    if (ls_status_is_ok(status))
-      status = take_away(files, ls_text_data(&inner), entries[i].is_folder,
-                         depth - 1);
-    ls_text_deinit(&inner);
-  }
-  ls_release(ls_current_allocator(), entries);
-  LS_RETURN_IF_ERROR(status);
-  return files->remove(files->user, path);
+  return take_away_inner(files, ls_text_data(&path), depth - 1);
 }
 
 static ls_status take_oldest(const ls_file_system *files, const char *folder,
-                             const ls_file_entry *entries, size_t count,
-                             bool *out_taken, int64_t keep) {
+                             int64_t keep, bool *out_taken) {
   enum { DEPTH = 64 };
+  LS_OWN_MEMORY(ls_current_allocator(), ls_file_entry, entries) = NULL;
   const ls_file_entry *oldest = NULL;
-  int64_t there = 0;
-  ls_text path;
+  int64_t num_exports = 0;
+  size_t count = 0;
   *out_taken = false;
+  LS_RETURN_IF_ERROR(exporter_list(files, folder, &entries, &count));
   for (size_t i = 0; i < count; ++i) {
-    const int64_t second = second_of(&entries[i]);
+    const int64_t second = find_second(&entries[i]);
     if (second < 0) continue;
-    ++there;
-    if (oldest == NULL || second < second_of(oldest)) oldest = &entries[i];
+    ++num_exports;
+    if (oldest == NULL || second < find_second(oldest)) oldest = &entries[i];
   }
-  if (there <= keep) return ls_ok();
-  ls_text_init(&path, ls_current_allocator());
-  ls_text_append_format(&path, "%s/%s", folder, oldest->name);
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = take_away(files, ls_text_data(&path), true, DEPTH);
-  ls_text_deinit(&path);
-  *out_taken = ls_status_is_ok(status);
-  return status;
+  if (num_exports <= keep) return ls_ok();
+  LS_RETURN_IF_ERROR(take_away(files, folder, oldest, DEPTH));
+  *out_taken = true;
+  return ls_ok();
 }
 
-// What cannot be taken away is no failure of a training.
+// An export that cannot be taken away is no failure of a training.
 static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
                         const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
   bool taken = self->keep > 0;
   ls_status status = ls_ok();
-  while (taken && ls_status_is_ok(status)) {
-    ls_file_entry *entries = NULL;
-    size_t count = 0;
-    status = exporter_list(files, folder, &entries, &count);
-    if (ls_status_is_ok(status))
-      status = take_oldest(files, folder, entries, count, &taken, self->keep);
-    ls_release(ls_current_allocator(), entries);
-  }
+  while (taken && ls_status_is_ok(status))
+    status = take_oldest(files, folder, self->keep, &taken);
   if (!ls_status_is_ok(status))
     ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
                    "exporter '%s' keeps more than %lld exports: %s", self->name,
@@ -195,13 +184,12 @@ static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
 
 // ---- The best --------------------------------------------------------------
 static bool is_better(const ls_exporter *self, ls_nest metrics) {
-  double best = 0, now = 0;
   if (self->best.kind == LS_KIND_NONE) return true;
   if (self->options.is_better != NULL)
     return self->options.is_better(self->options.user, self->best, metrics);
-  best = ls_params_f64(self->best, "loss", (double)NAN);
-  now = ls_params_f64(metrics, "loss", (double)NAN);
-  return now < best || (isnan(best) && !isnan(now));
+  const double best = ls_params_f64(self->best, "loss", (double)NAN);
+  const double loss = ls_params_f64(metrics, "loss", (double)NAN);
+  return loss < best || (isnan(best) && !isnan(loss));
 }
 
 static void set_best(ls_exporter *self, ls_nest metrics) {
@@ -209,7 +197,7 @@ static void set_best(ls_exporter *self, ls_nest metrics) {
   self->best = ls_nest_retain(metrics);
 }
 
-// Of one step, from `*at` on; `*at` becomes that of the next.
+// Takes those of one step, from `*at` on; `*at` becomes that of the next.
 static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
                               ls_nest *out) {
   const int64_t step = numbers->items[*at].step;
@@ -219,38 +207,31 @@ static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
   return ls_params_set(out, "global_step", ls_nest_i64(step));
 }
 
-// The best of all evaluations but the one that is being exported.
+// Finds the best of all evaluations but the one that is being exported.
 static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
-  ls_event_numbers *numbers = NULL;
-  ls_status status = ls_ok();
+  LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
-  for (size_t at = 0; at < numbers->count && ls_status_is_ok(status);) {
+  for (size_t at = 0; at < numbers->count;) {
     const bool is_this = numbers->items[at].step == step;
-    ls_nest metrics = ls_none();
-    status = next_metrics(numbers, &at, &metrics);
-    if (ls_status_is_ok(status) && !is_this && is_better(self, metrics))
-      set_best(self, metrics);
-    ls_nest_release(metrics);
+    LS_OWN(ls_nest, metrics) = ls_none();
+    LS_RETURN_IF_ERROR(next_metrics(numbers, &at, &metrics));
+    if (!is_this && is_better(self, metrics)) set_best(self, metrics);
   }
-  ls_event_numbers_destroy(numbers);
-  self->recovered = ls_status_is_ok(status);
-  return status;
+  self->recovered = true;
+  return ls_ok();
 }
 
 static ls_status recover_from(ls_exporter *self, const ls_estimator *estimator,
                               const ls_exporter_call *call) {
-  ls_text folder;
+  LS_OWN(ls_text, folder) = {0};
   const int64_t step = ls_params_i64(call->metrics, "global_step", -1);
   if (self->events != NULL) return recover(self, self->events, step);
-  const bool named = call->evaluation != NULL && call->evaluation[0] != 0;
+  const bool is_named = call->evaluation != NULL && call->evaluation[0] != 0;
   ls_text_init(&folder, ls_current_allocator());
   ls_text_append_format(&folder, "%s/eval%s%s", estimator->model_dir,
-                        named ? "_" : "", named ? call->evaluation : "");
-  ls_status status = ls_text_status(&folder);
-  if (ls_status_is_ok(status))
-    status = recover(self, ls_text_data(&folder), step);
-  ls_text_deinit(&folder);
-  return status;
+                        is_named ? "_" : "", is_named ? call->evaluation : "");
+  LS_RETURN_IF_ERROR(ls_text_status(&folder));
+  return recover(self, ls_text_data(&folder), step);
 }
 
 // ---- Exporting -------------------------------------------------------------
@@ -300,15 +281,12 @@ ls_status ls_exporter_export(ls_exporter *exporter, ls_estimator *estimator,
   LS_REQUIRE(exporter);
   LS_REQUIRE(estimator);
   LS_REQUIRE(call);
-  ls_text folder;
+  LS_OWN(ls_text, folder) = {0};
   ls_text_init(&folder, ls_current_allocator());
   ls_text_append_format(&folder, "%s/export/%s", estimator->model_dir,
                         exporter->name);
-  ls_status status = ls_text_status(&folder);
-  if (ls_status_is_ok(status))
-    status = ls_status_annotate(
-        export_to(exporter, estimator, call, ls_text_data(&folder), out_path),
-        "exporter '%s'", exporter->name);
-  ls_text_deinit(&folder);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&folder));
+  return ls_status_annotate(
+      export_to(exporter, estimator, call, ls_text_data(&folder), out_path),
+      "exporter '%s'", exporter->name);
 }

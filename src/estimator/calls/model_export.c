@@ -223,8 +223,7 @@ static ls_status export_from(ls_estimator *self,
                              ls_estimator_mode mode, const char *checkpoint,
                              char **out_path) {
   const size_t count = self->exports_to_tpu ? 2 : 1;
-  side *sides = ls_new_array(ls_current_allocator(), side, count);
-  if (sides == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), side, sides, count);
   ls_status status = ls_ok();
   size_t made = 0;
   for (; made < count && ls_status_is_ok(status); ++made) {
@@ -237,7 +236,6 @@ static ls_status export_from(ls_estimator *self,
                  : write_warm(sides, count, e, out_path);
   for (size_t i = 0; i < made; ++i)
     model_export_drop(&sides[i]);
-  ls_release(ls_current_allocator(), sides);
   return status;
 }
 
@@ -295,15 +293,11 @@ ls_status ls_estimator_export_for_tpu(ls_estimator *estimator,
                                       char **out_path) {
   LS_REQUIRE_OUT(out_path);
   static const char *const fields[] = {"train_distribute", "eval_distribute"};
-  ls_run_config *config = NULL;
-  ls_estimator *wrapped = NULL;
+  LS_OWN(ls_run_config, config) = NULL;
+  LS_OWN(ls_estimator, wrapped) = NULL;
   LS_REQUIRE(estimator);
   LS_RETURN_IF_ERROR(ls_run_config_replace(
       estimator->config, fields, 2, &(ls_run_config_options){0}, &config));
-  ls_status status = model_export_wrap(estimator, config, &wrapped);
-  if (ls_status_is_ok(status))
-    status = ls_estimator_export(wrapped, exporting, out_path);
-  ls_estimator_destroy(wrapped);
-  ls_run_config_release(config);
-  return status;
+  LS_RETURN_IF_ERROR(model_export_wrap(estimator, config, &wrapped));
+  return ls_estimator_export(wrapped, exporting, out_path);
 }
