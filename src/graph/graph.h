@@ -17,6 +17,7 @@
 
 #include "base/memory/arena.h"
 #include "base/memory/map.h"
+#include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "graph/op_table.h"
 #include "lockstep/graph.h"
@@ -179,6 +180,8 @@ void ls_graph_begin_session(ls_graph *graph);
 void ls_graph_end_session(ls_graph *graph);
 // Destroys any graph with its regions. NULL is fine.
 void ls_graph_free(ls_graph *graph);
+// LS_OWN(ls_held_graph, graph): a graph that is no user's.
+LS_OWNED_(ls_held_graph, ls_graph *, ls_graph_free(*ls_owned))
 void ls_graph_drop_collections(ls_graph *graph);
 // The leaves of a collection, the value of an item of `collections`.
 const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/apart.h"
 
-#include "lower/apart_graph.h"
-
 // ---- Levels ----------------------------------------------------------------
 static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node);
 
@@ -44,19 +42,17 @@ ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
                                ls_graph *from, ls_graph *to,
                                const uint64_t *args, uint64_t mask,
                                uint64_t *results) {
-  ls_apart_level inner = {.mask = mask};
+  LS_OWN(ls_apart_level, inner) = {.mask = mask};
   from = ls_graph_resolve(from);
   ls_copying_init(&inner.c, &around->c, from, to, &a->memory);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < from->num_declared && ls_status_is_ok(status); ++i)
-    status = ls_copying_set(&inner.c, from->parameters[i], args[i]);
-  if (ls_status_is_ok(status))
-    status = ls_apart_map_captures(&inner.c, &around->c);
-  if (ls_status_is_ok(status)) status = copy_level(a, &inner);
-  for (size_t i = 0; i < from->num_results && ls_status_is_ok(status); ++i)
-    status = ls_copied(&inner.c, NULL, from->results[i], &results[i]);
-  ls_copying_deinit(&inner.c);
-  return status;
+  for (size_t i = 0; i < from->num_declared; ++i)
+    LS_RETURN_IF_ERROR(ls_copying_set(&inner.c, from->parameters[i], args[i]));
+  LS_RETURN_IF_ERROR(ls_apart_map_captures(&inner.c, &around->c));
+  LS_RETURN_IF_ERROR(copy_level(a, &inner));
+  for (size_t i = 0; i < from->num_results; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_copied(&inner.c, NULL, from->results[i], &results[i]));
+  return ls_ok();
 }
 
 static ls_status set_outputs(ls_apart_level *l, const ls_node *node,
@@ -98,67 +94,56 @@ static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node) {
 }
 
 // ---- All of it -------------------------------------------------------------
-// As a call of the ops that stand for the one.
+// Lowers the ops that stand for the one as part of its scope.
 static ls_status lower_ops(const ls_apart *a, const uint64_t *results) {
   ls_lower_scope *scope = a->scope;
   const ls_node *node = a->node;
   ls_graph *from = a->to;
-  ls_lower_scope inner = *scope;
-  inner.from = from;
+  LS_OWN(ls_shared_scope, inner) = ls_lower_share_scope(scope, from);
   inner.in_apart = !a->together;
-  inner.bodies = NULL;
-  ls_map_init(&inner.values, scope->all->allocator);
-  ls_status status = ls_graph_set_results(from, results, node->num_outputs);
-  for (size_t i = 0; i < from->num_captures && ls_status_is_ok(status); ++i)
-    status = ls_lower_map(&inner, from->captures[i].inner,
-                          ls_lowered(scope, from->captures[i].outer.ref));
-  if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
-  scope->variables = inner.variables;
-  scope->known = inner.known;
-  scope->key = inner.key;
-  for (size_t i = 0; i < node->num_outputs && ls_status_is_ok(status); ++i)
-    status = ls_lower_map(scope, ls_ref(node->id, (unsigned)i),
-                          ls_lowered(&inner, from->results[i]));
-  ls_map_deinit(&inner.values);
-  return status;
+  LS_RETURN_IF_ERROR(ls_graph_set_results(from, results, node->num_outputs));
+  for (size_t i = 0; i < from->num_captures; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_lower_map(&inner, from->captures[i].inner,
+                     ls_lowered(scope, from->captures[i].outer.ref)));
+  LS_RETURN_IF_ERROR(ls_lower_flow_inline(scope, &inner));
+  for (size_t i = 0; i < node->num_outputs; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, (unsigned)i),
+                                    ls_lowered(&inner, from->results[i])));
+  return ls_ok();
 }
 
-static ls_status apart_build(ls_apart *a, ls_apart_level *l,
-                             uint64_t *results) {
+static ls_status apart_build(ls_apart *a, uint64_t *results) {
   const ls_node *node = a->node;
+  LS_OWN(ls_apart_level, l) = {.mask = 0};
+  ls_copying_init(&l.c, NULL, a->scope->from, a->to, &a->memory);
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     uint64_t ref = 0;
     LS_RETURN_IF_ERROR(ls_graph_add_capture(
         a->to, (ls_tensor){a->scope->from, node->inputs[i]}, &ref));
-    LS_RETURN_IF_ERROR(ls_copying_set(&l->c, node->inputs[i], ref));
+    LS_RETURN_IF_ERROR(ls_copying_set(&l.c, node->inputs[i], ref));
   }
-  LS_RETURN_IF_ERROR(take_flow(a, l, a->node));
+  LS_RETURN_IF_ERROR(take_flow(a, &l, a->node));
   for (uint32_t i = 0; i < node->num_outputs; ++i)
-    LS_RETURN_IF_ERROR(
-        ls_copied(&l->c, NULL, ls_ref(node->id, i), &results[i]));
+    LS_RETURN_IF_ERROR(ls_copied(&l.c, NULL, ls_ref(node->id, i), &results[i]));
   return ls_ok();
 }
 
-static ls_status lower_new(ls_apart *a) {
-  ls_apart_level l = {.mask = 0};
-  uint64_t *results =
-      ls_arena_new_array(&a->memory, uint64_t, a->node->num_outputs + 1);
-  if (results == NULL) return ls_out_of_memory();
-  ls_copying_init(&l.c, NULL, a->scope->from, a->to, &a->memory);
-  ls_status status = apart_build(a, &l, results);
-  ls_copying_deinit(&l.c);
-  if (ls_status_is_ok(status)) status = lower_ops(a, results);
-  return status;
+static void apart_deinit(ls_apart *a) {
+  ls_graph_free(a->to);
+  ls_arena_deinit(&a->memory);
 }
+LS_OWNED_STRUCT(ls_apart, apart_deinit)
 
 static ls_status lower_as(ls_lower_scope *scope, ls_node *node, bool together) {
-  ls_apart a = {.scope = scope, .node = node, .together = together};
+  LS_OWN(ls_apart, a) = {.scope = scope, .node = node, .together = together};
   ls_arena_init(&a.memory, scope->all->allocator);
-  ls_status status = ls_apart_make_region(&a, "apart", scope->from, &a.to);
-  if (ls_status_is_ok(status)) status = lower_new(&a);
-  ls_graph_free(a.to);
-  ls_arena_deinit(&a.memory);
-  return status;
+  LS_RETURN_IF_ERROR(ls_apart_make_region(&a, "apart", scope->from, &a.to));
+  uint64_t *results =
+      ls_arena_new_array(&a.memory, uint64_t, node->num_outputs + 1);
+  LS_RETURN_IF_NO_MEMORY(results);
+  LS_RETURN_IF_ERROR(apart_build(&a, results));
+  return lower_ops(&a, results);
 }
 
 ls_status ls_lower_apart(ls_lower_scope *scope, ls_node *node) {

@@ -17,11 +17,12 @@
 #ifndef LS_LOWER_APART_H_
 #define LS_LOWER_APART_H_
 
+#include "graph/copy.h"
 #include "lower/flow.h"
 
-// Whether the op, or one in its regions, is a step.
+// Returns true if the op, or one in its regions, is a step.
 bool ls_holds_step(const ls_node *node);
-// Whether the condition of a loop writes variables.
+// Returns true if the condition of a loop writes variables.
 bool ls_condition_writes(const ls_node *loop);
 
 // Lowers a loop or branch taken apart.
@@ -31,5 +32,96 @@ ls_status ls_lower_apart(ls_lower_scope *scope, ls_node *node);
 // Lowers a loop whose condition writes variables: that is computed before the
 // loop, and at the end of each trip.
 ls_status ls_lower_turned(ls_lower_scope *scope, ls_node *node);
+
+// ---- Shared by the files apart*.c -------------------------------------------
+// A loop or branch on its way into ops that stand for it.
+typedef struct ls_apart {
+  ls_lower_scope *scope;
+  ls_node *node;
+  ls_arena memory;
+  bool together;  // Replicas go the same way: nothing need be masked.
+  ls_graph *to;   // All of it; captures what the op uses.
+} ls_apart;
+
+// A region on its way into the graph `c.to`.
+typedef struct ls_apart_level {
+  ls_copying c;
+  uint64_t mask;  // True if a replica is in it; 0: all are.
+} ls_apart_level;
+LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
+
+// ---- apart_ops.c ------------------------------------------------------------
+// Returns true if the op itself is a step.
+bool ls_is_step(const ls_node *node);
+ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why);
+// Refuses an op that all replicas must come to where only some do.
+ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node);
+ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop);
+// Appends an op with one scalar output.
+ls_status ls_apart_make(const ls_apart *a, ls_graph *to, uint16_t type,
+                        const uint64_t *inputs, size_t num_inputs, ls_attr attr,
+                        ls_dtype dtype, uint64_t *out_ref);
+ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
+                               int64_t value, uint64_t *out_ref);
+ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,
+                            uint64_t *out_ref);
+// Takes a `mask` of 0 for true.
+ls_status ls_apart_make_and(const ls_apart *a, ls_graph *to, uint64_t mask,
+                            uint64_t x, uint64_t *out_ref);
+// Makes a value that is true if `x` is on any replica.
+ls_status ls_apart_make_any(const ls_apart *a, ls_graph *to, uint64_t x,
+                            uint64_t *out_ref);
+ls_status ls_apart_make_region(const ls_apart *a, const char *name,
+                               ls_graph *around, ls_graph **out_graph);
+// Appends an op with regions and takes these over. Its operands are `leading`
+// and what the regions capture, its outputs are of `types`.
+ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
+                               const uint64_t *leading, size_t num_leading,
+                               const ls_attr *attrs, size_t num_attrs,
+                               ls_graph **regions, size_t num_regions,
+                               const ls_type *types, size_t num_outputs,
+                               ls_node **out_node);
+ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
+                               uint64_t predicate, ls_graph **regions,
+                               const ls_type *types, size_t num_outputs,
+                               ls_node **out_node);
+// Two regions that no op has taken over yet.
+typedef struct ls_apart_regions {
+  ls_graph *items[2];
+} ls_apart_regions;
+static inline void ls_apart_regions_drop(ls_apart_regions *regions) {
+  ls_graph_free(regions->items[0]);
+  ls_graph_free(regions->items[1]);
+}
+LS_OWNED_STRUCT(ls_apart_regions, ls_apart_regions_drop)
+
+// Gives the values of `yes` where the predicate holds, else those of `no`.
+ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
+                        const uint64_t *yes, const uint64_t *no, size_t count,
+                        uint64_t *out_refs);
+
+// ---- apart_mask.c -----------------------------------------------------------
+// Returns true for a constant: it needs no mask, and is known where it is used.
+bool ls_apart_is_free(const ls_node *node);
+// Returns true if an op can stand in a branch by the mask.
+bool ls_apart_is_plain(const ls_apart_level *l, const ls_node *node);
+// Copies the plain ops between two places as a branch by the level's mask.
+ls_status ls_apart_mask_plain(ls_apart *a, ls_apart_level *l, size_t first,
+                              size_t last);
+// Copies a step, in which each replica's ops become a branch by its mask.
+ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
+
+// ---- apart_loop.c -----------------------------------------------------------
+ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
+
+// ---- apart.c ----------------------------------------------------------------
+// Gives the captures of a region the values that `around` has for them.
+ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
+// Copies a region into `to`: its declared parameters are `args`, its results
+// come in `results`.
+ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
+                               ls_graph *from, ls_graph *to,
+                               const uint64_t *args, uint64_t mask,
+                               uint64_t *results);
 
 #endif  // LS_LOWER_APART_H_

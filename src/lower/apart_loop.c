@@ -2,7 +2,7 @@
 //
 // Takes loops apart: the condition is computed before the loop and at the end
 // of each trip.
-#include "lower/apart_graph.h"
+#include "lower/apart.h"
 
 // What goes round: whether it goes on, how many trips there were, the values.
 typedef struct loop {
@@ -10,9 +10,10 @@ typedef struct loop {
   ls_node *node;
   size_t count;
   int64_t most;  // Trips; 0: any number.
-  ls_graph *regions[2];
+  ls_apart_regions regions;
   ls_type *types;
 } loop;
+LS_OWNED_(loop, loop, ls_apart_regions_drop(&ls_owned->regions))
 
 enum { GOES_ON, NUM_TRIPS, FIRST_VALUE };
 
@@ -27,7 +28,7 @@ static ls_status declare_round(const loop *p, ls_graph *region,
   return ls_ok();
 }
 
-// Whether it goes on with these values.
+// Computes whether it goes on with these values.
 static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
                                     uint64_t mask, const uint64_t *values,
                                     uint64_t *out_ref) {
@@ -53,7 +54,7 @@ static ls_status goes_on_after(ls_apart *a, const loop *p, ls_graph *to,
 
 static ls_status fill_condition(ls_apart *a, loop *p, uint64_t *refs) {
   uint64_t holds = 0;
-  ls_graph *to = p->regions[0];
+  ls_graph *to = p->regions.items[0];
   LS_RETURN_IF_ERROR(declare_round(p, to, refs));
   holds = refs[GOES_ON];
   if (!a->together) LS_RETURN_IF_ERROR(ls_apart_make_any(a, to, holds, &holds));
@@ -62,7 +63,7 @@ static ls_status fill_condition(ls_apart *a, loop *p, uint64_t *refs) {
 
 static ls_status fill_body(ls_apart *a, loop *p, uint64_t *refs,
                            uint64_t *next) {
-  ls_graph *to = p->regions[1];
+  ls_graph *to = p->regions.items[1];
   LS_RETURN_IF_ERROR(declare_round(p, to, refs));
   const uint64_t mask = a->together ? 0 : refs[GOES_ON];
   LS_RETURN_IF_ERROR(ls_apart_copy_region(a, p->around, p->node->regions[1], to,
@@ -98,9 +99,11 @@ static ls_status fill_loop(ls_apart *a, loop *p, uint64_t *initial,
   LS_RETURN_IF_ERROR(
       ls_apart_make_number(a, to, LS_DTYPE_I64, 0, &initial[NUM_TRIPS]));
   LS_RETURN_IF_ERROR(
-      ls_apart_make_region(a, "while_condition", to, &p->regions[0]));
-  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "while_body", to, &p->regions[1]));
-  p->regions[0]->is_while_body = p->regions[1]->is_while_body = true;
+      ls_apart_make_region(a, "while_condition", to, &p->regions.items[0]));
+  LS_RETURN_IF_ERROR(
+      ls_apart_make_region(a, "while_body", to, &p->regions.items[1]));
+  p->regions.items[0]->is_while_body = p->regions.items[1]->is_while_body =
+      true;
   LS_RETURN_IF_ERROR(fill_condition(a, p, refs));
   LS_RETURN_IF_ERROR(fill_body(a, p, refs, next));
   const bool steps = ls_node_int(node, LS_ATTR_ID_COUNTS_STEPS) != 0;
@@ -110,7 +113,7 @@ static ls_status fill_loop(ls_apart *a, loop *p, uint64_t *initial,
   ls_node *made = NULL;
   LS_RETURN_IF_ERROR(ls_apart_append_flow(
       a, to, LS_OP_WHILE, initial, FIRST_VALUE + p->count, attrs, steps ? 3 : 2,
-      p->regions, 2, p->types, FIRST_VALUE + p->count, &made));
+      p->regions.items, 2, p->types, FIRST_VALUE + p->count, &made));
   for (size_t i = 0; i < p->count; ++i)
     LS_RETURN_IF_ERROR(
         ls_copying_set(&l->c, ls_ref(node->id, (unsigned)i),
@@ -120,10 +123,10 @@ static ls_status fill_loop(ls_apart *a, loop *p, uint64_t *initial,
 
 ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_apart_check_loop(a, node));
-  loop p = {.around = l,
-            .node = node,
-            .count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED),
-            .most = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS)};
+  LS_OWN(loop, p) = {.around = l,
+                     .node = node,
+                     .count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED),
+                     .most = ls_node_int(node, LS_ATTR_ID_MAX_TRIPS)};
   uint64_t *refs[3];
   for (size_t i = 0; i < 3; ++i) {
     refs[i] = ls_arena_new_array(&a->memory, uint64_t, FIRST_VALUE + p.count);
@@ -131,7 +134,5 @@ ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node) {
   }
   p.types = ls_arena_new_array(&a->memory, ls_type, FIRST_VALUE + p.count);
   if (p.types == NULL) return ls_out_of_memory();
-  const ls_status status = fill_loop(a, &p, refs[0], refs[1], refs[2]);
-  ls_apart_drop_regions(p.regions, 2);
-  return status;
+  return fill_loop(a, &p, refs[0], refs[1], refs[2]);
 }

@@ -3,11 +3,10 @@
 // Masks ops that only some replicas come to: they become a branch by a mask of
 // the replica, and so does the part of each replica in a step.
 #include "graph/gather/gather.h"
-#include "lower/apart_graph.h"
+#include "lower/apart.h"
 
 // ---- What stays together ---------------------------------------------------
-static bool apart_mask_is_listed(const uint64_t *list, size_t count,
-                                 uint64_t ref) {
+static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == ref) return true;
   return false;
@@ -42,21 +41,19 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   for (size_t i = last; i < from->num_nodes; ++i)
     for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k) {
       const uint64_t ref = from->nodes[i]->inputs[k];
-      if (is_between(l, ref, first, last) &&
-          !apart_mask_is_listed(refs, count, ref))
+      if (is_between(l, ref, first, last) && !is_listed(refs, count, ref))
         refs[count++] = ref;
     }
   for (size_t i = 0; i < from->num_results; ++i)
     if (is_between(l, from->results[i], first, last) &&
-        !apart_mask_is_listed(refs, count, from->results[i]))
+        !is_listed(refs, count, from->results[i]))
       refs[count++] = from->results[i];
   *out_refs = refs;
   *out_count = count;
   return ls_ok();
 }
 
-// Ops of `from` for which `takes` says so, from place `first` on, as the first
-// region of a branch by `predicate`. Who goes the other way gets zeros.
+// Chooses the ops of `from` that become the first region of a branch.
 typedef bool (*taker)(const void *self, const ls_graph *from, size_t place);
 
 static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
@@ -72,30 +69,28 @@ static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
   return ls_graph_set_results(inner->to, results, count);
 }
 
+// Makes a branch by `predicate` of the ops that `takes` chooses in a range.
+// Replicas that go the other way get zeros.
 static ls_status make_branch(ls_apart *a, ls_copying *around,
                              uint64_t predicate, size_t first, size_t last,
                              taker takes, const void *self, uint64_t *refs,
                              size_t count, ls_node **out_node) {
-  ls_graph *regions[2] = {NULL, NULL};
   ls_type *types = ls_arena_new_array(&a->memory, ls_type, count + 1);
-  if (types == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(types);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(around->from, refs[i]);
-  ls_status status = ls_apart_make_region(a, "in", around->to, &regions[0]);
-  if (ls_status_is_ok(status))
-    status = ls_apart_make_region(a, "out", around->to, &regions[1]);
-  if (ls_status_is_ok(status)) {
-    ls_copying inner;
-    ls_copying_init(&inner, around, around->from, regions[0], &a->memory);
-    inner.is_body = true;
-    status = copy_branch(a, &inner, first, last, takes, self, refs, count);
-    ls_copying_deinit(&inner);
-  }
-  if (ls_status_is_ok(status))
-    status = ls_apart_append_cond(a, around->to, predicate, regions, types,
-                                  count, out_node);
-  ls_apart_drop_regions(regions, 2);
-  return status;
+  LS_OWN(ls_apart_regions, regions) = {{NULL, NULL}};
+  LS_RETURN_IF_ERROR(
+      ls_apart_make_region(a, "in", around->to, &regions.items[0]));
+  LS_RETURN_IF_ERROR(
+      ls_apart_make_region(a, "out", around->to, &regions.items[1]));
+  LS_OWN(ls_copying, inner) = {0};
+  ls_copying_init(&inner, around, around->from, regions.items[0], &a->memory);
+  inner.is_body = true;
+  LS_RETURN_IF_ERROR(
+      copy_branch(a, &inner, first, last, takes, self, refs, count));
+  return ls_apart_append_cond(a, around->to, predicate, regions.items, types,
+                              count, out_node);
 }
 
 static bool takes_plain(const void *self, const ls_graph *from, size_t place) {
@@ -137,7 +132,7 @@ typedef struct step {
 } step;
 
 // Arguments, masks, then captures.
-static ls_status apart_mask_declare(const step *s, ls_copying *inner) {
+static ls_status declare_step(const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
   ls_tensor made;
   for (size_t i = 0; i < from->num_declared; ++i) {
@@ -157,7 +152,7 @@ static ls_status fill_step(ls_apart *a, const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
   uint64_t *refs = ls_arena_new_array(&a->memory, uint64_t, s->num_given + 1);
   if (refs == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(apart_mask_declare(s, inner));
+  LS_RETURN_IF_ERROR(declare_step(s, inner));
   LS_RETURN_IF_ERROR(ls_apart_map_captures(inner, &s->around->c));
   for (size_t r = 0; r < s->replicas; ++r) {
     const int64_t replica = (int64_t)r;
@@ -204,18 +199,15 @@ ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node) {
             .replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS),
             .num_args = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_ARGS),
             .num_given = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED)};
-  ls_graph *body = NULL;
   s.masks = ls_arena_new_array(&a->memory, uint64_t, s.replicas);
   s.made =
       ls_arena_new_array(&a->memory, uint64_t, s.num_given * s.replicas + 1);
-  if (s.masks == NULL || s.made == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(s.masks != NULL && s.made != NULL);
+  LS_OWN(ls_held_graph, body) = NULL;
   LS_RETURN_IF_ERROR(ls_apart_make_region(a, "merge", l->c.to, &body));
-  ls_copying inner;
+  LS_OWN(ls_copying, inner) = {0};
   ls_copying_init(&inner, &l->c, ls_graph_resolve(node->regions[0]), body,
                   &a->memory);
-  ls_status status = fill_step(a, &s, &inner);
-  ls_copying_deinit(&inner);
-  if (ls_status_is_ok(status)) status = append_step(a, &s, &body);
-  ls_graph_free(body);
-  return status;
+  LS_RETURN_IF_ERROR(fill_step(a, &s, &inner));
+  return append_step(a, &s, &body);
 }

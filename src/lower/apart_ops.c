@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the ops that stand for a loop or branch taken apart.
+// Makes the ops that stand for a loop or branch taken apart, finds steps in
+// loops and branches, and refuses what cannot be taken apart.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "lower/apart_graph.h"
+#include "graph/gather/gather.h"
+#include "graph/walk.h"
+#include "lower/apart.h"
 
 static ls_status apart_ops_append(const ls_apart *a, ls_graph *to,
                                   const ls_op_spec *spec,
@@ -111,11 +114,6 @@ ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
                               regions, 2, types, num_outputs, out_node);
 }
 
-void ls_apart_drop_regions(ls_graph **regions, size_t count) {
-  for (size_t r = 0; r < count; ++r)
-    ls_graph_free(regions[r]);
-}
-
 // ---- Joining ---------------------------------------------------------------
 static ls_status apart_ops_give(ls_graph *region, ls_graph *around,
                                 const uint64_t *refs, size_t count,
@@ -128,32 +126,90 @@ static ls_status apart_ops_give(ls_graph *region, ls_graph *around,
   return ls_graph_set_results(region, inner, count);
 }
 
-static ls_status join_by(ls_apart *a, ls_graph *to, uint64_t predicate,
-                         const uint64_t *yes, const uint64_t *no, size_t count,
-                         ls_graph **regions, uint64_t *out_refs) {
+ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
+                        const uint64_t *yes, const uint64_t *no, size_t count,
+                        uint64_t *out_refs) {
+  if (count == 0) return ls_ok();
   ls_node *node = NULL;
   ls_type *types = ls_arena_new_array(&a->memory, ls_type, count + 1);
-  if (types == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(types);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(to, yes[i]);
-  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "yes", to, &regions[0]));
-  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "no", to, &regions[1]));
-  LS_RETURN_IF_ERROR(apart_ops_give(regions[0], to, yes, count, &a->memory));
-  LS_RETURN_IF_ERROR(apart_ops_give(regions[1], to, no, count, &a->memory));
+  LS_OWN(ls_apart_regions, r) = {{NULL, NULL}};
+  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "yes", to, &r.items[0]));
+  LS_RETURN_IF_ERROR(ls_apart_make_region(a, "no", to, &r.items[1]));
+  LS_RETURN_IF_ERROR(apart_ops_give(r.items[0], to, yes, count, &a->memory));
+  LS_RETURN_IF_ERROR(apart_ops_give(r.items[1], to, no, count, &a->memory));
   LS_RETURN_IF_ERROR(
-      ls_apart_append_cond(a, to, predicate, regions, types, count, &node));
+      ls_apart_append_cond(a, to, predicate, r.items, types, count, &node));
   for (size_t i = 0; i < count; ++i)
     out_refs[i] = ls_ref(node->id, (unsigned)i);
   return ls_ok();
 }
 
-ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
-                        const uint64_t *yes, const uint64_t *no, size_t count,
-                        uint64_t *out_refs) {
-  ls_graph *regions[2] = {NULL, NULL};
-  const ls_status status =
-      count == 0 ? ls_ok()
-                 : join_by(a, to, predicate, yes, no, count, regions, out_refs);
-  ls_apart_drop_regions(regions, 2);
-  return status;
+// ---- Checks ----------------------------------------------------------------
+bool ls_is_step(const ls_node *node) {
+  return node->type == LS_OP_MERGE_CALL &&
+         ls_node_mark(node, LS_MARK_OUTSIDE) != NULL;
+}
+
+bool ls_holds_step(const ls_node *node) {
+  return ls_node_any(node, ls_is_step);
+}
+
+bool ls_condition_writes(const ls_node *loop) {
+  return ls_graph_any(loop->regions[0], ls_node_assigns);
+}
+
+ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why) {
+  char text[LS_MAX_FULL_NAME];
+  ls_node_describe(graph, node, text, sizeof(text));
+  return ls_invalid_argument("%s is %s", text, why);
+}
+
+static bool merges(const ls_node *node) {
+  switch (node->type) {
+  case LS_OP_REDUCE_SCATTER:
+  case LS_OP_ALL_TO_ALL:
+  case LS_OP_PERMUTE:
+  case LS_OP_REPLICA_BROADCAST:
+  case LS_OP_CROSS_REPLICA_SUM:
+    return true;
+  case LS_OP_MERGE_CALL:
+    return !ls_is_step(node);
+  default:
+    return (ls_node_info(node)->traits & LS_OP_MERGE) != 0;
+  }
+}
+
+ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node) {
+  if (l->mask == 0) return ls_ok();
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin_at(&walk, node); ls_graph_walk_next(&walk);) {
+    if (merges(walk.node))
+      return ls_apart_refuse(
+          walk.graph == NULL ? l->c.from : walk.graph, walk.node,
+          "what replicas put together, in a loop or branch through "
+          "which they may go in ways of their own and in which outside "
+          "compiled ops write variables: make the condition the same "
+          "on all, for instance with ls_all_reduce");
+    if (ls_is_step(walk.node)) ls_graph_walk_skip_regions(&walk);
+  }
+  return ls_ok();
+}
+
+ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop) {
+  const ls_graph *condition = ls_graph_resolve(loop->regions[0]);
+  bool draws = false;
+  for (size_t i = 0; i < condition->num_nodes; ++i)
+    draws = draws || ls_node_any_trait(condition->nodes[i], LS_OP_RANDOM);
+  if (ls_node_attr(loop, LS_ATTR_ID_NUM_SAVED) == NULL && !draws)
+    return ls_ok();
+  return ls_unimplemented(
+      "a loop %s %s",
+      draws ? "draws random numbers in its condition and"
+            : "has a gradient and",
+      a->together ? "writes a variable in its condition"
+                  : "holds outside compiled ops that write a variable, and "
+                    "replicas make numbers of trips of their own");
 }

@@ -2,11 +2,9 @@
 //
 // Marks only grow: what varies in one round of a loop varies in all. A region
 // is gone through again only when one of its parameters has come to vary.
-#include "lower/common_values.h"
-
 #include "base/runtime_internal.h"
 #include "graph/walk.h"
-#include "lower/ops.h"
+#include "lower/cut.h"
 
 // Of one graph.
 typedef struct marks {

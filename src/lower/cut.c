@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/cut.h"
 
-#include "base/memory/own.h"
 #include "graph/copy.h"
-#include "lower/cut_graph.h"
 
 ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
                             ls_arena *memory, ls_graph *from, ls_graph *to) {

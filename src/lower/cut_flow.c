@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leaves a replicate op: loops, branches and host calls, on values that
-// are one for all or wide.
+// Emits what leaves a replicate op: loops, branches and host calls, on values
+// that are one for all or wide.
 #include "graph/wide.h"
-#include "lower/cut_graph.h"
+#include "lower/cut.h"
 
 static void take_place(const ls_node *node, ls_node *made) {
   made->origin = node->origin;
@@ -34,6 +34,13 @@ typedef struct leaving {
   uint32_t num_regions;
 } leaving;
 
+static void leaving_deinit(leaving *l) {
+  for (uint32_t r = 0; r < l->num_regions; ++r)
+    ls_graph_free(l->regions[r]);
+  ls_release(l->inputs.allocator, l->inputs.items);
+}
+LS_OWNED_STRUCT(leaving, leaving_deinit)
+
 static ls_status cut_flow_add_input(leaving *l, uint32_t input) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_cut_ref(l->g, l->node->inputs[input],
@@ -42,7 +49,7 @@ static ls_status cut_flow_add_input(leaving *l, uint32_t input) {
   return ls_ref_list_push(&l->inputs, ref);
 }
 
-// What goes round is a parameter in both regions of a loop.
+// Declares what goes round, a parameter in both regions of a loop.
 static ls_status cut_flow_declare(ls_cut_graph *inner) {
   for (size_t i = 0; i < inner->from->num_declared; ++i) {
     const uint64_t ref = inner->from->parameters[i];
@@ -83,7 +90,7 @@ static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   return ls_graph_set_results(inner->to, refs, count);
 }
 
-// Region `r` of the op, with results that are wanted so.
+// Cuts region `r` of the op, with results that are wanted so.
 static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
@@ -100,7 +107,7 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   return cut_flow_set_results(&inner);
 }
 
-// Results that differ are wide.
+// Returns how results are wanted: those that differ are wide.
 static uint8_t *roles_of_results(const leaving *l) {
   const uint32_t count = l->node->num_outputs;
   uint8_t *roles = ls_arena_new_array(l->g->memory, uint8_t, count + 1);
@@ -110,7 +117,7 @@ static uint8_t *roles_of_results(const leaving *l) {
   return roles;
 }
 
-// The op itself, its regions cut, operands of its own listed.
+// Appends the op, whose regions are cut and whose own operands are listed.
 static ls_status cut_flow_append(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
@@ -158,7 +165,7 @@ static ls_status cut_branches(leaving *l) {
 }
 
 // ---- Host calls ------------------------------------------------------------
-// One op for the calls of all replicas.
+// Appends one op for the calls of all replicas.
 static ls_status cut_host(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
@@ -192,12 +199,9 @@ static ls_status cut_host(leaving *l) {
 }
 
 ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node) {
-  leaving l = {.g = g, .node = node, .inputs.allocator = g->to->allocator};
-  const ls_status status = node->type == LS_OP_WHILE  ? cut_loop(&l)
-                           : node->type == LS_OP_COND ? cut_branches(&l)
-                                                      : cut_host(&l);
-  for (uint32_t r = 0; r < l.num_regions; ++r)
-    ls_graph_free(l.regions[r]);
-  ls_release(l.inputs.allocator, l.inputs.items);
-  return status;
+  LS_OWN(leaving,
+         l) = {.g = g, .node = node, .inputs.allocator = g->to->allocator};
+  return node->type == LS_OP_WHILE  ? cut_loop(&l)
+         : node->type == LS_OP_COND ? cut_branches(&l)
+                                    : cut_host(&l);
 }

@@ -4,7 +4,7 @@
 // segment that makes them.
 #include "base/memory/own.h"
 #include "graph/walk.h"
-#include "lower/cut_graph.h"
+#include "lower/cut.h"
 
 // ---- Kinds -----------------------------------------------------------------
 static bool is_free(const ls_node *node) {

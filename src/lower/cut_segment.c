@@ -4,7 +4,7 @@
 #include "base/runtime_internal.h"
 #include "graph/copy.h"
 #include "graph/wide.h"
-#include "lower/cut_graph.h"
+#include "lower/cut.h"
 #include "lower/ops.h"
 
 typedef struct segment {
@@ -15,6 +15,16 @@ typedef struct segment {
   ls_ref_list narrow, wide;  // Split arguments: refs of the graph.
   ls_ref_list results[3];    // Narrow, wide, common: refs of the graph.
 } segment;
+
+static void segment_deinit(segment *s) {
+  ls_graph_free(s->region);
+  ls_map_deinit(&s->inside);
+  ls_release(s->narrow.allocator, s->narrow.items);
+  ls_release(s->wide.allocator, s->wide.items);
+  for (int k = 0; k < 3; ++k)
+    ls_release(s->results[k].allocator, s->results[k].items);
+}
+LS_OWNED_STRUCT(segment, segment_deinit)
 
 enum { NARROW, WIDE, COMMON };  // Of `results`.
 
@@ -77,7 +87,7 @@ static ls_status cut_segment_declare(segment *s, const ls_ref_list *list) {
   return ls_ok();
 }
 
-// The value inside: of one that is common and from around, what captures it.
+// Returns the value inside: of one that is common and from around, its capture.
 static ls_status cut_segment_enter(segment *s, uint64_t ref,
                                    uint64_t *out_ref) {
   ls_cut_graph *g = s->g;
@@ -124,7 +134,7 @@ static bool cut_segment_has(const ls_ref_list *list, uint64_t ref) {
   return false;
 }
 
-// What the segment is to bring into another form for what follows.
+// Lists what the segment is to bring into another form for what follows.
 static ls_status bring(segment *s, uint64_t ref, ls_cut_role role) {
   const ls_cut_value *value = ls_cut_value_of(s->g, ref);
   if (role == LS_CUT_COMMON ||
@@ -146,19 +156,14 @@ static ls_status cut_segment_list_results(segment *s, const ls_node *leaving) {
 }
 
 static ls_status cut_segment_set_results(segment *s) {
-  ls_ref_list refs = {.allocator = s->region->allocator};
-  ls_status status = ls_ok();
+  LS_OWN(ls_ref_list, refs) = {.allocator = s->region->allocator};
   for (int k = 0; k < 3; ++k)
-    for (size_t i = 0; i < s->results[k].count && ls_status_is_ok(status);
-         ++i) {
+    for (size_t i = 0; i < s->results[k].count; ++i) {
       uint64_t ref = 0;
-      status = cut_segment_enter(s, s->results[k].items[i], &ref);
-      if (ls_status_is_ok(status)) status = ls_ref_list_push(&refs, ref);
+      LS_RETURN_IF_ERROR(cut_segment_enter(s, s->results[k].items[i], &ref));
+      LS_RETURN_IF_ERROR(ls_ref_list_push(&refs, ref));
     }
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(s->region, refs.items, refs.count);
-  ls_release(refs.allocator, refs.items);
-  return status;
+  return ls_graph_set_results(s->region, refs.items, refs.count);
 }
 
 // ---- The region ------------------------------------------------------------
@@ -219,7 +224,7 @@ static ls_status cut_segment_list_inputs(const segment *s,
   return ls_ref_list_push_captures(inputs, &s->region, 1);
 }
 
-// The results' places around.
+// Sets where the results are around.
 static ls_status set_values(const segment *s, ls_node *made) {
   const ls_cut_graph *g = s->g;
   const uint32_t replicas = g->request->replicas;
@@ -245,8 +250,8 @@ static ls_status set_values(const segment *s, ls_node *made) {
 
 static ls_status cut_segment_append(segment *s) {
   const ls_cut_request *request = s->g->request;
-  ls_ref_list inputs = {.allocator = s->region->allocator};
-  ls_status status = cut_segment_list_inputs(s, &inputs);
+  LS_OWN(ls_ref_list, inputs) = {.allocator = s->region->allocator};
+  LS_RETURN_IF_ERROR(cut_segment_list_inputs(s, &inputs));
   const size_t narrow = s->results[NARROW].count;
   const ls_attr attrs[] = {
       LS_OWN_I(REPLICAS, (int64_t)request->replicas),
@@ -255,21 +260,18 @@ static ls_status cut_segment_append(segment *s) {
       LS_OWN_I(NUM_WIDE_SPLIT, (int64_t)s->wide.count),
       LS_OWN_I(NUM_WIDE_GATHERED, (int64_t)s->results[WIDE].count)};
   const bool is_wide = s->wide.count + s->results[WIDE].count > 0;
-  ls_node *made = NULL;
-  if (ls_status_is_ok(status))
-    made = ls_graph_append(s->g->to,
-                           &(ls_op_spec){.type = LS_OP_REPLICATE,
-                                         .num_inputs = inputs.count,
-                                         .attrs = attrs,
-                                         .num_attrs = is_wide ? 5 : 3,
-                                         .regions = &s->region,
-                                         .num_regions = 1},
-                           inputs.items,
-                           narrow * request->replicas + s->results[WIDE].count +
-                               s->results[COMMON].count);
-  if (ls_status_is_ok(status) && made == NULL) status = ls_out_of_memory();
-  ls_release(inputs.allocator, inputs.items);
-  LS_RETURN_IF_ERROR(status);
+  ls_node *made =
+      ls_graph_append(s->g->to,
+                      &(ls_op_spec){.type = LS_OP_REPLICATE,
+                                    .num_inputs = inputs.count,
+                                    .attrs = attrs,
+                                    .num_attrs = is_wide ? 5 : 3,
+                                    .regions = &s->region,
+                                    .num_regions = 1},
+                      inputs.items,
+                      narrow * request->replicas + s->results[WIDE].count +
+                          s->results[COMMON].count);
+  LS_RETURN_IF_NO_MEMORY(made);
   s->region = NULL;  // The op has it.
   made->origin = ls_node_source(request->from, request->origin);
   made->file = request->origin->file;
@@ -287,24 +289,16 @@ static bool is_empty(const segment *s) {
 
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving) {
-  segment s = {.g = g, .level = level};
+  LS_OWN(segment, s) = {.g = g, .level = level};
   ls_allocator *allocator = g->to->allocator;
   s.narrow.allocator = s.wide.allocator = allocator;
   for (int k = 0; k < 3; ++k)
     s.results[k].allocator = allocator;
   ls_map_init(&s.inside, allocator);
-  ls_status status = cut_segment_list_results(&s, leaving);
-  if (ls_status_is_ok(status) && !is_empty(&s)) {
-    status = ls_graph_make(LS_GRAPH_LOWERED, "replica", g->to->runtime, g->to,
-                           &s.region);
-    if (ls_status_is_ok(status)) status = fill_region(&s);
-    if (ls_status_is_ok(status)) status = cut_segment_append(&s);
-  }
-  ls_graph_free(s.region);
-  ls_map_deinit(&s.inside);
-  ls_release(allocator, s.narrow.items);
-  ls_release(allocator, s.wide.items);
-  for (int k = 0; k < 3; ++k)
-    ls_release(allocator, s.results[k].items);
-  return status;
+  LS_RETURN_IF_ERROR(cut_segment_list_results(&s, leaving));
+  if (is_empty(&s)) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, "replica", g->to->runtime,
+                                   g->to, &s.region));
+  LS_RETURN_IF_ERROR(fill_region(&s));
+  return cut_segment_append(&s);
 }

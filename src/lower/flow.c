@@ -4,7 +4,6 @@
 // shares.
 #include "lower/flow.h"
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lower/apart.h"
 
@@ -47,7 +46,7 @@ void ls_lower_flow_end(ls_lower_flow *f) {
   ls_release(f->scope->all->allocator, f->written);
 }
 
-// Components in place of those containers.
+// Puts components in place of those containers.
 static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   for (size_t k = 0; k < apart->count; ++k) {
     const ls_variable *container = apart->items[k];
@@ -66,24 +65,29 @@ static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   return ls_ok();
 }
 
+// Lowers the op with what is known to be apart so far. `out_again`: that has
+// grown.
+static ls_status flow_lower_with(ls_lower_scope *scope, ls_node *node,
+                                 ls_status (*lower)(ls_lower_flow *f),
+                                 ls_lower_own *apart, bool *out_again) {
+  *out_again = false;
+  LS_OWN(ls_lower_flow, f) = {.scope = scope};
+  LS_RETURN_IF_ERROR(ls_lower_flow_begin(&f, scope, node));
+  LS_RETURN_IF_ERROR(flow_take_apart(&f, apart));
+  const ls_status status = lower(&f);
+  *out_again = f.differs != NULL;
+  if (!*out_again) return status;
+  ls_status_free(status);
+  return ls_lower_add_own(apart, scope->all->allocator, f.differs);
+}
+
 ls_status ls_lower_flow_around(ls_lower_scope *scope, ls_node *node,
                                ls_status (*lower)(ls_lower_flow *f)) {
   ls_lower_own apart = {0};
-  ls_status status = ls_ok();
-  for (bool again = true; again && ls_status_is_ok(status);) {
-    ls_lower_flow f;
-    status = ls_lower_flow_begin(&f, scope, node);
-    if (ls_status_is_ok(status)) status = flow_take_apart(&f, &apart);
-    if (ls_status_is_ok(status)) status = lower(&f);
-    again = f.differs != NULL;
-    if (again) {
-      ls_status_free(status);
-      status = ls_lower_add_own(&apart, scope->all->allocator, f.differs);
-    }
-    ls_lower_flow_end(&f);
-  }
-  ls_release(scope->all->allocator, apart.items);
-  return status;
+  LS_OWN_FIELD(scope->all->allocator, apart.items);
+  for (bool again = true; again;)
+    LS_RETURN_IF_ERROR(flow_lower_with(scope, node, lower, &apart, &again));
+  return ls_ok();
 }
 
 ls_status ls_lower_flow_read(ls_lower_flow *f, ls_lower_scope *where,
@@ -146,6 +150,26 @@ ls_status ls_lower_flow_lower(ls_lower_scope *inner, size_t count) {
                         true);
 }
 
+ls_lower_scope ls_lower_share_scope(const ls_lower_scope *scope,
+                                    ls_graph *from) {
+  ls_lower_scope inner = *scope;
+  inner.from = from;
+  inner.bodies = NULL;
+  ls_map_init(&inner.values, scope->all->allocator);
+  return inner;
+}
+
+ls_status ls_lower_flow_inline(ls_lower_scope *scope, ls_lower_scope *inner) {
+  inner->variables = scope->variables;
+  inner->known = scope->known;
+  inner->key = scope->key;
+  const ls_status status = ls_lower_flow_lower(inner, 1);
+  scope->variables = inner->variables;
+  scope->known = inner->known;
+  scope->key = inner->key;
+  return status;
+}
+
 ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made) {
   ls_lowering *all = f->scope->all;
   if (f->scope->replicas == 0 || !ls_holds_step(f->node)) return ls_ok();
@@ -166,7 +190,7 @@ bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
   return false;
 }
 
-// What a branch without results gives: as many zeros as the other one's.
+// Makes what a branch without results gives: zeros like those of the other.
 static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
                             size_t result, uint64_t *out_ref) {
   const ls_graph *other = f->regions[0];
@@ -183,29 +207,23 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
   return ls_lower_broadcast(inner, *out_ref, type.shape, f->node, out_ref);
 }
 
-// The region's results: its own, then the values of written variables.
+// Sets the region's results: its own, then the values of written variables.
 static ls_status flow_set_results(ls_lower_flow *f, ls_lower_scope *inner) {
-  ls_ref_list results = {.allocator = f->scope->all->allocator};
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < inner->from->num_results && ls_status_is_ok(status);
-       ++i)
-    status =
-        ls_ref_list_push(&results, ls_lowered(inner, inner->from->results[i]));
-  for (size_t i = results.count;
-       i < f->node->num_outputs && ls_status_is_ok(status); ++i) {
+  LS_OWN(ls_ref_list, results) = {.allocator = f->scope->all->allocator};
+  for (size_t i = 0; i < inner->from->num_results; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_ref_list_push(&results, ls_lowered(inner, inner->from->results[i])));
+  for (size_t i = results.count; i < f->node->num_outputs; ++i) {
     uint64_t ref = 0;
-    status = make_zeros(f, inner, i, &ref);
-    if (ls_status_is_ok(status)) status = ls_ref_list_push(&results, ref);
+    LS_RETURN_IF_ERROR(make_zeros(f, inner, i, &ref));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&results, ref));
   }
-  for (size_t i = 0; i < f->num_written && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < f->num_written; ++i) {
     uint64_t ref = 0;
-    status = ls_lower_flow_read(f, inner, f->written[i], &ref);
-    if (ls_status_is_ok(status)) status = ls_ref_list_push(&results, ref);
+    LS_RETURN_IF_ERROR(ls_lower_flow_read(f, inner, f->written[i], &ref));
+    LS_RETURN_IF_ERROR(ls_ref_list_push(&results, ref));
   }
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(inner->to, results.items, results.count);
-  ls_release(results.allocator, results.items);
-  return status;
+  return ls_graph_set_results(inner->to, results.items, results.count);
 }
 
 ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
@@ -237,14 +255,12 @@ ls_status ls_lower_flow_take_written(ls_lower_flow *f, const ls_node *made,
 // ---- Branches --------------------------------------------------------------
 static ls_status branch_region(ls_lower_flow *f, size_t which,
                                const char *name) {
-  ls_lower_scope inner;
+  LS_OWN(ls_lower_scope, inner) = {0};
   LS_RETURN_IF_ERROR(
       ls_lower_flow_open(f, f->node->regions[which], name, &inner));
-  ls_status status = ls_lower_flow_map_captures(f, &inner);
-  if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
-  if (ls_status_is_ok(status)) status = flow_set_results(f, &inner);
-  ls_lower_scope_deinit(&inner);
-  return status;
+  LS_RETURN_IF_ERROR(ls_lower_flow_map_captures(f, &inner));
+  LS_RETURN_IF_ERROR(ls_lower_flow_lower(&inner, 1));
+  return flow_set_results(f, &inner);
 }
 
 // Output `output` of a branching op is the one result or the other.
@@ -287,21 +303,13 @@ ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
 // inner scope shares the lowered graph and hands its variables back.
 ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
   ls_graph *from = node->regions[0];
-  ls_lower_scope inner = *scope;
-  inner.from = from;
-  inner.bodies = NULL;
-  ls_map_init(&inner.values, scope->all->allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < from->num_parameters && ls_status_is_ok(status); ++i)
-    status = ls_lower_map(&inner, from->parameters[i],
-                          ls_lowered(scope, node->inputs[i]));
-  if (ls_status_is_ok(status)) status = ls_lower_flow_lower(&inner, 1);
-  scope->variables = inner.variables;
-  scope->known = inner.known;
-  scope->key = inner.key;
-  for (size_t i = 0; i < from->num_results && ls_status_is_ok(status); ++i)
-    status = ls_lower_map(scope, ls_ref(node->id, (unsigned)i),
-                          ls_lowered(&inner, from->results[i]));
-  ls_map_deinit(&inner.values);
-  return status;
+  LS_OWN(ls_shared_scope, inner) = ls_lower_share_scope(scope, from);
+  for (size_t i = 0; i < from->num_parameters; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_map(&inner, from->parameters[i],
+                                    ls_lowered(scope, node->inputs[i])));
+  LS_RETURN_IF_ERROR(ls_lower_flow_inline(scope, &inner));
+  for (size_t i = 0; i < from->num_results; ++i)
+    LS_RETURN_IF_ERROR(ls_lower_map(scope, ls_ref(node->id, (unsigned)i),
+                                    ls_lowered(&inner, from->results[i])));
+  return ls_ok();
 }

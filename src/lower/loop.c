@@ -124,10 +124,8 @@ static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
     const uint64_t holds = ls_lowered(inner, inner->from->results[0]);
     return ls_graph_set_results(inner->to, &holds, 1);
   }
-  ls_ref_list results = {.allocator = f->scope->all->allocator};
-  const ls_status status = finish_body(f, r, inner, &results);
-  ls_release(results.allocator, results.items);
-  return status;
+  LS_OWN(ls_ref_list, results) = {.allocator = f->scope->all->allocator};
+  return finish_body(f, r, inner, &results);
 }
 
 // Whether its trips are steps. Those of a loop inside of such a loop are not.

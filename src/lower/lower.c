@@ -14,17 +14,17 @@
 #include "lower/ops.h"
 
 // ---- Uses -----------------------------------------------------------------
-// A use is a read when its parameter has a user: an op, or a result other than
-// its own final value.
+// Marks uses that read: a use is a read when its parameter has a user: an op,
+// or a result other than its own final value.
 static ls_status mark_reads(ls_program *program) {
-  ls_rewrite r;
-  const ls_status status = ls_rewrite_begin(&r, program->body);
-  for (size_t u = 0; ls_status_is_ok(status) && u < program->num_uses; ++u) {
+  LS_OWN(ls_rewrite, r) = {0};
+  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, program->body));
+  for (size_t u = 0; u < program->num_uses; ++u) {
     const uint64_t parameter =
         program->body->parameters[program->num_inputs + u];
     program->uses[u].read = ls_rewrite_count_uses(&r, ls_ref_id(parameter)) > 0;
   }
-  return ls_rewrite_end(&r, status);
+  return ls_rewrite_end(&r);
 }
 
 // ---- Making ---------------------------------------------------------------
@@ -48,7 +48,7 @@ static void destroy_program(ls_object *object) {
 static const ls_object_type program_type = {.name = "program",
                                             .destroy = destroy_program};
 
-// What a run is given and gives are numbers: a stack does not outlive it.
+// Refuses stacks among what a run is given and gives: none outlives it.
 static ls_status check_border(const ls_lower_request *request) {
   for (size_t i = 0; i < request->num_feeds + request->num_fetches; ++i) {
     const bool is_feed = i < request->num_feeds;
@@ -89,7 +89,7 @@ static ls_status add_inputs(ls_lower_scope *scope,
   return ls_ok();
 }
 
-// Behind the inputs, real sizes of those that are padded.
+// Adds, after the inputs, real sizes of those that are padded.
 static ls_status add_sizes(ls_lower_scope *scope) {
   const ls_buckets *buckets = scope->all->buckets;
   ls_program *program = scope->all->program;
@@ -108,13 +108,12 @@ static ls_status add_sizes(ls_lower_scope *scope) {
   return ls_ok();
 }
 
-// Fetches whose value is there already are that output.
+// Lists outputs; fetches of one value are one output.
 static ls_status list_outputs(ls_lower_scope *scope,
                               const ls_lower_request *request,
                               uint64_t *results) {
   size_t count = 0;
-  ls_status status = ls_ok();
-  LS_OWN(ls_map, outputs) = {0};  // Of a ref: 1 + its number.
+  LS_OWN(ls_map, outputs) = {0};  // Ref -> 1 + its number.
   ls_map_init(&outputs, scope->all->allocator);
   for (size_t i = 0; i < request->num_fetches; ++i) {
     const uint64_t ref = ls_lowered(scope, request->fetches[i]);
@@ -125,13 +124,11 @@ static ls_status list_outputs(ls_lower_scope *scope,
     if (shared)
       request->outputs[i] = (uint32_t)(known != 0 ? known : count) - 1;
     if (shared && known == 0 &&
-        !ls_map_insert_u64(&outputs, ref, (void *)(uintptr_t)count)) {
-      status = ls_out_of_memory();
-      break;
-    }
+        !ls_map_insert_u64(&outputs, ref, (void *)(uintptr_t)count))
+      return ls_out_of_memory();
   }
   scope->all->program->num_outputs = count;
-  return status;
+  return ls_ok();
 }
 
 static ls_status lower_set_results(ls_lower_scope *scope,
@@ -141,15 +138,13 @@ static ls_status lower_set_results(ls_lower_scope *scope,
   LS_RETURN_IF_ERROR(ls_lower_containers(scope));
   LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, results,
                          request->num_fetches + program->num_uses);
-  ls_status status = list_outputs(scope, request, results);
+  LS_RETURN_IF_ERROR(list_outputs(scope, request, results));
   size_t count = program->num_outputs;
   for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written)
       results[count++] = (uint64_t)(uintptr_t)ls_map_find_u64(
           &scope->variables, (uintptr_t)program->uses[i].variable);
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(scope->to, results, count);
-  return status;
+  return ls_graph_set_results(scope->to, results, count);
 }
 
 static ls_status lower_finish(ls_backend *backend, ls_program *program) {
@@ -168,26 +163,23 @@ static ls_status lower_finish(ls_backend *backend, ls_program *program) {
   return ls_ok();
 }
 
-static ls_status lower_request(ls_backend *backend, ls_lowering *all,
+static ls_status lower_request(ls_lowering *all,
                                const ls_lower_request *request) {
   ls_program *program = all->program;
   LS_RETURN_IF_ERROR(check_border(request));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, request->graph->name,
                                    all->runtime, NULL, &program->body));
-  ls_lower_scope scope;
+  LS_OWN(ls_lower_scope, scope) = {0};
   LS_RETURN_IF_ERROR(
       ls_lower_scope_init(&scope, all, NULL, request->graph, program->body));
-  ls_status status = add_inputs(&scope, request);
-  if (ls_status_is_ok(status)) status = add_sizes(&scope);
-  if (ls_status_is_ok(status))
-    status = ls_lower_nodes(&scope, 1, request->fetches, request->num_fetches,
-                            request->targets, request->num_targets,
-                            request->effects_are_roots);
-  if (ls_status_is_ok(status)) status = lower_set_results(&scope, request);
-  ls_lower_scope_deinit(&scope);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(add_inputs(&scope, request));
+  LS_RETURN_IF_ERROR(add_sizes(&scope));
+  LS_RETURN_IF_ERROR(ls_lower_nodes(
+      &scope, 1, request->fetches, request->num_fetches, request->targets,
+      request->num_targets, request->effects_are_roots));
+  LS_RETURN_IF_ERROR(lower_set_results(&scope, request));
   program->num_inputs = request->num_feeds + program->num_padded;
-  return lower_finish(backend, program);
+  return ls_ok();
 }
 
 ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
@@ -215,32 +207,35 @@ ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
   return ls_ok();
 }
 
+static void lowering_deinit(ls_lowering *all) {
+  ls_map_deinit(&all->stacks);
+  ls_text_deinit(&all->launched);
+  ls_release(all->allocator, all->containers);
+  ls_release(all->allocator, all->met);
+  ls_release(all->allocator, all->step_flows);
+  ls_release(all->allocator, all->apart);
+}
+LS_OWNED_STRUCT(ls_lowering, lowering_deinit)
+
 static ls_status lower(ls_backend *backend, const ls_lower_request *request,
                        const ls_buckets *buckets, ls_program **out_program) {
   ls_runtime *runtime = backend->runtime;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_program, program);
-  ls_object_init(&program->object, &program_type);
-  program->runtime = runtime;
-  ls_lowering all = {.runtime = runtime,
-                     .allocator = allocator,
-                     .program = program,
-                     .buckets = buckets,
-                     .variables = &request->variables};
+  LS_NEW_OR_RETURN(allocator, ls_program, made);
+  ls_object_init(&made->object, &program_type);
+  made->runtime = runtime;
+  LS_OWN(ls_program, program) = made;
+  LS_OWN(ls_lowering, all) = {.runtime = runtime,
+                              .allocator = allocator,
+                              .program = program,
+                              .buckets = buckets,
+                              .variables = &request->variables};
   ls_map_init(&all.stacks, allocator);
   ls_text_init(&all.launched, allocator);
-  const ls_status status = lower_request(backend, &all, request);
-  ls_map_deinit(&all.stacks);
-  ls_text_deinit(&all.launched);
-  ls_release(allocator, all.containers);
-  ls_release(allocator, all.met);
-  ls_release(allocator, all.step_flows);
-  ls_release(allocator, all.apart);
-  if (ls_status_is_ok(status))
-    *out_program = program;
-  else
-    ls_object_release(program);
-  return status;
+  LS_RETURN_IF_ERROR(lower_request(&all, request));
+  LS_RETURN_IF_ERROR(lower_finish(backend, program));
+  *out_program = ls_give(&program);
+  return ls_ok();
 }
 
 // ---- Buckets --------------------------------------------------------------
@@ -267,7 +262,7 @@ static ls_status lower_bucket(ls_backend *backend,
   return ls_ok();
 }
 
-static void say_no_bucket(const ls_lower_request *request, ls_status status) {
+static void log_no_bucket(const ls_lower_request *request, ls_status status) {
   const char *name = request->graph->name;
   char key[700], why[500];
   snprintf(why, sizeof(why), "%s", ls_status_message(status));
@@ -285,21 +280,18 @@ ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
   *out_program = NULL;
   if (request->graph->error != NULL)
     return ls_status_clone(request->graph->error);
-  ls_program *program = NULL;
+  LS_OWN(ls_program, program) = NULL;
   LS_RETURN_IF_ERROR(lower(backend, request, NULL, &program));
-  ls_arena memory;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, ls_runtime_allocator(backend->runtime));
   ls_status status = lower_bucket(backend, request, &memory, &program);
-  ls_arena_deinit(&memory);
   if (!ls_status_is_ok(status) &&
       ls_status_code(status) != LS_RESOURCE_EXHAUSTED) {
-    say_no_bucket(request, status);
+    log_no_bucket(request, status);
     ls_status_free(status);
     status = ls_ok();
   }
-  if (ls_status_is_ok(status))
-    *out_program = program;
-  else
-    ls_object_release(program);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  *out_program = ls_give(&program);
+  return ls_ok();
 }

@@ -10,19 +10,20 @@
 #ifndef LS_LOWER_LOWER_H_
 #define LS_LOWER_LOWER_H_
 
+#include "base/memory/own.h"
 #include "engine/backend.h"
 #include "graph/variables/variable.h"
 
-// What is known of variables where the program will run: it becomes part of the
+// States of variables where the program will run: they become part of the
 // program. Without functions none has a value, and none is shared.
 typedef struct ls_variable_states {
   const struct ls_store *store;  // Theirs.
   bool (*has_value)(const struct ls_store *store, const ls_variable *variable);
-  // Whether the components of a distributed variable are one value.
+  // Returns true if the components of a distributed variable are one value.
   bool (*is_shared)(const struct ls_store *store, const ls_variable *container);
 } ls_variable_states;
 
-// What shall be lowered.
+// A request to lower.
 typedef struct ls_lower_request {
   ls_graph *graph;
   const uint64_t *fetches;  // Refs of `graph`.
@@ -41,9 +42,9 @@ typedef struct ls_lower_request {
   uint32_t *outputs;
 } ls_lower_request;
 
-// Replicated computations of the request's graph become replicate ops: in a
+// Turns replicated computations of the request's graph into replicate ops of a
 // copy, which the request is of then and which is the caller's until it has
-// been lowered (ls_graph_free). NULL: there are none. Its lists are in
+// been lowered (ls_held_graph). NULL: there are none. Its lists are in
 // `memory`.
 ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
                           ls_graph **out_copy);
@@ -53,6 +54,7 @@ ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
 //                        placeholder that is needed and not fed.
 ls_status ls_lower(ls_backend *backend, const ls_lower_request *request,
                    ls_program **out_program);
+LS_OWNED_POINTER(ls_program, ls_object_release)
 
 // The variables that a graph writes, at any depth, in order of their first
 // write; appended to a growable list.

@@ -25,7 +25,8 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
   return ls_lower_make(scope, LS_OP_SLICE, &ref, 1, attrs, 3, origin, out_ref);
 }
 
-// The parameters of the body that stand for argument `input` of each replica.
+// Maps the parameters of the body that stand for argument `input` of each
+// replica.
 static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
                               const ls_node *node, uint32_t input) {
   int64_t *sizes = NULL;
@@ -121,15 +122,7 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
     LS_RETURN_IF_ERROR(ls_lower_map(
         inner, body->parameters[i],
         ls_lowered(scope, node->inputs[args + i - body->num_declared])));
-  // From here on it stands for the scope, and hands it back what it knows.
-  inner->variables = scope->variables;
-  inner->known = scope->known;
-  inner->key = scope->key;
-  const ls_status status = ls_lower_flow_lower(inner, 1);
-  scope->variables = inner->variables;
-  scope->known = inner->known;
-  scope->key = inner->key;
-  return status;
+  return ls_lower_flow_inline(scope, inner);
 }
 
 // The body's nodes become nodes of this scope, as those of a call do.
@@ -143,14 +136,10 @@ ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
     return ls_invalid_argument(
         "a merge of %lld replicas; there are %d",
         (long long)ls_node_int(node, LS_ATTR_ID_REPLICAS), scope->replicas);
-  ls_lower_scope inner = *scope;
-  inner.from = ls_graph_resolve(node->regions[0]);
-  inner.bodies = NULL;
+  LS_OWN(ls_shared_scope, inner) =
+      ls_lower_share_scope(scope, ls_graph_resolve(node->regions[0]));
   inner.replicas = 0;
   inner.in_merge = true;
-  ls_map_init(&inner.values, scope->all->allocator);
-  ls_status status = lower_body(scope, &inner, node);
-  if (ls_status_is_ok(status)) status = map_results(scope, &inner, node);
-  ls_map_deinit(&inner.values);
-  return status;
+  LS_RETURN_IF_ERROR(lower_body(scope, &inner, node));
+  return map_results(scope, &inner, node);
 }

@@ -19,7 +19,7 @@ static ls_status check_stacks(const ls_graph *body) {
       "the other; a stack does not cross it");
 }
 
-// Whether refs, one of each body, are one value.
+// Returns true if refs, one of each body, are one value.
 static bool is_common(const ls_lower_replicas *self, const uint64_t *refs) {
   const ls_graph *first = self->bodies[0].to;
   const size_t place = ls_graph_position(first, ls_ref_id(refs[0]));
@@ -39,9 +39,10 @@ static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
   return ls_ok();
 }
 
-// Where refs, one of each body, are listed already, or the end.
-static size_t replica_results_find_all(const ls_ref_list *lists,
-                                       const uint64_t *refs, size_t count) {
+// Returns the position at which refs, one of each body, are listed already, or
+// the end.
+static size_t find_listed(const ls_ref_list *lists, const uint64_t *refs,
+                          size_t count) {
   for (size_t i = 0; i < lists[0].count; ++i) {
     size_t k = 0;
     while (k < count && lists[k].items[i] == refs[k])
@@ -51,7 +52,7 @@ static size_t replica_results_find_all(const ls_ref_list *lists,
   return lists[0].count;
 }
 
-// The results of the source that are common, or those that are not.
+// Lists the results of the source that are common, or those that are not.
 static ls_status list_some(ls_lower_replicas *self, bool common,
                            ls_ref_list *lists, uint64_t *refs) {
   const ls_graph *from = self->f->node->regions[0];
@@ -61,14 +62,14 @@ static ls_status list_some(ls_lower_replicas *self, bool common,
       LS_RETURN_IF_ERROR(ls_mask_check_result(&self->bodies[k], refs[k]));
     }
     if (is_common(self, refs) != common) continue;
-    self->place[i] = replica_results_find_all(lists, refs, self->num_classes);
+    self->place[i] = find_listed(lists, refs, self->num_classes);
     if (self->place[i] < lists[0].count) continue;
     LS_RETURN_IF_ERROR(push_all(lists, refs, self->num_classes));
   }
   return ls_ok();
 }
 
-// A variable is written with a value that differs between replicas.
+// Notes that a variable is written with a value that differs between replicas.
 static ls_status note_differing(ls_lower_replicas *self,
                                 ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
@@ -120,40 +121,37 @@ static ls_status list_written(ls_lower_replicas *self, bool common,
   return ls_ok();
 }
 
-// The bodies' results in their final order: what differs, then what is the same
-// everywhere; of both, results of the source and written variables.
-static ls_status replica_results_list_results(ls_lower_replicas *self,
-                                              ls_ref_list *lists,
-                                              uint64_t *refs) {
+// Sets the bodies' results in their final order: what differs, then what is the
+// same everywhere; of both, results of the source and written variables.
+static ls_status set_listed_results(ls_lower_replicas *self, ls_ref_list *lists,
+                                    uint64_t *refs) {
   LS_RETURN_IF_ERROR(list_some(self, false, lists, refs));
   LS_RETURN_IF_ERROR(list_written(self, false, lists, refs));
   self->num_gathered = lists[0].count;
   LS_RETURN_IF_ERROR(list_some(self, true, lists, refs));
-  return list_written(self, true, lists, refs);
+  LS_RETURN_IF_ERROR(list_written(self, true, lists, refs));
+  for (size_t k = 0; k < self->num_classes; ++k) {
+    LS_RETURN_IF_ERROR(ls_graph_set_results(self->bodies[k].to, lists[k].items,
+                                            lists[k].count));
+    LS_RETURN_IF_ERROR(check_stacks(self->bodies[k].to));
+  }
+  return ls_ok();
 }
 
 ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
   ls_allocator *allocator = self->f->scope->all->allocator;
   const size_t count = self->num_classes;
-  LS_OWN_ARRAY(allocator, ls_ref_list, lists, count);
-  LS_OWN_ARRAY(allocator, uint64_t, refs, count);
-  ls_status status =
-      lists == NULL || refs == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t k = 0; lists != NULL && k < count; ++k)
+  LS_OWN_ARRAY_OR_RETURN(allocator, uint64_t, refs, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_ref_list, lists, count);
+  for (size_t k = 0; k < count; ++k)
     lists[k].allocator = allocator;
-  if (ls_status_is_ok(status))
-    status = replica_results_list_results(self, lists, refs);
-  for (size_t k = 0; lists != NULL && k < count; ++k) {
-    if (ls_status_is_ok(status))
-      status = ls_graph_set_results(self->bodies[k].to, lists[k].items,
-                                    lists[k].count);
-    if (ls_status_is_ok(status)) status = check_stacks(self->bodies[k].to);
+  const ls_status status = set_listed_results(self, lists, refs);
+  for (size_t k = 0; k < count; ++k)
     ls_release(allocator, lists[k].items);
-  }
   return status;
 }
 
-// What replica 0 has of a value, for all.
+// Takes what replica 0 has of a value, for all.
 static ls_status take_first(ls_lower_replicas *self, uint64_t *ref) {
   ls_lower_scope *scope = &self->bodies[0];
   const ls_shape shape = ls_lowered_type(scope, *ref).shape;

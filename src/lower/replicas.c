@@ -18,7 +18,7 @@ static ls_status replicas_append(ls_lower_replicas *self) {
   return ls_ok();
 }
 
-// The same as several ops.
+// Appends several ops in its place.
 static ls_status append_cut(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   ls_graph *body = self->bodies[0].to;
@@ -36,7 +36,7 @@ static ls_status append_cut(ls_lower_replicas *self) {
                         .from = f->scope->from});
 }
 
-// The split arguments, then own variables.
+// Lists the split arguments, then own variables.
 static ls_status replicas_list_inputs(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
@@ -72,14 +72,14 @@ static ls_status lower_bodies(ls_lower_replicas *self) {
   return ls_lower_replicas_set_results(self);
 }
 
-// The first output of result `at`.
+// Returns the first output of result `at`.
 static size_t output_of(const ls_lower_replicas *self, size_t at) {
   const size_t gathered = self->num_gathered;
   return at < gathered ? at * self->replicas
                        : gathered * self->replicas + (at - gathered);
 }
 
-// The variables' values behind the op.
+// Takes the variables' values after the op.
 static ls_status take_written(const ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < f->num_written; ++i) {
@@ -124,7 +124,7 @@ static bool replicas_is_listed(ls_variable *const *list, size_t count,
   return false;
 }
 
-// Who writes a component of an own variable writes that.
+// Counts a write of a component of an own variable as one of the variable.
 static void write_own_as_whole(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   size_t count = 0;
@@ -157,11 +157,10 @@ static ls_status replicas_begin(ls_lower_replicas *self) {
       ls_new_array(allocator, size_t, node->regions[0]->num_results + 1);
   self->written_place =
       ls_new_array(allocator, size_t, self->f->num_written + 1);
-  return self->classes == NULL || self->first == NULL || self->bodies == NULL ||
-                 self->twins == NULL || self->place == NULL ||
-                 self->written_place == NULL
-             ? ls_out_of_memory()
-             : ls_ok();
+  LS_RETURN_IF_NO_MEMORY(self->classes != NULL && self->first != NULL &&
+                         self->bodies != NULL && self->twins != NULL &&
+                         self->place != NULL && self->written_place != NULL);
+  return ls_ok();
 }
 
 static void replicas_end(ls_lower_replicas *self) {
@@ -179,26 +178,24 @@ static void replicas_end(ls_lower_replicas *self) {
   ls_release(allocator, self->outputs);
   ls_common_values_deinit(&self->values);
 }
+LS_OWNED_STRUCT(ls_lower_replicas, replicas_end)
 
-// Whether it is to be lowered again: with one more own variable, or with loops
-// and branches taken apart.
+// Lowers the op. `out_again`: it is to be lowered again, with one more own
+// variable, or with loops and branches taken apart.
 static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                             ls_lower_own *own, bool *out_again) {
-  ls_lower_flow f;
-  ls_lower_replicas self = {.f = &f, .own = own};
-  ls_status status = ls_lower_flow_begin(&f, scope, node);
-  if (ls_status_is_ok(status)) status = replicas_begin(&self);
-  if (ls_status_is_ok(status)) status = lower_all(&self);
+  *out_again = false;
+  LS_OWN(ls_lower_flow, f) = {.scope = scope};
+  LS_OWN(ls_lower_replicas, self) = {.f = &f, .own = own};
+  LS_RETURN_IF_ERROR(ls_lower_flow_begin(&f, scope, node));
+  LS_RETURN_IF_ERROR(replicas_begin(&self));
+  const ls_status status = lower_all(&self);
   *out_again = self.differs != NULL || self.goes_apart;
-  if (*out_again) {
-    ls_status_free(status);
-    status = self.differs != NULL
-                 ? ls_lower_add_own(own, scope->all->allocator, self.differs)
-                 : ls_ok();
-  }
-  replicas_end(&self);
-  ls_lower_flow_end(&f);
-  return status;
+  if (!*out_again) return status;
+  ls_status_free(status);
+  return self.differs != NULL
+             ? ls_lower_add_own(own, scope->all->allocator, self.differs)
+             : ls_ok();
 }
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
@@ -207,9 +204,10 @@ ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
                                "cannot hold another");
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   ls_lower_own own = {0};
-  ls_status status = ls_lower_find_own(scope, node->regions[0], replicas, &own);
-  for (bool again = true; again && ls_status_is_ok(status);)
-    status = lower_with(scope, node, &own, &again);
-  ls_release(scope->all->allocator, own.items);
-  return status;
+  LS_OWN_FIELD(scope->all->allocator, own.items);
+  LS_RETURN_IF_ERROR(
+      ls_lower_find_own(scope, node->regions[0], replicas, &own));
+  for (bool again = true; again;)
+    LS_RETURN_IF_ERROR(lower_with(scope, node, &own, &again));
+  return ls_ok();
 }

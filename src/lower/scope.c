@@ -112,17 +112,19 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
   return ls_ok();
 }
 
-// What goes is held to its shape rule once more, now that shapes are known;
-// what stays is when it is appended.
-static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
+// Checks a node that goes by its shape rule once more, now that shapes are
+// known; what stays is checked when it is appended.
+static ls_status lower_checked(ls_lower_scope *scope, ls_node *node) {
   ls_type unused;
-  ls_status status = ls_ok();
   if ((ls_node_info(node)->traits & LS_OP_BUILD_ONLY) && node->num_regions == 0)
-    status = ls_lower_infer(scope, node, &unused);
-  if (ls_status_is_ok(status)) status = ls_lower_launch(scope, node);
-  if (ls_status_is_ok(status))
-    status = ls_mask_admit(scope, node, lower_table[node->type]);
-  if (ls_status_is_ok(status)) status = lower_table[node->type](scope, node);
+    LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &unused));
+  LS_RETURN_IF_ERROR(ls_lower_launch(scope, node));
+  LS_RETURN_IF_ERROR(ls_mask_admit(scope, node, lower_table[node->type]));
+  return lower_table[node->type](scope, node);
+}
+
+static ls_status lower_one(ls_lower_scope *scope, ls_node *node) {
+  ls_status status = lower_checked(scope, node);
   if (ls_status_is_ok(status)) return status;
   char text[LS_MAX_FULL_NAME];
   status = ls_status_annotate(
@@ -158,17 +160,15 @@ ls_status ls_lower_nodes(ls_lower_scope *scopes, size_t num_scopes,
     for (uint32_t k = 0; k < node->num_control; ++k)
       scope_mark(from, needed, node->control[k]);
   }
-  ls_status status = ls_ok();
   for (size_t i = 0; i < from->num_nodes; ++i)
-    for (size_t k = 0; needed[i] && k < num_scopes && ls_status_is_ok(status);
-         ++k)
-      status = lower_one(&scopes[k], from->nodes[i]);
-  return status;
+    for (size_t k = 0; needed[i] && k < num_scopes; ++k)
+      LS_RETURN_IF_ERROR(lower_one(&scopes[k], from->nodes[i]));
+  return ls_ok();
 }
 
 // ---- Appending -------------------------------------------------------------
-// What makes two pure nodes the same, if this one is: type, operands,
-// attributes. The key says whether there was memory for it.
+// Makes the key by which pure nodes are the same: type, operands, attributes.
+// False: this one is not pure. The key says whether there was memory for it.
 static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
                      const uint64_t *inputs) {
   const unsigned traits = ls_op_table[spec->type].traits;
@@ -211,7 +211,7 @@ static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
   return ls_ok();
 }
 
-// Leaves behind what the op carries besides its own attributes: kernels that
+// Drops what the op carries besides its own attributes: kernels that
 // several ops share read those of all of them.
 static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
   size_t own = 0;
@@ -252,16 +252,10 @@ ls_status ls_lower_append(ls_lower_scope *scope, const ls_op_spec *wanted,
   LS_OWN(ls_arena, memory) = {0};
   ls_infer infer;
   ls_arena_init(&memory, scope->all->allocator);
-  ls_status status = infer_lowered(scope, spec, inputs, &memory, &infer);
-  ls_node *node = NULL;
-  if (ls_status_is_ok(status)) {
-    node = ls_graph_append(scope->to, spec, inputs, infer.num_out);
-    if (node == NULL)
-      status = ls_out_of_memory();
-    else
-      memcpy(node->outputs, infer.out, infer.num_out * sizeof(*infer.out));
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(infer_lowered(scope, spec, inputs, &memory, &infer));
+  ls_node *node = ls_graph_append(scope->to, spec, inputs, infer.num_out);
+  LS_RETURN_IF_NO_MEMORY(node);
+  memcpy(node->outputs, infer.out, infer.num_out * sizeof(*infer.out));
   if (origin != NULL) {
     node->origin = ls_node_source(scope->from, origin);
     node->file = origin->file;

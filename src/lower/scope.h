@@ -73,6 +73,7 @@ ls_status ls_lower_scope_init(ls_lower_scope *scope, ls_lowering *all,
                               ls_lower_scope *outer, ls_graph *from,
                               ls_graph *to);
 void ls_lower_scope_deinit(ls_lower_scope *scope);
+LS_OWNED_STRUCT(ls_lower_scope, ls_lower_scope_deinit)
 
 // Lowers the nodes that results and effects of `scopes[0].from` need; with
 // several scopes over it each node in all of them before the next one.

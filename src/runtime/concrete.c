@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Concrete functions: one recorded graph, copied wherever it is called. To the
-// rest of the library it is a function like any other, whose callback copies.
+// Concrete functions: one graph, recorded or read from a text, copied wherever
+// it is called. To the rest of the library it is a function like any other,
+// whose callback copies.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "graph/passes/inline.h"
 #include "graph/region.h"
+#include "graph/variables/variable.h"
+#include "graph/walk.h"
+#include "lockstep/function.h"
 #include "lockstep/function_plan.h"
+#include "lockstep/shape_rules.h"
 #include "runtime/function.h"
-#include "runtime/trace_values.h"
+#include "runtime/signature.h"
 
 typedef struct concrete {
   ls_allocator *allocator;
@@ -28,11 +34,21 @@ static void destroy_concrete(void *user) {
   ls_function_release(c->original);
   ls_release(c->allocator, c);
 }
+LS_OWNED_POINTER(concrete, destroy_concrete)
 
 // ---- Recording -------------------------------------------------------------
+static ls_status concrete_trace(concrete *c, ls_nest parameters) {
+  const ls_function_options *options = ls_function_options_of(c->original);
+  LS_RETURN_IF_ERROR(ls_nest_status(parameters));
+  ls_runtime_begin_callback(c->graph->runtime);
+  const ls_status status = ls_region_trace(c->graph, options->call, parameters,
+                                           options->user, &c->results);
+  ls_runtime_end_callback(c->graph->runtime);
+  return status;
+}
+
 static ls_status concrete_record(concrete *c, ls_nest args) {
   const ls_function_options *options = ls_function_options_of(c->original);
-  ls_runtime *runtime = ls_runtime_current();
   LS_RETURN_IF_ERROR(ls_signature_init(&c->signature, c->allocator, args));
   for (size_t i = 0; i < c->signature.num_leaves; ++i)
     if (c->signature.keys[i].kind == LS_KIND_DISTRIBUTED)
@@ -40,19 +56,13 @@ static ls_status concrete_record(concrete *c, ls_nest args) {
           "leaf %zu of the arguments is distributed: a concrete function is "
           "made for the value of one replica",
           i);
-  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, options->name, runtime,
-                                   ls_graph_current(), &c->graph));
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, options->name,
+                                   ls_runtime_current(), ls_graph_current(),
+                                   &c->graph));
   LS_OWN(ls_nest, parameters) =
       ls_trace_parameters(c->graph, &c->signature, args);
-  ls_status status = ls_nest_status(parameters);
-  if (ls_status_is_ok(status)) {
-    ls_runtime_begin_callback(runtime);
-    status = ls_region_trace(c->graph, options->call, parameters, options->user,
-                             &c->results);
-    ls_runtime_end_callback(runtime);
-  }
-  return ls_status_annotate(status, "while tracing function '%s'",
-                            options->name);
+  return ls_status_annotate(concrete_trace(c, parameters),
+                            "while tracing function '%s'", options->name);
 }
 
 // ---- Calling ---------------------------------------------------------------
@@ -64,7 +74,7 @@ typedef struct copying {
   size_t next;         //   of which this is the next.
 } copying;
 
-static ls_status concrete_refuse(const concrete *c, size_t leaf,
+static ls_status refuse_argument(const concrete *c, size_t leaf,
                                  ls_nest given) {
   const ls_leaf_key *key = &c->signature.keys[leaf];
   const char *name = ls_function_options_of(c->original)->name;
@@ -92,11 +102,11 @@ static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
     ls_tensor tensor;
     if (given.kind != LS_KIND_TENSOR && given.kind != LS_KIND_ARRAY &&
         given.kind != LS_KIND_VARIABLE)
-      return concrete_refuse(c, leaf, given);
+      return refuse_argument(c, leaf, given);
     LS_RETURN_IF_ERROR(ls_region_tensor(given, &tensor));
     if (!concrete_fits(key->type, (ls_type){ls_tensor_dtype(tensor),
                                             ls_tensor_shape(tensor)}))
-      return concrete_refuse(c, leaf, given);
+      return refuse_argument(c, leaf, given);
     copy->args[(*slot)++] = tensor;
     return ls_ok();
   }
@@ -108,7 +118,7 @@ static ls_status take_argument(copying *copy, size_t leaf, size_t *slot,
                  (given.kind != LS_KIND_SCALAR ||
                   given.dtype == key->type.dtype)
              ? ls_ok()
-             : concrete_refuse(c, leaf, given);
+             : refuse_argument(c, leaf, given);
 }
 
 static ls_status concrete_take_arguments(copying *copy, ls_nest args,
@@ -187,10 +197,119 @@ ls_status ls_function_make_concrete(ls_function *function, ls_nest args,
         "built",
         graph->name);
   ls_allocator *allocator = ls_runtime_allocator(ls_runtime_current());
-  LS_NEW_OR_RETURN(allocator, concrete, c);
+  LS_OWN_NEW_OR_RETURN(allocator, concrete, c);
   c->allocator = allocator;
   c->original = ls_function_retain(function);
-  const ls_status status = concrete_make(c, args, out_function);
-  if (!ls_status_is_ok(status)) destroy_concrete(c);
-  return status;
+  LS_RETURN_IF_ERROR(concrete_make(c, args, out_function));
+  c = NULL;  // The function has it.
+  return ls_ok();
+}
+
+// ---- Functions from texts ---------------------------------------------------
+// The callback of a function that was loaded copies the graph that its text
+// describes.
+typedef struct loaded {
+  ls_allocator *allocator;
+  ls_graph *graph;
+} loaded;
+
+static void loaded_destroy(void *user) {
+  loaded *l = user;
+  ls_graph_free(l->graph);
+  ls_release(l->allocator, l);
+}
+LS_OWNED_POINTER(loaded, loaded_destroy)
+
+// ---- Calling --------------------------------------------------------------
+static ls_status loaded_take_arguments(const loaded *l, ls_nest args,
+                                       ls_tensor *tensors) {
+  const ls_graph *graph = l->graph;
+  const size_t count = graph->num_declared;
+  if (ls_nest_count(args) != count)
+    return ls_invalid_argument("loaded function '%s' takes %zu arguments, got "
+                               "%zu",
+                               graph->name, count, ls_nest_count(args));
+  for (size_t i = 0; i < count; ++i) {
+    const ls_type want = ls_graph_type(graph, graph->parameters[i]);
+    LS_RETURN_IF_ERROR(ls_status_annotate(
+        ls_region_tensor(ls_nest_item(args, i), &tensors[i]),
+        "argument %zu of loaded function '%s'", i, graph->name));
+    const ls_shape shape = ls_tensor_shape(tensors[i]);
+    if (ls_tensor_dtype(tensors[i]) != want.dtype ||
+        !ls_shape_compatible(shape, want.shape))
+      return ls_invalid_argument(
+          "loaded function '%s' takes %s as argument %zu, got %s", graph->name,
+          LS_SHAPE_TEXT(want.dtype, want.shape), i,
+          LS_SHAPE_TEXT(ls_tensor_dtype(tensors[i]), shape));
+  }
+  return ls_ok();
+}
+
+static ls_nest loaded_call(ls_nest args, void *user) {
+  const loaded *l = user;
+  LS_OWN(ls_arena, memory) = {0};
+  ls_arena_init(&memory, l->allocator);
+  const size_t count = l->graph->num_results;
+  ls_tensor *tensors =
+      ls_arena_new_array(&memory, ls_tensor, l->graph->num_declared + 1);
+  ls_tensor *results = ls_arena_new_array(&memory, ls_tensor, count + 1);
+  if (tensors == NULL || results == NULL) return ls_fail(ls_out_of_memory());
+  ls_status status = loaded_take_arguments(l, args, tensors);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  status = ls_graph_inline(l->graph, tensors, l->graph->num_declared, results);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  LS_OWN(ls_nest_builder, leaves) = {0};
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_builder_append(&leaves, ls_leaf(results[i]));
+  return ls_nest_builder_finish(&leaves, LS_KIND_LIST);
+}
+
+// ---- Loading --------------------------------------------------------------
+// Returns a variable that an op uses, at any depth; NULL: none does.
+static const ls_variable *find_variable(const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_attr *attr = ls_node_attr(walk.node, LS_ATTR_ID_VARIABLE);
+    if (attr != NULL) return (const ls_variable *)attr->as.object;
+  }
+  return NULL;
+}
+
+static ls_status loaded_check(const ls_graph *graph) {
+  if (graph->kind != LS_GRAPH_FUNCTION)
+    return ls_invalid_argument("graph '%s' is no function's: a function is "
+                               "loaded from the text of one",
+                               graph->name);
+  if (graph->num_captures > 0)
+    return ls_invalid_argument("the graph of function '%s' uses %zu values "
+                               "that are not in its text",
+                               graph->name, graph->num_captures);
+  const ls_variable *variable = find_variable(graph);
+  return variable == NULL
+             ? ls_ok()
+             : ls_unimplemented("loading function '%s', which uses variable "
+                                "'%s': values of variables are not in its text",
+                                graph->name, variable->name);
+}
+
+ls_status ls_function_load(const char *text,
+                           const ls_host_kernel *const *kernels,
+                           size_t num_kernels, ls_function **out_function) {
+  LS_REQUIRE_OUT(out_function);
+  LS_REQUIRE(text);
+  LS_REQUIRE_ITEMS(kernels, num_kernels);
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_parse(text, kernels, num_kernels, &graph));
+  LS_RETURN_IF_ERROR(loaded_check(graph));
+  LS_OWN_NEW_OR_RETURN(graph->allocator, loaded, l);
+  l->allocator = graph->allocator;
+  l->graph = ls_give(&graph);
+  LS_RETURN_IF_ERROR(
+      ls_function_create(&(ls_function_options){.call = loaded_call,
+                                                .user = l,
+                                                .name = l->graph->name,
+                                                .release = loaded_destroy},
+                         out_function));
+  l = NULL;  // The function has it.
+  return ls_ok();
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/function.h"
 
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
@@ -10,10 +9,9 @@
 #include "graph/region.h"
 #include "lockstep/function_plan.h"
 #include "runtime/eager/eager.h"
+#include "runtime/own.h"
 #include "runtime/results.h"
-#include "runtime/scoped.h"
 #include "runtime/signature.h"
-#include "runtime/trace_values.h"
 
 // One trace: a function graph for one signature, and its program.
 typedef struct trace {
@@ -154,23 +152,18 @@ ls_status ls_function_create(const ls_function_options *options,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_function, function);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_function, function);
   ls_object_init(&function->object, &function_type);
   function->allocator = allocator;
   function->runtime = runtime;
   ls_runtime_note_made(runtime, LS_MADE_FUNCTION);
   const char *name = options->name != NULL ? options->name : "function";
   function->name = ls_copy_text(allocator, name, strlen(name));
-  const ls_status status = function->name == NULL
-                               ? ls_out_of_memory()
-                               : ls_mutex_init(&function->lock);
-  if (!ls_status_is_ok(status)) {
-    ls_function_release(function);
-    return status;
-  }
+  LS_RETURN_IF_NO_MEMORY(function->name);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&function->lock));
   function->options = *options;
   function->options.name = function->name;
-  *out_function = function;
+  *out_function = ls_give(&function);
   return ls_ok();
 }
 
@@ -204,13 +197,10 @@ static ls_status compile_trace(ls_function *function, trace *t) {
                               .variables = ls_store_states(state->store),
                               .outputs = t->result_map.outputs};
   LS_OWN(ls_arena, memory) = {0};
-  ls_graph *copy = NULL;
   ls_arena_init(&memory, function->allocator);
-  ls_status status = ls_lower_gather(&request, &memory, &copy);
-  if (ls_status_is_ok(status))
-    status = ls_compile(function->runtime, &request, &t->compiled);
-  ls_graph_free(copy);
-  LS_RETURN_IF_ERROR(status);
+  LS_OWN(ls_held_graph, copy) = NULL;
+  LS_RETURN_IF_ERROR(ls_lower_gather(&request, &memory, &copy));
+  LS_RETURN_IF_ERROR(ls_compile(function->runtime, &request, &t->compiled));
   t->num_result_leaves = ls_nest_num_leaves(t->results);
   return ls_result_map_finish(&t->result_map, function->allocator, &t->compiled,
                               1);
@@ -244,13 +234,12 @@ static ls_status trace_into(ls_function *function, const ls_tracer *tracer,
                                    &t->graph));
   LS_OWN(ls_nest, parameters) =
       ls_trace_parameters(t->graph, &t->signature, args);
-  ls_status status = ls_nest_status(parameters);
-  if (ls_status_is_ok(status)) status = begin_callback(function);
-  if (ls_status_is_ok(status)) {
-    status = (tracer->trace != NULL ? tracer->trace : trace_plain)(
-        tracer, t->graph, &function->options, parameters, &t->results);
-    end_callback(function);
-  }
+  LS_RETURN_IF_ERROR(ls_nest_status(parameters));
+  LS_RETURN_IF_ERROR(begin_callback(function));
+  const ls_status status =
+      (tracer->trace != NULL ? tracer->trace : trace_plain)(
+          tracer, t->graph, &function->options, parameters, &t->results);
+  end_callback(function);
   LS_RETURN_IF_ERROR(status);
   if (tracer->trace != NULL)
     LS_RETURN_IF_ERROR(ls_trace_set_results(t->graph, t->results));
@@ -383,8 +372,8 @@ static ls_nest record_plain(const ls_function *function, ls_nest args) {
   return made;
 }
 
-// The callback's ops become part of what is recorded: its own, or as a strategy
-// has them.
+// Makes the callback's ops part of the recorded graph: its own, or a
+// strategy's.
 static ls_nest function_record(const ls_function *function,
                                const ls_tracer *tracer, ls_graph *graph,
                                ls_nest args) {
@@ -397,7 +386,7 @@ static ls_nest function_record(const ls_function *function,
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// In a graph being built, or under a tape.
+// Calls it in a graph being built, or under a tape.
 static ls_status call_inline(ls_function *function, const ls_tracer *tracer,
                              ls_graph *graph, ls_nest args, ls_nest *results) {
   const size_t first = graph->num_nodes;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls of functions: with arguments as a user gives them, and of one trace
-// alone.
+// Calls of functions with arguments as a user gives them, effects of calls in a
+// graph being built, and what a function's newest trace is and takes.
 #include "base/memory/own.h"
 #include "base/require.h"
+#include "base/runtime_internal.h"
+#include "graph/variables/variable.h"
+#include "lockstep/function_plan.h"
+#include "lower/scope.h"
 #include "runtime/function.h"
 
 bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
@@ -14,8 +18,9 @@ bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
          args.kind == LS_KIND_TUPLE && ls_nest_count(args) == parameters->count;
 }
 
-static ls_status runtime_call(ls_function *function, ls_nest args,
-                              ls_nest named, ls_nest *results) {
+// Calls with arguments as a callback gets them.
+static ls_status call_bound(ls_function *function, ls_nest args, ls_nest named,
+                            ls_nest *results) {
   static const ls_tracer alone;
   LS_RETURN_IF_ERROR(ls_nest_status(args));
   LS_RETURN_IF_ERROR(ls_nest_status(named));
@@ -32,12 +37,106 @@ ls_status ls_function_call(ls_function *function, ls_nest args,
                            ls_nest *results) {
   LS_REQUIRE(function);
   LS_REQUIRE(results);
-  return runtime_call(function, args, ls_none(), results);
+  return call_bound(function, args, ls_none(), results);
 }
 
 ls_status ls_function_call_named(ls_function *function, ls_nest args,
                                  ls_nest named, ls_nest *results) {
   LS_REQUIRE(function);
   LS_REQUIRE(results);
-  return runtime_call(function, args, named, results);
+  return call_bound(function, args, named, results);
+}
+
+// ---- Effects ----------------------------------------------------------------
+// A session runs what is fetched: fetching a result of a call that was made in
+// a graph being built runs the effects of the call. A variable that was made in
+// the call gets its first value when its initializer is run, and not with each
+// call.
+static bool is_initializer(const ls_node *node) {
+  if (!ls_node_assigns(node)) return false;
+  const ls_variable *variable =
+      (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;
+  return variable->initializer.id == node->id;
+}
+
+// Groups the effects among the nodes from `first` on in one op; id 0: none.
+static ls_status group_effects(const ls_graph *graph, size_t first,
+                               ls_op *out_group) {
+  ls_allocator *allocator = graph->allocator;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_op, ops, graph->num_nodes - first);
+  size_t count = 0;
+  for (size_t i = first; i < graph->num_nodes; ++i)
+    if (ls_node_has_effects(graph->nodes[i]) &&
+        !is_initializer(graph->nodes[i]))
+      ops[count++] = (ls_op){(ls_graph *)graph, graph->nodes[i]->id};
+  if (count > 0) *out_group = ls_group(ops, count, NULL);
+  return ls_ok();
+}
+
+static ls_nest with_effects(ls_nest leaf, void *user) {
+  const ls_op *effects = user;
+  if (leaf.kind == LS_KIND_OP)
+    return ls_nest_op(ls_group((ls_op[]){leaf.as.op, *effects}, 2, NULL));
+  if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
+  LS_CONTROL_SCOPE(effects, 1);
+  return ls_leaf(ls_identity(leaf.as.tensor));
+}
+
+ls_nest ls_bring_effects(const ls_graph *graph, size_t first, ls_nest made) {
+  ls_op effects = {0};
+  if (graph->kind != LS_GRAPH_BUILD || ls_nest_is_failed(made)) return made;
+  const ls_status status = group_effects(graph, first, &effects);
+  if (ls_status_is_ok(status) && effects.id == 0) return made;
+  const ls_nest ordered = ls_status_is_ok(status)
+                              ? ls_nest_map(made, with_effects, &effects)
+                              : ls_fail(status);
+  ls_nest_release(made);
+  return ordered;
+}
+
+// ---- Print and measure ------------------------------------------------------
+static ls_status print_lowered(ls_compiled *compiled, ls_store *store,
+                               void *out_text) {
+  (void)store;
+  return ls_graph_print(ls_compiled_program(compiled)->body, out_text);
+}
+
+ls_status ls_function_print_lowered(const ls_function *function,
+                                    char **out_text) {
+  LS_REQUIRE_OUT(out_text);
+  LS_REQUIRE(function);
+  return ls_function_look(function, print_lowered, out_text);
+}
+
+static ls_status print_plan(ls_compiled *compiled, ls_store *store,
+                            void *out_text) {
+  (void)store;
+  return ls_compiled_print_plan(compiled, out_text);
+}
+
+ls_status ls_function_print_plan(const ls_function *function, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
+  LS_REQUIRE(function);
+  return ls_function_look(function, print_plan, out_text);
+}
+
+// ---- What it takes ---------------------------------------------------------
+static ls_status measure(ls_compiled *compiled, ls_store *store, void *on) {
+  return ls_compiled_measure(compiled, store, *(const bool *)on);
+}
+
+ls_status ls_function_measure(ls_function *function, bool on) {
+  LS_REQUIRE(function);
+  return ls_function_look(function, measure, &on);
+}
+
+static ls_status print_cost(ls_compiled *compiled, ls_store *store,
+                            void *out_text) {
+  return ls_compiled_print_cost(compiled, store, out_text);
+}
+
+ls_status ls_function_print_cost(const ls_function *function, char **out_text) {
+  LS_REQUIRE_OUT(out_text);
+  LS_REQUIRE(function);
+  return ls_function_look(function, print_cost, out_text);
 }

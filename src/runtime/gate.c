@@ -165,6 +165,17 @@ static void take_off(ls_gate *gate, ls_access *access) {
 }
 
 // ---- In and out ------------------------------------------------------------
+static ls_status join_crowd(ls_gate *gate, ls_access *access) {
+  LS_RETURN_IF_ERROR(check_parents(gate, access));
+  open_list(gate);
+  access->is_crowded = true;
+  gate_append(gate, access);
+  wait_until_in(gate, access, access->cancels);
+  if (access->is_in) return ls_ok();
+  take_off(gate, access);
+  return LS_STATUS(LS_CANCELLED, "the run was cancelled before it began");
+}
+
 static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   static uint64_t last_run;
   access->is_in = access->insists = false;
@@ -172,22 +183,12 @@ static ls_status enter_crowd(ls_gate *gate, ls_access *access) {
   if (access->hold == LS_HOLD_TAKING)
     access->run = __atomic_add_fetch(&last_run, 1, __ATOMIC_RELAXED);
   ls_mutex_lock(&gate->lock);
-  ls_status status = check_parents(gate, access);
-  if (ls_status_is_ok(status)) {
-    open_list(gate);
-    access->is_crowded = true;
-    gate_append(gate, access);
-    wait_until_in(gate, access, access->cancels);
-    if (!access->is_in) {
-      take_off(gate, access);
-      status = LS_STATUS(LS_CANCELLED, "the run was cancelled before it began");
-    }
-  }
+  const ls_status status = join_crowd(gate, access);
   ls_mutex_unlock(&gate->lock);
   return status;
 }
 
-// Whether it is in, alone. One other who is in may be about to leave.
+// Returns true if it is in, alone. One other who is in may be about to leave.
 static bool enter_alone(ls_gate *gate, ls_access *access) {
   enum { SPINS = 500 };
   for (int i = 0; i < SPINS; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/many.h"
+#include "runtime/store.h"
 
+#include "base/memory/own.h"
 #include <stdlib.h>
 
 static int by_family(const void *a, const void *b) {
@@ -8,11 +9,12 @@ static int by_family(const void *a, const void *b) {
   return x->family < y->family ? -1 : x->family > y->family;
 }
 
-// A touch a family, in ascending order.
+// Makes a touch a family, in ascending order.
 static size_t list_touches(const ls_many *many) {
   for (size_t i = 0; i < many->count; ++i) {
-    const ls_variable *it = many->variables[i];
-    many->touches[i] = (ls_touch){it->family, many->written, it->name};
+    const ls_variable *variable = many->variables[i];
+    many->touches[i] =
+        (ls_touch){variable->family, many->written, variable->name};
   }
   if (many->count > 0)
     qsort(many->touches, many->count, sizeof(*many->touches), by_family);
@@ -86,4 +88,16 @@ void ls_many_leave(ls_many *many, bool wrote) {
   }
   ls_gate_leave(ls_store_gate(many->store), &many->access);
   many_drop(many);
+}
+
+// ---- Handles ----------------------------------------------------------------
+ls_status ls_store_write_others(ls_store *store, const ls_variable *handle) {
+  LS_OWN(ls_array, value) = NULL;
+  if (handle->num_targets < 2 || !handle->rules->is_replicated) return ls_ok();
+  ls_variable *first = ls_variable_here(handle);
+  LS_RETURN_IF_ERROR(ls_store_read(store, first, &value));
+  for (size_t i = 1; i < handle->num_targets; ++i)
+    if (ls_variable_here(handle->targets[i]) != first)
+      LS_RETURN_IF_ERROR(ls_store_write(store, handle->targets[i], value));
+  return ls_ok();
 }

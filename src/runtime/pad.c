@@ -13,6 +13,7 @@ typedef struct ls_padded_inputs {
   int32_t *rows;        // Of each that is padded.
   ls_array **arrays;    // As many.
 } ls_padded_inputs;
+LS_OWNED_POINTER(ls_padded_inputs, ls_padded_inputs_destroy)
 
 static ls_type pad_type_of(const ls_program *program, size_t i) {
   return ls_graph_type(program->body,
@@ -38,15 +39,12 @@ ls_status ls_padded_inputs_create(const ls_program *program,
                                   ls_padded_inputs **out) {
   *out = NULL;
   if (program->num_padded == 0) return ls_ok();
-  LS_NEW_OR_RETURN(allocator, ls_padded_inputs, p);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_padded_inputs, p);
   p->program = program;
   p->allocator = allocator;
-  const ls_status status = pad_make_room(p);
-  if (ls_status_is_ok(status))
-    *out = p;
-  else
-    ls_padded_inputs_destroy(p);
-  return status;
+  LS_RETURN_IF_ERROR(pad_make_room(p));
+  *out = ls_give(&p);
+  return ls_ok();
 }
 
 void ls_padded_inputs_destroy(ls_padded_inputs *p) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/parts.h"
+#include "runtime/plan.h"
 
 #include "graph/walk.h"
 #include "lower/scope.h"

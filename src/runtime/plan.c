@@ -6,9 +6,7 @@
 #include "base/values/array_internal.h"
 #include "graph/gather/gather.h"
 #include "graph/walk.h"
-#include "runtime/parts.h"
-#include "runtime/precompiled.h"
-#include "runtime/run.h"
+#include "runtime/compiled.h"
 
 void ls_plan_destroy(ls_plan *plan) {
   while (plan != NULL) {
@@ -27,8 +25,8 @@ void ls_plan_destroy(ls_plan *plan) {
 }
 
 // ---- Compiling -------------------------------------------------------------
-// What is of one part: fetches and targets, and which of the part's outputs
-// each fetch is.
+// Chooses the fetches and targets of one part, and room for the outputs that
+// its fetches are.
 static ls_status plan_choose(const ls_lower_request *all,
                              const ls_program_parts *parts, uint32_t number,
                              ls_arena *memory, ls_lower_request *out_part) {
@@ -85,41 +83,37 @@ static bool has_cluster(const ls_graph *graph, const char *cluster) {
   return false;
 }
 
-// How computations compile that the gathered graph asks for and does not hold.
-static ls_status tell_compiled(ls_plan *plan, const ls_lower_request *all,
-                               ls_precompiled **precompiled, ls_graph *gathered,
-                               ls_arena *memory) {
+// Compiles computations that the gathered graph asks for and does not hold, and
+// marks how that went.
+static ls_status report_compiled(ls_plan *plan, const ls_lower_request *all,
+                                 ls_precompiled **precompiled,
+                                 ls_graph *gathered, ls_arena *memory) {
   for (size_t i = 0; i < gathered->num_nodes; ++i) {
     ls_node *node = gathered->nodes[i];
     if (node->type != LS_OP_TPU_COMPILATION_RESULT) continue;
     const char *cluster = ls_node_mark(node, LS_MARK_COMPILED);
     if (cluster == NULL || has_cluster(gathered, cluster)) continue;
-    ls_array *told = NULL;
+    LS_OWN(ls_array, report) = NULL;
     LS_RETURN_IF_ERROR(
-        ls_precompile(precompiled, all, cluster, plan->store, memory, &told));
+        ls_precompile(precompiled, all, cluster, plan->store, memory, &report));
     const ls_attr attr = {
-        .name = LS_MARK_TOLD, .kind = LS_ATTR_ARRAY, .as.array = told};
-    const ls_status status = ls_node_set_attr(gathered, node, &attr);
-    plan->tells_failure |= ((const ls_bytes *)ls_array_data(told))->size > 0;
-    ls_array_release(told);
-    LS_RETURN_IF_ERROR(status);
+        .name = LS_MARK_TOLD, .kind = LS_ATTR_ARRAY, .as.array = report};
+    LS_RETURN_IF_ERROR(ls_node_set_attr(gathered, node, &attr));
+    plan->tells_failure |= ((const ls_bytes *)ls_array_data(report))->size > 0;
   }
   return ls_ok();
 }
 
-// With its replicated computations gathered.
+// Compiles it with its replicated computations gathered.
 static ls_status compile_gathered(ls_plan *plan, const ls_lower_request *all,
                                   ls_precompiled **precompiled,
                                   ls_arena *memory) {
   ls_lower_request request = *all;
-  ls_graph *copy = NULL;
+  LS_OWN(ls_held_graph, copy) = NULL;
   LS_RETURN_IF_ERROR(ls_lower_gather(&request, memory, &copy));
-  ls_status status = ls_ok();
   if (copy != NULL && precompiled != NULL)
-    status = tell_compiled(plan, all, precompiled, copy, memory);
-  if (ls_status_is_ok(status)) status = compile(plan, &request, memory);
-  ls_graph_free(copy);
-  return status;
+    LS_RETURN_IF_ERROR(report_compiled(plan, all, precompiled, copy, memory));
+  return compile(plan, &request, memory);
 }
 
 ls_status ls_plan_create(const ls_lower_request *request, ls_store *store,
@@ -164,7 +158,7 @@ static ls_status run_parts(const ls_plan *plan, ls_run_args args,
     args.outputs += ls_compiled_program(plan->parts[count])->num_outputs;
   }
   if (ls_status_is_ok(status)) return ls_runs_drive(runs, count);
-  // Those that have begun end without having done anything.
+  // Cancels the runs already started; they have done no work.
   for (size_t i = 0; i < count; ++i) {
     ls_run_stop(&runs[i], LS_STATUS(LS_CANCELLED, "the run did not begin"));
     ls_status_free(ls_run_finish(&runs[i]));
@@ -179,7 +173,18 @@ static ls_status plan_run(const ls_plan *plan, const ls_run_args *args,
   return ls_compiled_run(plan->parts[0], plan->store, args, out_stale);
 }
 
-// Programs of a whole computation: inputs in their order, and outputs that
+// Outputs that nobody has asked for.
+typedef struct spare_outputs {
+  ls_array **items;
+  size_t count;
+} spare_outputs;
+static void drop_spare(const spare_outputs *spare) {
+  for (size_t i = 0; i < spare->count; ++i)
+    ls_array_release(spare->items[i]);
+}
+LS_OWNED_STRUCT(spare_outputs, drop_spare)
+
+// Runs programs of a whole computation: inputs in their order, and outputs that
 // nobody has asked for.
 static ls_status run_shared(const ls_plan *plan, ls_run_args args,
                             ls_arena *memory, bool *out_stale) {
@@ -187,10 +192,10 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
   const void **inputs =
       ls_arena_new_array(memory, const void *, plan->num_feeds + 1);
   ls_type *given = ls_arena_new_array(memory, ls_type, plan->num_feeds + 1);
-  ls_array **spare =
-      ls_arena_new_array(memory, ls_array *, map->num_outputs + 1);
+  LS_OWN(spare_outputs, spare) = {
+      ls_arena_new_array(memory, ls_array *, map->num_outputs + 1), 0};
   void **outputs = ls_arena_new_array(memory, void *, map->num_outputs + 1);
-  if (inputs == NULL || given == NULL || spare == NULL || outputs == NULL)
+  if (inputs == NULL || given == NULL || spare.items == NULL || outputs == NULL)
     return ls_out_of_memory();
   for (size_t i = 0; i < plan->num_feeds; ++i) {
     inputs[i] = args.inputs[plan->feeds[i]];
@@ -200,18 +205,15 @@ static ls_status run_shared(const ls_plan *plan, ls_run_args args,
   args.inputs = inputs;
   args.given = given;
   args.outputs = outputs;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < map->num_outputs && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < map->num_outputs; ++i) {
     if (map->uses[i] > 0) continue;
-    status = ls_array_create_unwritten(map->types[i].dtype, map->types[i].shape,
-                                       &spare[i]);
-    if (ls_status_is_ok(status)) outputs[i] = ls_array_mutable_data(spare[i]);
+    ls_array **array = &spare.items[spare.count];
+    LS_RETURN_IF_ERROR(ls_array_create_unwritten(map->types[i].dtype,
+                                                 map->types[i].shape, array));
+    ++spare.count;
+    outputs[i] = ls_array_mutable_data(*array);
   }
-  if (ls_status_is_ok(status))
-    status = plan_run(plan, &args, memory, out_stale);
-  for (size_t i = 0; i < map->num_outputs; ++i)
-    ls_array_release(spare[i]);
-  return status;
+  return plan_run(plan, &args, memory, out_stale);
 }
 
 ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/precompiled.h"
+#include "runtime/plan.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -21,12 +21,12 @@ void ls_precompiled_destroy(ls_precompiled *list) {
 }
 
 // ---- What a computation gives ---------------------------------------------
-static bool precompiled_is_of(const ls_node *node, const char *cluster) {
+static bool is_in_cluster(const ls_node *node, const char *cluster) {
   const char *mark = ls_node_mark(node, LS_MARK_REPLICATE);
   return mark != NULL && strcmp(mark, cluster) == 0;
 }
 
-// A value of one replica: what is read of a replicated output.
+// Returns true if it is a value of one replica: it reads a replicated output.
 static bool is_result(const ls_graph *graph, const ls_node *node,
                       const char *cluster) {
   if (node->type != LS_OP_IDENTITY ||
@@ -34,22 +34,22 @@ static bool is_result(const ls_graph *graph, const ls_node *node,
     return false;
   const ls_node *output = ls_graph_node_of(graph, node->inputs[0]);
   return output->type == LS_OP_TPU_REPLICATED_OUTPUT &&
-         precompiled_is_of(ls_graph_node_of(graph, output->inputs[0]), cluster);
+         is_in_cluster(ls_graph_node_of(graph, output->inputs[0]), cluster);
 }
 
-// What has run when a replica has.
+// Returns true if it has run when a replica has.
 static bool is_end(const ls_graph *graph, const ls_node *node,
                    const char *cluster) {
   if (node->type != LS_OP_NO_OP ||
       ls_node_mark(node, LS_MARK_REPLICATE) != NULL)
     return false;
   for (uint32_t i = 0; i < node->num_control; ++i)
-    if (precompiled_is_of(ls_graph_node(graph, node->control[i]), cluster))
+    if (is_in_cluster(ls_graph_node(graph, node->control[i]), cluster))
       return true;
   return false;
 }
 
-static ls_status precompiled_list_results(ls_precompiled *a, ls_graph *graph) {
+static ls_status list_results(ls_precompiled *a, ls_graph *graph) {
   const size_t count = graph->num_nodes;
   a->fetches = ls_new_array(a->allocator, uint64_t, count + 1);
   a->targets = ls_new_array(a->allocator, ls_op, count + 1);
@@ -79,7 +79,7 @@ static bool is_fed(const ls_precompiled *a, uint64_t ref) {
   return false;
 }
 
-static void precompiled_need(needing *n, size_t place) {
+static void need_node(needing *n, size_t place) {
   if (place == SIZE_MAX || n->seen[place]) return;
   n->seen[place] = true;
   n->stack[n->count++] = place;
@@ -87,10 +87,10 @@ static void precompiled_need(needing *n, size_t place) {
 
 static void need_cluster(needing *n, const char *cluster) {
   for (size_t i = 0; i < n->graph->num_nodes; ++i)
-    if (precompiled_is_of(n->graph->nodes[i], cluster)) precompiled_need(n, i);
+    if (is_in_cluster(n->graph->nodes[i], cluster)) need_node(n, i);
 }
 
-static bool precompiled_is_known(ls_shape shape) {
+static bool is_shape_known(ls_shape shape) {
   for (int d = 0; d < shape.rank; ++d)
     if (shape.dim[d] < 0) return false;
   return shape.rank >= 0;
@@ -106,16 +106,15 @@ static void need_all(needing *n) {
     if (cluster != NULL && strcmp(cluster, a->cluster) != 0)
       need_cluster(n, cluster);
     if (node->type == LS_OP_PLACEHOLDER && !is_fed(a, ref) &&
-        precompiled_is_known(node->outputs[0].shape)) {
+        is_shape_known(node->outputs[0].shape)) {
       a->feeds[a->num_feeds] = ref;
       a->feed_types[a->num_feeds++] = node->outputs[0];
     }
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       if (!is_fed(a, node->inputs[i]))
-        precompiled_need(
-            n, ls_graph_position(n->graph, ls_ref_id(node->inputs[i])));
+        need_node(n, ls_graph_position(n->graph, ls_ref_id(node->inputs[i])));
     for (uint32_t i = 0; i < node->num_control; ++i)
-      precompiled_need(n, ls_graph_position(n->graph, node->control[i]));
+      need_node(n, ls_graph_position(n->graph, node->control[i]));
   }
 }
 
@@ -154,7 +153,8 @@ static bool is_feed_of(const ls_precompiled *a, const ls_lower_request *request,
   return false;
 }
 
-// Whether what is fed is what it was compiled with; all of it, if need be.
+// Returns true if what is fed is what it was compiled with; all of it, if need
+// be.
 static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
                       bool all) {
   uint32_t place;
@@ -163,7 +163,7 @@ static bool feeds_fit(const ls_precompiled *a, const ls_lower_request *request,
   return !all || a->num_feeds == request->num_feeds;
 }
 
-// Then nothing has been found out.
+// Returns true if the failure says nothing about the computation.
 static bool is_lack_of_memory(ls_status status) {
   const ls_status lack = ls_out_of_memory();
   const char *text = ls_status_message(lack);
@@ -171,8 +171,8 @@ static bool is_lack_of_memory(ls_status status) {
          strncmp(ls_status_message(status), text, strlen(text)) == 0;
 }
 
-// How a failure is told.
-static ls_status precompiled_tell(ls_status failure, ls_array **out_told) {
+// Makes the report of a failure, or of none.
+static ls_status report_compilation(ls_status failure, ls_array **out_told) {
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   if (!ls_status_is_ok(failure)) {
@@ -185,12 +185,12 @@ static ls_status precompiled_tell(ls_status failure, ls_array **out_told) {
   return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &bytes, out_told);
 }
 
-static ls_status precompiled_prepare(ls_precompiled *a,
-                                     const ls_lower_request *request,
-                                     const char *cluster, ls_arena *memory) {
+static ls_status prepare_entry(ls_precompiled *a,
+                               const ls_lower_request *request,
+                               const char *cluster, ls_arena *memory) {
   a->cluster = ls_copy_text(a->allocator, cluster, strlen(cluster));
   if (a->cluster == NULL) return ls_out_of_memory();
-  LS_RETURN_IF_ERROR(precompiled_list_results(a, request->graph));
+  LS_RETURN_IF_ERROR(list_results(a, request->graph));
   return list_feeds(a, request, memory);
 }
 
@@ -200,15 +200,11 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
   for (const ls_precompiled *a = *list; a != NULL; a = a->next)
     if (strcmp(a->cluster, cluster) == 0 && feeds_fit(a, request, false) &&
         ls_plan_fits(a->plan))
-      return precompiled_tell(ls_ok(), out_told);
+      return report_compilation(ls_ok(), out_told);
   ls_allocator *allocator = request->graph->allocator;
-  LS_NEW_OR_RETURN(allocator, ls_precompiled, a);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_precompiled, a);
   a->allocator = allocator;
-  ls_status status = precompiled_prepare(a, request, cluster, memory);
-  if (!ls_status_is_ok(status)) {
-    ls_precompiled_destroy(a);
-    return status;
-  }
+  LS_RETURN_IF_ERROR(prepare_entry(a, request, cluster, memory));
   const ls_lower_request whole = {.graph = request->graph,
                                   .fetches = a->fetches,
                                   .num_fetches = a->num_fetches,
@@ -218,15 +214,14 @@ ls_status ls_precompile(ls_precompiled **list, const ls_lower_request *request,
                                   .targets = a->targets,
                                   .num_targets = a->num_targets,
                                   .variables = request->variables};
-  status = ls_plan_create(&whole, store, NULL, memory, &a->plan);
+  const ls_status status =
+      ls_plan_create(&whole, store, NULL, memory, &a->plan);
+  if (is_lack_of_memory(status)) return status;
   if (ls_status_is_ok(status)) {
     a->next = *list;
-    *list = a;
-  } else {
-    ls_precompiled_destroy(a);
+    *list = ls_give(&a);
   }
-  return is_lack_of_memory(status) ? status
-                                   : precompiled_tell(status, out_told);
+  return report_compilation(status, out_told);
 }
 
 // ---- Taking it ------------------------------------------------------------
@@ -255,9 +250,8 @@ static bool gives(const ls_precompiled *a, const ls_lower_request *request) {
          ls_plan_fits(a->plan);
 }
 
-static ls_status precompiled_share(const ls_precompiled *a,
-                                   const ls_lower_request *request,
-                                   ls_plan *plan) {
+static ls_status share_plan(const ls_precompiled *a,
+                            const ls_lower_request *request, ls_plan *plan) {
   plan->parts =
       ls_new_array(plan->allocator, ls_compiled *, a->plan->num_parts);
   plan->feeds = ls_new_array(plan->allocator, uint32_t, a->num_feeds + 1);
@@ -292,7 +286,7 @@ ls_status ls_plan_from_precompiled(const ls_precompiled *list,
   LS_OWN_NEW_OR_RETURN(list->allocator, ls_plan, plan);
   plan->allocator = list->allocator;
   plan->store = list->plan->store;
-  LS_RETURN_IF_ERROR(precompiled_share(list, request, plan));
+  LS_RETURN_IF_ERROR(share_plan(list, request, plan));
   *out_plan = ls_give(&plan);
   return ls_ok();
 }

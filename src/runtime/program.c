@@ -7,7 +7,8 @@
 #include "engine/launch.h"
 #include "graph/text/print.h"
 #include "graph/walk.h"
-#include "runtime/state.h"
+#include "runtime/eager/eager.h"
+#include "runtime/program.h"
 
 // Leaves the cache, unless another has taken the place meanwhile.
 static void program_forget(ls_compiled *compiled) {
@@ -37,9 +38,9 @@ static const ls_object_type compiled_type = {.name = "compiled program",
                                              .destroy = destroy_compiled};
 
 // ---- Compiling -------------------------------------------------------------
-// Host kernels, their states and resources, which the fingerprint knows by type
-// only.
-// A program holds them, so while it is in the cache no other lies there.
+// Adds host kernels, their states and resources, which the fingerprint knows by
+// type only. A program holds them, so while it is in the cache no other lies
+// there.
 static void key_objects(const ls_graph *graph, ls_text *key) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
@@ -56,8 +57,9 @@ static void key_objects(const ls_graph *graph, ls_text *key) {
     }
 }
 
-// The cache's key: the body's fingerprint, and which variable and object stands
-// where. Uses differ between two models of equal shape, so they are part of it.
+// Makes the cache's key: the body's fingerprint, and which variable and object
+// stands where. Uses differ between two models of equal shape, so they are part
+// of it.
 static ls_status cache_key(const ls_program *program, ls_text *key) {
   ls_text_append_bytes(key, program->fingerprint, sizeof(program->fingerprint));
   for (size_t i = 0; i < program->num_uses; ++i) {
@@ -130,7 +132,8 @@ static bool waits_for_host(const ls_node *node) {
              AT_ONCE;
 }
 
-// Whether a loop gives variables their new values: a run is of many steps.
+// Returns true if a loop gives variables their new values: a run is of many
+// steps.
 static bool loops_over_variables(const ls_program *program) {
   const ls_graph *body = program->body;
   for (size_t i = program->num_outputs; i < body->num_results; ++i) {
@@ -140,14 +143,14 @@ static bool loops_over_variables(const ls_program *program) {
   return false;
 }
 
-// Whether a run may take its time. Then nobody waits for it.
+// Returns true if a run may take its time. Then nobody waits for it.
 static bool is_long(const ls_program *program) {
   return ls_graph_any(program->body, waits_for_host) ||
          loops_over_variables(program);
 }
 
-// New values are kept apart in a long run, and where it may fail when some are
-// written: a failure leaves what was there before.
+// Compiles. New values are kept apart in a long run, and where it may fail when
+// some are written: a failure leaves the old values.
 static ls_status make_executable(ls_compiled *compiled) {
   ls_backend *backend = compiled->backend;
   ls_program *program = compiled->program;
@@ -162,7 +165,7 @@ static ls_status make_executable(ls_compiled *compiled) {
   return backend->vtable->compile(backend, program, &compiled->executable);
 }
 
-// Of its computations for cores.
+// Checks its computations for cores.
 static ls_status check_launches(const ls_compiled *compiled) {
   const ls_program *program = compiled->program;
   if (program->num_launches == 0) return ls_ok();
@@ -209,16 +212,14 @@ static ls_status find_or_compile(ls_runtime_state *state, ls_backend *backend,
   *out_compiled =
       retain_if_alive(ls_map_find(&state->programs, key->data, key->size));
   if (*out_compiled != NULL) return ls_ok();
-  ls_compiled *made = NULL;
+  LS_OWN(ls_compiled, made) = NULL;
   LS_RETURN_IF_ERROR(compile(backend, program, &made));
   made->key = ls_copy_text(state->allocator, key->data, key->size);
   made->key_size = key->size;
-  if (made->key == NULL ||
-      !ls_map_insert(&state->programs, key->data, key->size, made)) {
-    ls_compiled_release(made);
-    return ls_out_of_memory();
-  }
-  *out_compiled = made;
+  LS_RETURN_IF_NO_MEMORY(
+      made->key != NULL &&
+      ls_map_insert(&state->programs, key->data, key->size, made));
+  *out_compiled = ls_give(&made);
   return ls_ok();
 }
 
@@ -229,18 +230,15 @@ static ls_status lower_and_compile(ls_runtime *runtime,
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
   ls_backend *backend = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &backend));
-  ls_program *program = NULL;
+  LS_OWN(ls_program, program) = NULL;
   LS_RETURN_IF_ERROR(ls_lower(backend, request, &program));
-  ls_text key;
+  LS_OWN(ls_text, key) = {0};
   ls_text_init(&key, state->allocator);
-  ls_status status = cache_key(program, &key);
-  if (ls_status_is_ok(status)) {
-    ls_runtime_lock(runtime);
-    status = find_or_compile(state, backend, program, &key, out_compiled);
-    ls_runtime_unlock(runtime);
-  }
-  ls_text_deinit(&key);
-  ls_object_release(program);
+  LS_RETURN_IF_ERROR(cache_key(program, &key));
+  ls_runtime_lock(runtime);
+  const ls_status status =
+      find_or_compile(state, backend, program, &key, out_compiled);
+  ls_runtime_unlock(runtime);
   return status;
 }
 
@@ -281,4 +279,55 @@ ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text) {
   LS_RETURN_IF_ERROR(
       compiled->backend->vtable->print_plan(compiled->executable, &text));
   return ls_print_end(&text, out_text);
+}
+
+// ---- State ------------------------------------------------------------------
+void ls_runtime_state_drop_ops(ls_runtime_state *state) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&state->eager_ops, &at, &item);)
+    ls_compiled_release(item.value);
+  ls_map_clear(&state->eager_ops);
+}
+
+static ls_status destroy_state(void *pointer) {
+  ls_runtime_state *state = pointer;
+  ls_eager_graphs_deinit(state);
+  ls_runtime_state_drop_ops(state);
+  ls_map_deinit(&state->eager_ops);
+  ls_map_deinit(&state->programs);
+  ls_store_destroy(state->store);
+  ls_release(state->allocator, state);
+  return ls_ok();
+}
+
+static ls_status make_state(ls_runtime *runtime, ls_runtime_state **out_state) {
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  LS_NEW_OR_RETURN(allocator, ls_runtime_state, state);
+  static uint64_t last_serial;
+  state->serial = __atomic_add_fetch(&last_serial, 1, __ATOMIC_RELAXED);
+  state->runtime = runtime;
+  state->allocator = allocator;
+  ls_map_init(&state->programs, allocator);
+  ls_map_init(&state->eager_ops, allocator);
+  ls_eager_graphs_init(state);
+  const ls_status status = ls_store_create(runtime, &state->store);
+  if (!ls_status_is_ok(status)) {
+    ls_status_free(destroy_state(state));
+    return status;
+  }
+  ls_runtime_set_slot(runtime, LS_SLOT_RUNTIME, state, destroy_state);
+  *out_state = state;
+  return ls_ok();
+}
+
+ls_status ls_runtime_state_get(ls_runtime *runtime,
+                               ls_runtime_state **out_state) {
+  *out_state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (*out_state != NULL) return ls_ok();
+  ls_status status = ls_ok();
+  ls_runtime_lock(runtime);
+  *out_state = ls_runtime_slot(runtime, LS_SLOT_RUNTIME);
+  if (*out_state == NULL) status = make_state(runtime, out_state);
+  ls_runtime_unlock(runtime);
+  return status;
 }

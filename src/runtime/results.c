@@ -48,7 +48,8 @@ typedef struct walk {
   size_t next;  // Value.
 } walk;
 
-static bool results_holds(walk *w, ls_nest leaf) {
+// Takes a leaf for its output's array; false: it cannot be filled again.
+static bool takes_leaf(walk *w, ls_nest leaf) {
   ls_array *array = ls_nest_as_array(leaf);
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
@@ -62,29 +63,30 @@ static bool results_holds(walk *w, ls_nest leaf) {
 }
 
 static bool leaf_fits(walk *w, ls_nest wanted, ls_nest have) {
-  if (wanted.kind == LS_KIND_TENSOR) return results_holds(w, have);
+  if (wanted.kind == LS_KIND_TENSOR) return takes_leaf(w, have);
   if (wanted.kind != LS_KIND_DISTRIBUTED) return ls_nest_is_same(wanted, have);
   const size_t count = ls_distributed_count(wanted);
   if (ls_distributed_count(have) != count) return false;
   for (size_t i = 0; i < count; ++i)
-    if (!results_holds(w, ls_distributed_component(have, i))) return false;
+    if (!takes_leaf(w, ls_distributed_component(have, i))) return false;
   return true;
 }
 
-// Who holds a nest holds its arrays, whose own counts do not tell.
-static bool is_ours(ls_nest nest) {
+// Returns true if nobody else holds the nest: a holder of a nest holds its
+// arrays, whose own counts do not tell.
+static bool is_held_once(ls_nest nest) {
   if (!ls_nest_is_node(nest) && nest.kind != LS_KIND_DISTRIBUTED) return true;
   if (!ls_object_is_unique(nest.as.ref)) return false;
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
-    if (!is_ours(ls_nest_item(nest, i))) return false;
+    if (!is_held_once(ls_nest_item(nest, i))) return false;
   return true;
 }
 
-static bool results_fits(walk *w, ls_nest structure, ls_nest *leaves,
-                         ls_nest results) {
+static bool can_be_refilled(walk *w, ls_nest structure, ls_nest *leaves,
+                            ls_nest results) {
   if (results.kind == LS_KIND_NONE && structure.kind != LS_KIND_NONE)
     return false;
-  if (!is_ours(results)) return false;
+  if (!is_held_once(results)) return false;
   const ls_status same = ls_nest_same_structure(structure, results);
   if (!ls_status_is_ok(same)) {
     ls_status_free(same);
@@ -98,8 +100,9 @@ static bool results_fits(walk *w, ls_nest structure, ls_nest *leaves,
   return true;
 }
 
-// ---- Anew ------------------------------------------------------------------
-static ls_nest results_make_array(walk *w) {
+// ---- New ones
+// ------------------------------------------------------------------
+static ls_nest make_output(walk *w) {
   const uint32_t output = w->map->outputs[w->next++];
   const ls_type type = w->map->types[output];
   ls_array *array = w->arrays[output];
@@ -114,14 +117,14 @@ static ls_nest results_make_array(walk *w) {
 
 static ls_nest make_leaf(ls_nest leaf, void *user) {
   walk *w = user;
-  if (leaf.kind == LS_KIND_TENSOR) return results_make_array(w);
+  if (leaf.kind == LS_KIND_TENSOR) return make_output(w);
   if (leaf.kind == LS_KIND_OP) return ls_none();
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
-    items[i] = results_make_array(w);
+    items[i] = make_output(w);
   return ls_nest_distributed(ls_distributed_kind_of(leaf), items, count);
 }
 
@@ -136,7 +139,7 @@ ls_status ls_results_open(ls_nest structure, const ls_result_map *map,
                           ls_former_results *out_former) {
   *out_former = (ls_former_results){0};
   walk w = walk_begin(map, outputs);
-  if (!results_fits(&w, structure, leaves, *results)) {
+  if (!can_be_refilled(&w, structure, leaves, *results)) {
     w = walk_begin(map, outputs);
     const ls_nest made = ls_nest_map(structure, make_leaf, &w);
     if (ls_nest_is_failed(made)) {

@@ -2,7 +2,6 @@
 //
 // Running a program on a store: an instance, bound to where values are, and its
 // turn at the gate.
-#include "runtime/run.h"
 #include "base/cancel.h"
 #include "base/memory/own.h"
 #include "engine/launch.h"
@@ -55,10 +54,8 @@ static ls_status bind(ls_compiled *compiled, ls_store *store,
                       ls_bound **out_bound) {
   LS_NEW_OR_RETURN(compiled->allocator, ls_bound, b);
   const ls_status status = make_bound(compiled, store, b);
-  if (ls_status_is_ok(status))
-    *out_bound = b;
-  else
-    ls_compiled_drop_bound(compiled, b);
+  if (!ls_status_is_ok(status)) ls_compiled_drop_bound(compiled, b);
+  if (ls_status_is_ok(status)) *out_bound = b;
   return status;
 }
 
@@ -87,7 +84,7 @@ static void give_back(ls_compiled *compiled, ls_bound *b) {
   ls_compiled_drop_bound(compiled, lost);
 }
 
-// An instance on `store`, idle or new.
+// Takes an instance on `store`, idle or new.
 static ls_status run_take(ls_compiled *compiled, ls_store *store,
                           ls_bound **out_bound) {
   *out_bound = take_idle(compiled, ls_store_id(store));
@@ -95,7 +92,7 @@ static ls_status run_take(ls_compiled *compiled, ls_store *store,
 }
 
 // ---- Running ---------------------------------------------------------------
-// Every variable that is read must have a value.
+// Checks that every variable that is read has a value.
 static ls_status run_check_values(const ls_compiled *compiled,
                                   const ls_store *store) {
   const ls_program *program = compiled->program;
@@ -110,14 +107,14 @@ static ls_status run_check_values(const ls_compiled *compiled,
   return ls_ok();
 }
 
-// Nothing that the program asks about or changes in the store's states has
-// changed since it ran, and its last run changed nothing.
+// Returns true if nothing that the program asks about or changes in the store's
+// states has changed since it ran, and its last run changed nothing.
 static bool is_settled(const ls_compiled *compiled, const ls_store *store) {
   return __atomic_load_n(&compiled->settled, __ATOMIC_ACQUIRE) ==
          ls_store_changes(store);
 }
 
-// Whether what its computations are launched by still stands for it.
+// Returns true if what its computations are launched by still stands for it.
 static bool can_launch(const ls_program *program) {
   for (size_t i = 0; i < program->num_launches; ++i)
     if (!program->runtime->launches->is_current(program->launches[i]))
@@ -125,7 +122,7 @@ static bool can_launch(const ls_program *program) {
   return true;
 }
 
-// Each of its computations for cores begins.
+// Begins each of its computations for cores.
 static ls_status launch(const ls_program *program, bool *out_stale) {
   if (program->num_launches == 0) return ls_ok();
   *out_stale = !can_launch(program);
@@ -158,7 +155,7 @@ bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store) {
   return true;
 }
 
-// What the run has left: values, and whether they are shared.
+// Notes what the run has left: values, and whether they are shared.
 static void note_writes(const ls_compiled *compiled, ls_store *store) {
   const ls_program *program = compiled->program;
   for (size_t i = 0; i < program->num_uses; ++i) {
@@ -185,17 +182,16 @@ static ls_status update_buffers(ls_run *r) {
   return ls_ok();
 }
 
-// A long run's: the values as they are, and buffers for new ones.
+// Takes a long run's values as they are, and buffers for new ones.
 static ls_status take_values(ls_run *r) {
   const ls_compiled *compiled = r->compiled;
   const ls_program *program = compiled->program;
   ls_bound *b = r->bound;
   ls_buffer **fresh = b->buffers + program->num_uses;
-  ls_status status = run_look_up(compiled, r->store, b);
-  for (size_t i = 0; i < program->num_uses && ls_status_is_ok(status); ++i)
+  LS_RETURN_IF_ERROR(run_look_up(compiled, r->store, b));
+  for (size_t i = 0; i < program->num_uses; ++i)
     if (program->uses[i].written)
-      status = ls_place_borrow(r->store, b->places[i], &fresh[i]);
-  if (!ls_status_is_ok(status)) return status;
+      LS_RETURN_IF_ERROR(ls_place_borrow(r->store, b->places[i], &fresh[i]));
   compiled->backend->vtable->rebind(b->instance, b->buffers);
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_place_hold(r->store, b->buffers[i]);
@@ -203,8 +199,7 @@ static ls_status take_values(ls_run *r) {
   return ls_ok();
 }
 
-// Old values are not needed any more; new ones become the values, or nothing
-// does.
+// Drops old values; new ones become the values, or nothing does.
 static void give_values(ls_run *r, bool publish) {
   const ls_program *program = r->compiled->program;
   ls_bound *b = r->bound;
@@ -246,8 +241,8 @@ static void leave_store(ls_run *r, bool succeeded) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// What a run keeps of its store until it is over. One that uses no variable
-// keeps nothing.
+// Takes what a run keeps of its store until it is over: nothing if it uses no
+// variable.
 static ls_status run_begin(ls_run *r, bool *out_stale) {
   if (r->compiled->num_touches == 0)
     return run_take(r->compiled, r->store, &r->bound);
@@ -266,6 +261,15 @@ static void run_end(ls_run *r, bool succeeded) {
   }
 }
 
+static ls_status run_launch(ls_run *run, bool *out_stale) {
+  const ls_compiled *compiled = run->compiled;
+  LS_RETURN_IF_ERROR(launch(compiled->program, out_stale));
+  LS_RETURN_IF_ERROR(run_begin(run, out_stale));
+  if (run->bound->padded != NULL)
+    LS_RETURN_IF_ERROR(ls_padded_inputs_fill(run->bound->padded, &run->args));
+  return compiled->backend->vtable->start(run->bound->instance, &run->args);
+}
+
 ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
                        const ls_run_args *args, bool *out_stale) {
   *out_stale = false;
@@ -278,13 +282,8 @@ ls_status ls_run_start(ls_run *run, ls_compiled *compiled, ls_store *store,
                                                               : LS_HOLD_SHORT}};
   run->args.cancels[0] = ls_cancel_current();
   run->access.cancels = run->args.cancels;
-  ls_status status = launch(compiled->program, out_stale);
-  if (ls_status_is_ok(status)) status = run_begin(run, out_stale);
+  const ls_status status = run_launch(run, out_stale);
   if (*out_stale && args->steps != NULL) *args->steps = 0;
-  if (ls_status_is_ok(status) && run->bound->padded != NULL)
-    status = ls_padded_inputs_fill(run->bound->padded, &run->args);
-  if (ls_status_is_ok(status))
-    status = compiled->backend->vtable->start(run->bound->instance, &run->args);
   if (!ls_status_is_ok(status)) run_end(run, false);
   return status;
 }
@@ -306,7 +305,7 @@ void ls_run_stop(ls_run *run, ls_status status) {
   run->compiled->backend->vtable->stop(run->bound->instance, status);
 }
 
-// Advances each that has not ended. The one that has failed, or NULL.
+// Advances each that has not ended. Returns the one that has failed, or NULL.
 static ls_run *advance_all(ls_run *runs, size_t count, ls_instance **waiting,
                            size_t *num_waiting) {
   *num_waiting = 0;
@@ -375,7 +374,7 @@ ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
                                          &(ls_run_args){.step = step});
 }
 
-// An instance to look at, which may be bound now.
+// Takes an instance to look at, which may be bound now.
 static ls_status take_to_look(ls_compiled *compiled, ls_store *store,
                               ls_bound **out_bound) {
   ls_access access = {.touches = compiled->touches,
@@ -401,10 +400,10 @@ ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
   *out_text = NULL;
   LS_RETURN_IF_ERROR(take_to_look(compiled, store, &b));
   ls_print_begin(&text, compiled->allocator);
-  ls_status status = compiled->backend->vtable->print_cost(b->instance, &text);
-  if (ls_status_is_ok(status)) status = ls_print_end(&text, out_text);
+  const ls_status status =
+      compiled->backend->vtable->print_cost(b->instance, &text);
   give_back(compiled, b);
-  return status;
+  return ls_status_is_ok(status) ? ls_print_end(&text, out_text) : status;
 }
 
 void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store) {

@@ -5,16 +5,16 @@
 #include "lockstep/session.h"
 
 #include "base/cancel.h"
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
-#include "runtime/precompiled.h"
+#include "runtime/own.h"
+#include "runtime/plan.h"
+#include "runtime/program.h"
 #include "runtime/results.h"
-#include "runtime/session_config.h"
-#include "runtime/state.h"
+#include "runtime/store.h"
 
 enum { DESTROYED = 1 << 30 };
 
@@ -49,24 +49,18 @@ ls_status ls_session_create_with(ls_graph *graph,
     return ls_invalid_argument("a session needs a build graph made by "
                                "ls_graph_create");
   LS_RETURN_IF_ERROR(ls_session_config_check(config));
-  LS_NEW_OR_RETURN(graph->allocator, ls_session, session);
+  LS_OWN_NEW_OR_RETURN(graph->allocator, ls_session, session);
   session->runtime = graph->runtime;
   ls_runtime_note_made(session->runtime, LS_MADE_SESSION);
   ls_graph_begin_session(graph);
   session->allocator = graph->allocator;
   session->graph = graph;
   ls_map_init(&session->plans, session->allocator);
-  ls_status status = ls_mutex_init(&session->lock);
-  if (ls_status_is_ok(status)) status = ls_condition_init(&session->idle);
-  if (ls_status_is_ok(status))
-    status = ls_cancel_create(session->runtime, &session->closing);
-  if (ls_status_is_ok(status))
-    status = ls_store_create(session->runtime, &session->store);
-  if (!ls_status_is_ok(status)) {
-    ls_session_destroy(session);
-    return status;
-  }
-  *out_session = session;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&session->lock));
+  LS_RETURN_IF_ERROR(ls_condition_init(&session->idle));
+  LS_RETURN_IF_ERROR(ls_cancel_create(session->runtime, &session->closing));
+  LS_RETURN_IF_ERROR(ls_store_create(session->runtime, &session->store));
+  *out_session = ls_give(&session);
   return ls_ok();
 }
 
@@ -96,7 +90,7 @@ void ls_session_destroy(ls_session *session) {
 ls_store *ls_session_store(const ls_session *session) { return session->store; }
 
 // ---- One run ---------------------------------------------------------------
-// What a run asks for, in the terms of lowering.
+// A run's request, in the terms of lowering.
 typedef struct request {
   ls_session *session;
   ls_nest fetches;  // Checked.
@@ -114,7 +108,7 @@ typedef struct request {
   ls_arena memory;
 } request;
 
-// Tensors and ops of this graph only, and no banned ones.
+// Checks that it is a tensor or op of this graph, and not a banned one.
 static ls_status check_fetch(const request *r, ls_nest leaf) {
   const bool is_tensor = leaf.kind == LS_KIND_TENSOR;
   ls_graph *graph = is_tensor ? leaf.as.tensor.graph : leaf.as.op.graph;
@@ -148,7 +142,7 @@ static ls_status refuse_fetch(ls_nest leaf) {
                              ls_nest_print(leaf, text, sizeof(text)));
 }
 
-// The components of a distributed value.
+// Checks the components of a distributed value.
 static ls_nest fetch_components(const request *r, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   for (size_t i = 0; i < count; ++i) {
@@ -266,46 +260,54 @@ static ls_status make_plan(request *r, ls_plan **out_plan) {
                               &r->memory, out_plan);
 }
 
-static ls_status find_plan(request *r, ls_plan **out_plan) {
-  ls_session *session = r->session;
-  LS_OWN(ls_text, key) = {0};
-  ls_text_init(&key, session->allocator);
-  ls_text_append_bytes(&key, r->refs, r->num_refs * sizeof(*r->refs));
+static ls_status plan_key(const request *r, ls_text *key) {
+  ls_text_init(key, r->session->allocator);
+  ls_text_append_bytes(key, r->refs, r->num_refs * sizeof(*r->refs));
   for (size_t i = 0; i < r->num_targets; ++i) {
     const uint64_t id = ls_ref(r->targets[i].id, LS_MAX_OUTPUTS - 1);
-    ls_text_append_bytes(&key, &id, sizeof(id));
+    ls_text_append_bytes(key, &id, sizeof(id));
   }
   for (size_t i = 0; i < r->num_feeds; ++i) {
-    ls_text_append_bytes(&key, &r->feed_refs[i], sizeof(uint64_t));
-    ls_text_append_bytes(&key, &r->feed_types[i].dtype, sizeof(ls_dtype));
-    ls_text_append_bytes(&key, &r->feed_types[i].shape, sizeof(ls_shape));
+    ls_text_append_bytes(key, &r->feed_refs[i], sizeof(uint64_t));
+    ls_text_append_bytes(key, &r->feed_types[i].dtype, sizeof(ls_dtype));
+    ls_text_append_bytes(key, &r->feed_types[i].shape, sizeof(ls_shape));
   }
-  ls_text_append_bytes(&key, &r->num_refs, sizeof(r->num_refs));
-  ls_status status = ls_text_status(&key);
-  ls_mutex_lock(&session->lock);
-  if (ls_status_is_ok(status)) {
-    ls_plan *first = ls_map_find(&session->plans, key.data, key.size);
-    *out_plan = first;
-    while (*out_plan != NULL && !ls_plan_fits(*out_plan))
-      *out_plan = (*out_plan)->next;
-    if (*out_plan == NULL) {
-      status = make_plan(r, out_plan);
-      if (ls_status_is_ok(status) && first != NULL) {
-        (*out_plan)->next = first->next;
-        first->next = *out_plan;
-      } else if (ls_status_is_ok(status) &&
-                 !ls_map_insert(&session->plans, key.data, key.size,
-                                *out_plan)) {
-        ls_plan_destroy(*out_plan);
-        status = ls_out_of_memory();
-      }
-    }
+  ls_text_append_bytes(key, &r->num_refs, sizeof(r->num_refs));
+  return ls_text_status(key);
+}
+
+// With the session's lock held.
+static ls_status find_or_make_plan(request *r, const ls_text *key,
+                                   ls_plan **out_plan) {
+  ls_session *session = r->session;
+  ls_plan *first = ls_map_find(&session->plans, key->data, key->size);
+  *out_plan = first;
+  while (*out_plan != NULL && !ls_plan_fits(*out_plan))
+    *out_plan = (*out_plan)->next;
+  if (*out_plan != NULL) return ls_ok();
+  LS_OWN(ls_plan, plan) = NULL;
+  LS_RETURN_IF_ERROR(make_plan(r, &plan));
+  if (first != NULL) {
+    plan->next = first->next;
+    first->next = plan;
+  } else {
+    LS_RETURN_IF_NO_MEMORY(
+        ls_map_insert(&session->plans, key->data, key->size, plan));
   }
-  ls_mutex_unlock(&session->lock);
+  *out_plan = ls_give(&plan);
+  return ls_ok();
+}
+
+static ls_status find_plan(request *r, ls_plan **out_plan) {
+  LS_OWN(ls_text, key) = {0};
+  LS_RETURN_IF_ERROR(plan_key(r, &key));
+  ls_mutex_lock(&r->session->lock);
+  const ls_status status = find_or_make_plan(r, &key, out_plan);
+  ls_mutex_unlock(&r->session->lock);
   return status;
 }
 
-// The graph's global step now, if it has one: what runs draw by.
+// Reads the graph's global step, if it has one: runs draw by it.
 static ls_status read_global_step(const ls_session *session, uint64_t *step) {
   const ls_graph *graph = session->graph;
   ls_nest leaf = ls_none();
@@ -363,18 +365,16 @@ static ls_status session_run(request *r, ls_nest fetches, const ls_feed *feeds,
 }
 
 // ---- Closing ---------------------------------------------------------------
-static ls_status is_closed(void) {
-  return ls_failed_precondition("the session is closed");
-}
-
-// The session may be gone after `leave`.
-// A run is counted before it asks whether the session is closed, and who closes
-// it says so before it counts runs.
+// Counts a run before it asks whether the session is closed; a close requests
+// the end of runs before it counts them.
 static ls_status session_enter(ls_session *session) {
   __atomic_add_fetch(&session->num_running, 1, __ATOMIC_SEQ_CST);
-  return ls_cancel_is_requested(session->closing) ? is_closed() : ls_ok();
+  return ls_cancel_is_requested(session->closing)
+             ? ls_failed_precondition("the session is closed")
+             : ls_ok();
 }
 
+// The session may be gone afterwards.
 static void session_leave(ls_session *session) {
   if (__atomic_load_n(&session->closing->requested, __ATOMIC_SEQ_CST)) {
     // Under the lock, or the session might go before its lock is left.

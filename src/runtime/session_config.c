@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/session_config.h"
+#include "runtime/store.h"
 
 #include "base/require.h"
 

@@ -46,22 +46,17 @@ static void store_count(uint64_t *number) {
 ls_status ls_store_create(ls_runtime *runtime, ls_store **out_store) {
   *out_store = NULL;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_store, store);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_store, store);
   store->id = next_number();
   store->changes = next_number();
   store->moves = next_number();
   store->runtime = runtime;
   store->allocator = allocator;
   ls_map_init(&store->places, allocator);
-  ls_status status = ls_mutex_init(&store->lock);
-  if (ls_status_is_ok(status)) status = ls_gate_init(&store->gate, runtime);
-  if (ls_status_is_ok(status))
-    status = ls_runtime_backend(runtime, &store->backend);
-  if (!ls_status_is_ok(status)) {
-    ls_store_destroy(store);
-    return status;
-  }
-  *out_store = store;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&store->lock));
+  LS_RETURN_IF_ERROR(ls_gate_init(&store->gate, runtime));
+  LS_RETURN_IF_ERROR(ls_runtime_backend(runtime, &store->backend));
+  *out_store = ls_give(&store);
   return ls_ok();
 }
 
@@ -129,11 +124,9 @@ ls_status ls_store_place(ls_store *store, ls_variable *variable,
 
 static ls_status create_buffer(ls_store *store, const ls_place *place,
                                ls_buffer **out_buffer) {
-  const ls_status status = store->backend->vtable->create_buffer(
-      store->backend, place->type, out_buffer);
-  return ls_status_is_ok(status)
-             ? status
-             : ls_status_annotate(status, "for variable '%s'", place->name);
+  return ls_status_annotate(store->backend->vtable->create_buffer(
+                                store->backend, place->type, out_buffer),
+                            "for variable '%s'", place->name);
 }
 
 ls_status ls_place_buffer(ls_store *store, ls_place *place,
@@ -210,8 +203,8 @@ ls_variable_states ls_store_states(const ls_store *store) {
                               .is_shared = ls_store_is_shared};
 }
 
-// Where the value is: a component's in the container while that is shared, a
-// container's else in its first component.
+// Finds where the value is: a component's in the container while that is
+// shared, a container's else in its first component.
 static ls_place *store_find(const ls_store *store,
                             const ls_variable *variable) {
   const ls_variable *at = variable;
@@ -265,18 +258,17 @@ ls_status ls_store_look(ls_store *store, const ls_variable *variable,
 static ls_status store_read_value(ls_store *store, const ls_variable *variable,
                                   ls_array **out_array) {
   const ls_buffer *buffer = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_store_look(store, variable, &buffer));
-  LS_RETURN_IF_ERROR(ls_array_create_unwritten(
-      variable->type.dtype, variable->type.shape, out_array));
-  const ls_status status = store->backend->vtable->download(
-      buffer, ls_array_mutable_data(*out_array));
-  if (ls_status_is_ok(status)) return status;
-  ls_array_release(*out_array);
-  *out_array = NULL;
-  return status;
+  LS_RETURN_IF_ERROR(ls_array_create_unwritten(variable->type.dtype,
+                                               variable->type.shape, &array));
+  LS_RETURN_IF_ERROR(
+      store->backend->vtable->download(buffer, ls_array_mutable_data(array)));
+  *out_array = ls_give(&array);
+  return ls_ok();
 }
 
-// A variable's own buffer, to be written.
+// Finds a variable's own buffer, to be written.
 static ls_status own_buffer(ls_store *store, ls_variable *variable,
                             ls_buffer **out_buffer) {
   ls_place *place = NULL;
@@ -302,7 +294,7 @@ static ls_status split_value(ls_store *store, const ls_variable *container) {
   return ls_ok();
 }
 
-// The buffer for a new value of `type`. A component gets its own.
+// Finds the buffer for a new value of `type`. A component gets its own.
 ls_status ls_store_buffer_to_write(ls_store *store, ls_variable *variable,
                                    ls_type type, ls_buffer **out_buffer) {
   if (type.dtype != variable->type.dtype ||
@@ -411,18 +403,24 @@ ls_status ls_store_write(ls_store *store, ls_variable *variable,
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }
 
+static ls_status change_value(ls_store *store, ls_variable *variable,
+                              ls_store_change change, void *user,
+                              ls_array **out_after) {
+  LS_OWN(ls_array, before) = NULL;
+  LS_RETURN_IF_ERROR(store_read_value(store, variable, &before));
+  LS_RETURN_IF_ERROR(change(before, user, out_after));
+  return write_value(store, variable, *out_after);
+}
+
 ls_status ls_store_update(ls_store *store, ls_variable *variable,
                           ls_store_change change, void *user,
                           ls_array **out_after) {
   const ls_variable *given = variable;
   if (variable->num_targets > 0) variable = ls_variable_here(variable);
   one use;
-  LS_OWN(ls_array, before) = NULL;
   LS_RETURN_IF_ERROR(store_enter(store, variable, true, &use));
-  ls_status status = store_read_value(store, variable, &before);
-  if (ls_status_is_ok(status)) status = change(before, user, out_after);
-  if (ls_status_is_ok(status))
-    status = write_value(store, variable, *out_after);
+  const ls_status status =
+      change_value(store, variable, change, user, out_after);
   store_leave(store, &use);
   return ls_status_is_ok(status) ? ls_store_write_others(store, given) : status;
 }

@@ -32,6 +32,8 @@ void ls_store_destroy(ls_store *store);  // NULL is fine.
 LS_OWNED_POINTER(ls_store, ls_store_destroy)
 // A session's, lent.
 ls_store *ls_session_store(const ls_session *session);
+// Checks that a session can be had so; NULL: all defaults.
+LS_MUST_USE ls_status ls_session_config_check(const ls_session_config *config);
 // Never 0 and never that of another store, even of one that is gone.
 uint64_t ls_store_id(const ls_store *store);
 
@@ -130,5 +132,31 @@ ls_status ls_store_update(ls_store *store, ls_variable *variable,
 // output, computes; it may do so later.
 ls_status ls_store_fill(ls_store *store, ls_variable *variable,
                         struct ls_compiled *compiled, uint64_t step);
+
+// ---- many.c -----------------------------------------------------------------
+// Many variables of a store, read or written from outside at one moment: the
+// gate is entered for all at once, and their elements are found.
+// Of variables that stand for no others.
+typedef struct ls_many {
+  ls_store *store;
+  ls_variable *const *variables;  // Lent.
+  size_t count;
+  // Of each variable where its elements lie. Read: NULL, all are zero.
+  // Written: to be filled; a component's are its own.
+  void **data;
+  bool written;
+  // Private from here on.
+  ls_touch *touches;
+  ls_access access;
+} ls_many;
+
+// Enters; who leaves gives back what it holds.
+//   LS_FAILED_PRECONDITION  one that is to be read has no value.
+LS_MUST_USE ls_status ls_many_enter(ls_store *store,
+                                    ls_variable *const *variables, size_t count,
+                                    bool written, ls_many *out_many);
+// Leaves; `wrote`: what was written becomes the variables' values, else those
+// that were to be written have none.
+void ls_many_leave(ls_many *many, bool wrote);
 
 #endif  // LS_RUNTIME_STORE_H_

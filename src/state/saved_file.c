@@ -3,7 +3,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "state/record.h"
 #include "state/saved.h"
 

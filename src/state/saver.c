@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 

@@ -5,7 +5,7 @@
 #include "base/trace.h"
 #include "base/values/array_internal.h"
 #include "lockstep/saved_file.h"
-#include "runtime/many.h"
+#include "runtime/store.h"
 #include "state/own.h"
 #include "state/restore_plan.h"
 #include "state/value.h"

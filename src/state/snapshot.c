@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "io/crc32c.h"
-#include "runtime/many.h"
+#include "runtime/store.h"
 #include "state/saver_file.h"
 #include "state/value.h"
 

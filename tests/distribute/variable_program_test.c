@@ -10,7 +10,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "support/function.h"
 #include "support/replicas.h"
 

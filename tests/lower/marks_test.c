@@ -10,7 +10,7 @@
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "support/replicas.h"
 #include "support/values.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/distributed.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "support/expect.h"
 #include "support/values.h"
 

@@ -10,7 +10,7 @@
 #include "distribute/variables/variable_create.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 
 // Where it was, under its own name, by no creator of anyone.
 static ls_status copy_plain(ls_variable *variable,

@@ -22,7 +22,7 @@
 #include "graph/region.h"
 #include "lockstep/eager.h"
 #include "runtime/eager/eager.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 
 static bool in_eager(void) {
   return ls_graph_current()->kind == LS_GRAPH_EAGER;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Removing what nothing uses: nodes, values that go round in loops, results of
+// Removes what nothing uses: nodes, values that go round in loops, results of
 // branches, arguments and results of replicas, captures.
 //
 // A loop whose gradient was built saves values for it; when only the loss is
@@ -20,16 +20,17 @@ typedef struct dropper {
   bool keeps_merges;
   bool shrunk;  // A node lost outputs or operands, at any depth.
 } dropper;
+LS_OWNED_(dropper, dropper, ls_rewrite_deinit(&ls_owned->r))
 
-// Whether a node stays though nobody uses it.
+// Returns true if a node stays though nobody uses it.
 static bool stays(const ls_node *node, bool keeps_merges) {
   return ls_node_any_trait(node,
                            LS_OP_EFFECT | (keeps_merges ? LS_OP_MERGE : 0u));
 }
 
 // ---- What goes round -------------------------------------------------------
-// Which outputs of a region's nodes are needed for some of its results. Ids of
-// a lowered graph are dense.
+// The outputs of a region's nodes that are needed for some of its results. Ids
+// of a lowered graph are dense.
 typedef struct need {
   const ls_graph *graph;
   bool keeps_merges;
@@ -59,10 +60,12 @@ static ls_status init_need(need *n, const ls_graph *graph, bool keeps_merges) {
 }
 
 static void deinit_need(const need *n) {
+  if (n->graph == NULL) return;
   ls_release(n->graph->allocator, n->nodes);
   ls_release(n->graph->allocator, n->first);
   ls_release(n->graph->allocator, n->outputs);
 }
+LS_OWNED_STRUCT(need, deinit_need)
 
 static void drop_unused_mark(need *n, uint64_t ref) {
   n->nodes[ls_ref_id(ref)] = true;
@@ -88,28 +91,24 @@ static void mark_operands(need *n) {
 static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
                             bool *kept) {
   const ls_graph *body = node->regions[1];
-  need condition, trip = {.graph = body};
-  ls_status status = init_need(&condition, node->regions[0], d->keeps_merges);
-  if (ls_status_is_ok(status)) status = init_need(&trip, body, d->keeps_merges);
-  if (ls_status_is_ok(status)) {
-    drop_unused_mark(&condition, condition.graph->results[0]);
-    mark_operands(&condition);
-  }
-  bool more = ls_status_is_ok(status);
-  for (size_t i = 0; more && i < count; ++i)
+  LS_OWN(need, condition) = {0};
+  LS_OWN(need, trip) = {0};
+  LS_RETURN_IF_ERROR(init_need(&condition, node->regions[0], d->keeps_merges));
+  LS_RETURN_IF_ERROR(init_need(&trip, body, d->keeps_merges));
+  drop_unused_mark(&condition, condition.graph->results[0]);
+  mark_operands(&condition);
+  for (size_t i = 0; i < count; ++i)
     kept[i] |= is_marked(&condition, condition.graph->parameters[i]);
-  while (more) {
-    more = false;
+  for (bool grows = true; grows;) {
+    grows = false;
     for (size_t i = 0; i < count; ++i)
       if (kept[i]) drop_unused_mark(&trip, body->results[i]);
     mark_operands(&trip);
     for (size_t i = 0; i < count; ++i)
       if (!kept[i] && is_marked(&trip, body->parameters[i]))
-        kept[i] = more = true;
+        kept[i] = grows = true;
   }
-  deinit_need(&condition);
-  deinit_need(&trip);
-  return status;
+  return ls_ok();
 }
 
 // ---- Outputs and operands --------------------------------------------------
@@ -141,7 +140,7 @@ static void keep_declared(ls_graph *graph, const bool *kept) {
   renumber_parameters(graph);
 }
 
-// Whether each of a node's outputs is used; the caller's to release.
+// Returns for each of a node's outputs whether it is used; the caller's.
 static bool *used_outputs(const dropper *d, const ls_node *node) {
   const ls_graph *graph = d->r.graph;
   bool *used = ls_new_array(graph->allocator, bool, node->num_outputs);
@@ -182,10 +181,10 @@ static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   body->num_results = keep_refs(body->results, used, count);
   keep_declared(body, used);
   keep_declared(node->regions[0], used);
-  ls_status status = ls_rewrite_keep_inputs(&d->r, node, operands);
-  if (ls_status_is_ok(status)) status = keep_outputs(d, node, used);
+  LS_RETURN_IF_ERROR(ls_rewrite_keep_inputs(&d->r, node, operands));
+  LS_RETURN_IF_ERROR(keep_outputs(d, node, used));
   set_int(node, LS_ATTR_ID_NUM_CARRIED, left);
-  return status;
+  return ls_ok();
 }
 
 static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
@@ -196,8 +195,8 @@ static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// What of a replicate op is used: the arguments, narrow ones before wide ones,
-// and the results, gathered ones before wide and uniform ones.
+// The parts of a replicate op that are used: the arguments, narrow ones before
+// wide ones, and the results, gathered ones before wide and uniform ones.
 typedef struct replicate {
   ls_node *node;
   size_t replicas, split, wide_split, gathered, wide_gathered;
@@ -228,20 +227,18 @@ static ls_status init_replicate(ls_node *node, const bool *used_outputs,
   return ls_ok();
 }
 
-// What the bodies need of their arguments for the results that are used.
+// Finds the arguments that the bodies need for the results that are used.
 static ls_status find_arguments(const dropper *d, replicate *r) {
   const bool keeps_merges = d->keeps_merges || r->node->num_regions > 1;
   for (uint32_t k = 0; k < r->node->num_regions; ++k) {
     const ls_graph *body = r->node->regions[k];
-    need n;
-    const ls_status status = init_need(&n, body, keeps_merges);
-    for (size_t i = 0; ls_status_is_ok(status) && i < r->results; ++i)
+    LS_OWN(need, n) = {0};
+    LS_RETURN_IF_ERROR(init_need(&n, body, keeps_merges));
+    for (size_t i = 0; i < r->results; ++i)
       if (r->used_results[i]) drop_unused_mark(&n, body->results[i]);
-    if (ls_status_is_ok(status)) mark_operands(&n);
-    for (size_t i = 0; ls_status_is_ok(status) && i < r->arguments; ++i)
+    mark_operands(&n);
+    for (size_t i = 0; i < r->arguments; ++i)
       r->used_arguments[i] |= is_marked(&n, body->parameters[i]);
-    deinit_need(&n);
-    LS_RETURN_IF_ERROR(status);
   }
   return ls_ok();
 }
@@ -319,19 +316,15 @@ static ls_status drop_in_regions(dropper *d, ls_node *node) {
   memset(kept, true, input * sizeof(*kept));
   const bool keeps_merges = d->keeps_merges || (node->type == LS_OP_REPLICATE &&
                                                 node->num_regions > 1);
-  ls_status status = ls_ok();
-  for (uint32_t r = 0; ls_status_is_ok(status) && r < node->num_regions; ++r) {
+  for (uint32_t r = 0; r < node->num_regions; ++r) {
     const size_t count = node->regions[r]->num_captures;
-    status =
-        passes_drop(node->regions[r], keeps_merges, kept + input, &d->shrunk);
+    LS_RETURN_IF_ERROR(
+        passes_drop(node->regions[r], keeps_merges, kept + input, &d->shrunk));
     input += count;
   }
-  if (ls_status_is_ok(status) &&
-      count_set(kept, node->num_inputs) < node->num_inputs) {
-    d->shrunk = true;
-    status = ls_rewrite_keep_inputs(&d->r, node, kept);
-  }
-  return status;
+  if (count_set(kept, node->num_inputs) == node->num_inputs) return ls_ok();
+  d->shrunk = true;
+  return ls_rewrite_keep_inputs(&d->r, node, kept);
 }
 
 static bool is_declared(const ls_graph *graph, const ls_node *node) {
@@ -351,7 +344,7 @@ static ls_status drop_node(dropper *d, ls_node *node) {
   return drop_in_regions(d, node);
 }
 
-// Captures whose parameters nobody uses, which have gone by now.
+// Keeps captures whose parameters are used; the others have gone by now.
 static void keep_captures(const dropper *d, bool *kept) {
   ls_graph *graph = d->r.graph;
   if (graph->num_captures == 0) return;
@@ -371,17 +364,17 @@ static void keep_captures(const dropper *d, bool *kept) {
 // Sets `*out_shrunk` if more may be unused now.
 static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
                              bool *kept_captures, bool *out_shrunk) {
-  dropper d = {.keeps_merges = keeps_merges};
-  ls_status status = ls_rewrite_begin(&d.r, graph);
-  for (size_t i = graph->num_nodes; ls_status_is_ok(status) && i > 0; --i)
-    status = drop_node(&d, graph->nodes[i - 1]);
-  if (ls_status_is_ok(status) && kept_captures != NULL)
-    keep_captures(&d, kept_captures);
+  LS_OWN(dropper, d) = {.keeps_merges = keeps_merges};
+  LS_RETURN_IF_ERROR(ls_rewrite_begin(&d.r, graph));
+  for (size_t i = graph->num_nodes; i > 0; --i)
+    LS_RETURN_IF_ERROR(drop_node(&d, graph->nodes[i - 1]));
+  if (kept_captures != NULL) keep_captures(&d, kept_captures);
   *out_shrunk |= d.shrunk;
-  return ls_rewrite_end(&d.r, status);
+  return ls_rewrite_end(&d.r);
 }
 
-// What an inner loop no longer takes may leave a value of an outer one unused.
+// A value that an inner loop no longer takes may leave a value of an outer one
+// unused.
 ls_status ls_drop_unused(ls_graph *graph) {
   bool shrunk = true;
   while (shrunk) {

@@ -93,29 +93,30 @@ ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
 static ls_status put_in_order(ls_rewrite *r) {
   ls_graph *graph = r->graph;
   const size_t count = graph->num_nodes;
-  LS_OWN_ARRAY(graph->allocator, ls_node *, nodes, count);
-  LS_OWN_ARRAY(graph->allocator, bool, keep, graph->next_id);
-  if (nodes != NULL && keep != NULL) {
-    size_t next = 0;
-    for (uint64_t id = r->first; id != 0; id = r->nodes[id].behind) {
-      nodes[next++] = ls_graph_node(graph, id);
-      keep[id] = true;
-    }
-    for (size_t i = 0; i < count; ++i)
-      if (!keep[graph->nodes[i]->id]) nodes[next++] = graph->nodes[i];
-    memcpy(graph->nodes, nodes, count * sizeof(*nodes));
-    return ls_graph_keep_nodes(graph, keep);
-  } else {
-    return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, ls_node *, nodes, count);
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, bool, keep, graph->next_id);
+  size_t next = 0;
+  for (uint64_t id = r->first; id != 0; id = r->nodes[id].behind) {
+    nodes[next++] = ls_graph_node(graph, id);
+    keep[id] = true;
   }
+  for (size_t i = 0; i < count; ++i)
+    if (!keep[graph->nodes[i]->id]) nodes[next++] = graph->nodes[i];
+  memcpy(graph->nodes, nodes, count * sizeof(*nodes));
+  return ls_graph_keep_nodes(graph, keep);
 }
 
-ls_status ls_rewrite_end(ls_rewrite *r, ls_status status) {
-  if (ls_status_is_ok(status) && r->moved) status = put_in_order(r);
+void ls_rewrite_deinit(ls_rewrite *r) {
+  if (r->graph == NULL) return;
   ls_release(r->graph->allocator, r->nodes);
   ls_release(r->graph->allocator, r->uses);
   r->nodes = NULL;
   r->uses = NULL;
+}
+
+ls_status ls_rewrite_end(ls_rewrite *r) {
+  const ls_status status = r->moved ? put_in_order(r) : ls_ok();
+  ls_rewrite_deinit(r);
   return status;
 }
 

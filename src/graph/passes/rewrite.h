@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Changing a lowered graph.
+// Changes a lowered graph.
 //
 // A rewrite knows who uses each node's results and keeps that true while nodes
 // get other operands, are inserted, moved and erased. Nodes keep their ids and
@@ -8,16 +8,17 @@
 // ascend again without gaps. It takes time by what is changed, not by the graph
 // it is changed in.
 //
-//   ls_rewrite r;
-//   ls_status status = ls_rewrite_begin(&r, graph);
-//   if (ls_status_is_ok(status)) status = change(&r);
-//   return ls_rewrite_end(&r, status);
+//   LS_OWN(ls_rewrite, r) = {0};
+//   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
+//   LS_RETURN_IF_ERROR(change(&r));
+//   return ls_rewrite_end(&r);
 //
 // Regions are graphs of their own. What one captures is an operand of the node
 // that holds it, and is kept the same.
 #ifndef LS_GRAPH_PASSES_REWRITE_H_
 #define LS_GRAPH_PASSES_REWRITE_H_
 
+#include "base/memory/own.h"
 #include "graph/graph.h"
 
 // An operand.
@@ -38,9 +39,11 @@ typedef struct ls_rewrite {
 } ls_rewrite;
 
 ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph);
-// Puts nodes in their places and numbers them, unless `status` is an error,
-// after which the graph is to be thrown away. Returns it, or one of its own.
-ls_status ls_rewrite_end(ls_rewrite *r, ls_status status);
+// Puts nodes in their places and numbers them. Without it, and after a failure,
+// the graph is to be thrown away.
+ls_status ls_rewrite_end(ls_rewrite *r);
+void ls_rewrite_deinit(ls_rewrite *r);
+LS_OWNED_STRUCT(ls_rewrite, ls_rewrite_deinit)
 
 // ---- Who uses what ---------------------------------------------------------
 // Uses of a node's results by others, in the order in which those stood; NULL:

@@ -13,7 +13,7 @@
 enum { FEW = 16, MAX_CACHED_OPS = 4096 };
 
 // ---- Values ----------------------------------------------------------------
-static ls_status stale(void) {
+static ls_status refuse_stale(void) {
   return ls_invalid_argument("a stale or failed eager handle: its value has "
                              "gone with its frame");
 }
@@ -22,7 +22,8 @@ ls_status ls_eager_value(const ls_graph *graph, uint64_t ref,
                          ls_array **out_array) {
   ls_node *node = ls_graph_node_of(graph, ref);
   *out_array = NULL;
-  if (node == NULL || ls_ref_output(ref) >= node->num_outputs) return stale();
+  if (node == NULL || ls_ref_output(ref) >= node->num_outputs)
+    return refuse_stale();
   ls_eager_catch_up(graph, node);
   if (node->failure != NULL) return ls_status_clone(node->failure);
   *out_array = node->values[ls_ref_output(ref)];
@@ -63,12 +64,12 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
   return (ls_op){graph, node->id};
 }
 
-static ls_status in_op(ls_status status, uint16_t type) {
+static ls_status annotate_op(ls_status status, uint16_t type) {
   return ls_status_annotate(status, "in eager op %s", ls_op_table[type].name);
 }
 
 // ---- Compiling one op ------------------------------------------------------
-// A function graph of this one op on parameters of the operands' types.
+// Makes a function graph of this one op on parameters of the operands' types.
 static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
                               const ls_type *in, const ls_type *out,
                               size_t num_out, ls_graph **out_graph) {
@@ -98,21 +99,18 @@ static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
 static ls_status compile_op(ls_runtime_state *state, const ls_op_spec *spec,
                             const ls_type *in, const ls_type *out,
                             size_t num_out, ls_compiled **out_compiled) {
-  ls_graph *graph = NULL;
-  ls_status status =
-      one_op_graph(state->runtime, spec, in, out, num_out, &graph);
-  if (ls_status_is_ok(status))
-    status = ls_compile(state->runtime,
-                        &(ls_lower_request){.graph = graph,
-                                            .fetches = graph->results,
-                                            .num_fetches = graph->num_results,
-                                            .feeds = graph->parameters,
-                                            .feed_types = in,
-                                            .num_feeds = graph->num_parameters,
-                                            .effects_are_roots = true},
-                        out_compiled);
-  ls_graph_free(graph);
-  return status;
+  LS_OWN(ls_held_graph, graph) = NULL;
+  LS_RETURN_IF_ERROR(
+      one_op_graph(state->runtime, spec, in, out, num_out, &graph));
+  return ls_compile(state->runtime,
+                    &(ls_lower_request){.graph = graph,
+                                        .fetches = graph->results,
+                                        .num_fetches = graph->num_results,
+                                        .feeds = graph->parameters,
+                                        .feed_types = in,
+                                        .num_feeds = graph->num_parameters,
+                                        .effects_are_roots = true},
+                    out_compiled);
 }
 
 static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
@@ -130,29 +128,37 @@ static ls_status op_key(const ls_op_spec *spec, const ls_type *in,
   return ls_text_status(key);
 }
 
-// From the cache, or compiled. The caller owns a reference.
+// Finds it in the cache, or compiles it, with the runtime's lock held. The
+// caller owns a reference.
+static ls_status find_or_compile_op(ls_runtime_state *state, const ls_text *key,
+                                    const ls_op_spec *spec, const ls_type *in,
+                                    const ls_type *out, size_t num_out,
+                                    ls_compiled **out_compiled) {
+  ls_compiled *known = ls_map_find(&state->eager_ops, key->data, key->size);
+  if (known != NULL) {
+    *out_compiled = ls_compiled_retain(known);
+    return ls_ok();
+  }
+  if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS)
+    ls_runtime_state_drop_ops(state);
+  LS_OWN(ls_compiled, made) = NULL;
+  LS_RETURN_IF_ERROR(compile_op(state, spec, in, out, num_out, &made));
+  LS_RETURN_IF_NO_MEMORY(
+      ls_map_insert(&state->eager_ops, key->data, key->size, made));
+  *out_compiled = ls_compiled_retain(made);
+  made = NULL;  // The cache has it.
+  return ls_ok();
+}
+
 static ls_status find_op(ls_runtime_state *state, const ls_op_spec *spec,
                          const ls_type *in, const ls_type *out, size_t num_out,
                          ls_compiled **out_compiled) {
   LS_OWN(ls_text, key) = {0};
   ls_text_init(&key, state->allocator);
-  ls_status status = op_key(spec, in, &key);
+  LS_RETURN_IF_ERROR(op_key(spec, in, &key));
   ls_runtime_lock(state->runtime);
-  if (ls_status_is_ok(status)) {
-    *out_compiled = ls_map_find(&state->eager_ops, key.data, key.size);
-    if (*out_compiled == NULL) {
-      if (ls_map_count(&state->eager_ops) >= MAX_CACHED_OPS)
-        ls_runtime_state_drop_ops(state);
-      status = compile_op(state, spec, in, out, num_out, out_compiled);
-      if (ls_status_is_ok(status) && !ls_map_insert(&state->eager_ops, key.data,
-                                                    key.size, *out_compiled)) {
-        ls_compiled_release(*out_compiled);
-        *out_compiled = NULL;
-        status = ls_out_of_memory();
-      }
-    }
-    if (ls_status_is_ok(status)) ls_compiled_retain(*out_compiled);
-  }
+  const ls_status status =
+      find_or_compile_op(state, &key, spec, in, out, num_out, out_compiled);
   ls_runtime_unlock(state->runtime);
   return status;
 }
@@ -164,38 +170,36 @@ static ls_status run_compiled(ls_runtime_state *state, ls_compiled *compiled,
                               ls_array **out, size_t num_out) {
   const void *few_in[FEW];
   void *few_out[FEW];
-  const void **inputs = few_in;
-  void **outputs = few_out;
-  ls_status status = ls_ok();
-  if (num_in > FEW)
-    inputs = ls_new_array(state->allocator, const void *, num_in);
-  if (num_out > FEW) outputs = ls_new_array(state->allocator, void *, num_out);
-  if (inputs == NULL || outputs == NULL) status = ls_out_of_memory();
-  for (size_t i = 0; i < num_in && ls_status_is_ok(status); ++i)
+  LS_OWN_MEMORY(state->allocator, const void *, many_in) =
+      num_in > FEW ? ls_new_array(state->allocator, const void *, num_in)
+                   : NULL;
+  LS_OWN_MEMORY(state->allocator, void *, many_out) =
+      num_out > FEW ? ls_new_array(state->allocator, void *, num_out) : NULL;
+  const void **inputs = num_in > FEW ? many_in : few_in;
+  void **outputs = num_out > FEW ? many_out : few_out;
+  LS_RETURN_IF_NO_MEMORY(inputs != NULL && outputs != NULL);
+  for (size_t i = 0; i < num_in; ++i)
     inputs[i] = ls_array_data(in[i]);
-  for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < num_out; ++i) {
     const ls_type type = ls_compiled_output(compiled, i);
-    status = ls_array_create_unwritten(type.dtype, type.shape, &out[i]);
-    if (!ls_status_is_ok(status)) break;
+    LS_RETURN_IF_ERROR(
+        ls_array_create_unwritten(type.dtype, type.shape, &out[i]));
     ls_array_lend(out[i]);
     outputs[i] = ls_array_mutable_data(out[i]);
   }
   bool is_stale = false;  // Never: it uses no variables.
-  if (ls_status_is_ok(status))
-    status = ls_compiled_run(compiled, state->store,
-                             &(ls_run_args){.inputs = inputs,
-                                            .outputs = outputs,
-                                            .step = step,
-                                            .replica = replica},
-                             &is_stale);
-  for (size_t i = 0; i < num_out && ls_status_is_ok(status); ++i)
-    status = ls_array_own(out[i]);
-  if (inputs != few_in) ls_release(state->allocator, inputs);
-  if (outputs != few_out) ls_release(state->allocator, outputs);
-  return status;
+  LS_RETURN_IF_ERROR(ls_compiled_run(compiled, state->store,
+                                     &(ls_run_args){.inputs = inputs,
+                                                    .outputs = outputs,
+                                                    .step = step,
+                                                    .replica = replica},
+                                     &is_stale));
+  for (size_t i = 0; i < num_out; ++i)
+    LS_RETURN_IF_ERROR(ls_array_own(out[i]));
+  return ls_ok();
 }
 
-// Of an op that draws: others between them change no draw.
+// Returns the step of an op that draws: others between them change no draw.
 static uint64_t next_step(ls_runtime_state *state, uint16_t type) {
   if ((ls_op_table[type].traits & LS_OP_RANDOM) == 0) return 0;
   return __atomic_fetch_add(&state->eager_random, 1, __ATOMIC_RELAXED);
@@ -222,6 +226,7 @@ static void destroy_late(ls_object *object) {
 
 static const ls_object_type late_type = {.name = "late draw",
                                          .destroy = destroy_late};
+LS_OWNED_POINTER(ls_late_draw, ls_object_release)
 
 static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
   return (spec->type == LS_OP_RANDOM_UNIFORM ||
@@ -234,23 +239,21 @@ static bool can_be_late(const ls_graph *graph, const ls_op_spec *spec) {
 static ls_status keep_late(ls_graph *graph, const ls_op_spec *spec,
                            const ls_type *out, ls_op *out_op) {
   ls_runtime_state *state = ls_eager_of(graph)->state;
-  LS_NEW_OR_RETURN(state->allocator, ls_late_draw, late);
-  ls_object_init(&late->object, &late_type);
-  late->allocator = state->allocator;
-  ls_status status = find_op(state, spec, NULL, out, 1, &late->compiled);
+  LS_NEW_OR_RETURN(state->allocator, ls_late_draw, made);
+  ls_object_init(&made->object, &late_type);
+  made->allocator = state->allocator;
+  LS_OWN(ls_late_draw, late) = made;
+  LS_RETURN_IF_ERROR(find_op(state, spec, NULL, out, 1, &late->compiled));
   ls_array **values = ls_arena_new_array(&graph->arena, ls_array *, 1);
-  ls_node *node = NULL;
-  if (ls_status_is_ok(status) && values != NULL)
-    node = ls_graph_append(graph, &(ls_op_spec){.type = spec->type}, NULL, 1);
-  if (node == NULL) {
-    ls_object_release(late);
-    return ls_status_is_ok(status) ? ls_out_of_memory() : status;
-  }
+  LS_RETURN_IF_NO_MEMORY(values);
+  ls_node *node =
+      ls_graph_append(graph, &(ls_op_spec){.type = spec->type}, NULL, 1);
+  LS_RETURN_IF_NO_MEMORY(node);
   late->step = next_step(state, spec->type);
   node->device = ls_context_current()->scoped.device;
   node->outputs[0] = out[0];
   node->values = values;
-  node->late = &late->object;
+  node->late = &ls_give(&late)->object;
   *out_op = (ls_op){graph, node->id};
   return ls_ok();
 }
@@ -266,7 +269,8 @@ void ls_eager_catch_up(const ls_graph *graph, ls_node *node) {
     const ls_status status = run_compiled(state, late->compiled, late->step, 0,
                                           NULL, 0, node->values, 1);
     ls_cancel_make_current(cancel);
-    if (!ls_status_is_ok(status)) node->failure = in_op(status, node->type);
+    if (!ls_status_is_ok(status))
+      node->failure = annotate_op(status, node->type);
     __atomic_store_n(&node->late, NULL, __ATOMIC_RELEASE);
     ls_object_release(late);
   }
@@ -310,7 +314,7 @@ static ls_status change_variable(ls_array *before, void *user,
                       out_after);
 }
 
-// Reads and writes of variables go to the store: no program has them.
+// Reads and writes variables in the store: no program has them.
 static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
                                  ls_array *const *in, const ls_type *in_types,
                                  ls_array **values) {
@@ -334,55 +338,53 @@ static ls_status run_variable_op(ls_graph *graph, const ls_op_spec *spec,
       &values[0]);
 }
 
+static ls_status run_on(ls_graph *graph, const ls_op_spec *spec,
+                        ls_array *const *in, const ls_type *types,
+                        const ls_type *out, size_t num_out, ls_array **values) {
+  switch (spec->type) {
+  case LS_OP_CONSTANT:
+    values[0] = ls_array_retain(find_attr(spec, LS_ATTR_ID_VALUE)->as.array);
+    return ls_ok();
+  case LS_OP_IDENTITY:
+  case LS_OP_STOP_GRADIENT:
+  case LS_OP_SHARDING:
+    values[0] = ls_array_retain(in[0]);
+    return ls_ok();
+  case LS_OP_BARRIER:
+  case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
+  case LS_OP_MEETING:
+    for (size_t i = 0; i < num_out; ++i)
+      values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
+    return ls_ok();
+  case LS_OP_READ:
+  case LS_OP_IS_INITIALIZED:
+  case LS_OP_ASSIGN:
+  case LS_OP_ASSIGN_ADD:
+  case LS_OP_ASSIGN_SUB:
+  case LS_OP_ASSIGN_SCATTER:
+    return run_variable_op(graph, spec, in, types, values);
+  default:
+    return eager_run_op(graph, spec, in, types, out, num_out, values);
+  }
+}
+
 static ls_status run_any(ls_graph *graph, const ls_op_spec *spec,
                          const uint64_t *input_refs, const ls_type *out,
                          size_t num_out, ls_array **values) {
-  ls_array *few[FEW];
-  ls_type few_types[FEW];
-  ls_array **in = few;
-  ls_type *types = few_types;
-  ls_arena memory;
+  ls_array *few[FEW], **in = few;
+  ls_type few_types[FEW], *types = few_types;
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, graph->allocator);
-  ls_status status = ls_ok();
   if (spec->num_inputs > FEW) {
     in = ls_arena_new_array(&memory, ls_array *, spec->num_inputs);
     types = ls_arena_new_array(&memory, ls_type, spec->num_inputs);
-    if (in == NULL || types == NULL) status = ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(in != NULL && types != NULL);
   }
-  for (size_t i = 0; i < spec->num_inputs && ls_status_is_ok(status); ++i) {
-    status = ls_eager_value(graph, input_refs[i], &in[i]);
-    if (ls_status_is_ok(status)) types[i] = ls_graph_type(graph, input_refs[i]);
+  for (size_t i = 0; i < spec->num_inputs; ++i) {
+    LS_RETURN_IF_ERROR(ls_eager_value(graph, input_refs[i], &in[i]));
+    types[i] = ls_graph_type(graph, input_refs[i]);
   }
-  if (ls_status_is_ok(status)) {
-    switch (spec->type) {
-    case LS_OP_CONSTANT:
-      values[0] = ls_array_retain(find_attr(spec, LS_ATTR_ID_VALUE)->as.array);
-      break;
-    case LS_OP_IDENTITY:
-    case LS_OP_STOP_GRADIENT:
-    case LS_OP_SHARDING:
-      values[0] = ls_array_retain(in[0]);
-      break;
-    case LS_OP_BARRIER:
-    case LS_OP_CUSTOM_GRADIENT:  // Its last operands.
-    case LS_OP_MEETING:
-      for (size_t i = 0; i < num_out; ++i)
-        values[i] = ls_array_retain(in[spec->num_inputs - num_out + i]);
-      break;
-    case LS_OP_READ:
-    case LS_OP_IS_INITIALIZED:
-    case LS_OP_ASSIGN:
-    case LS_OP_ASSIGN_ADD:
-    case LS_OP_ASSIGN_SUB:
-    case LS_OP_ASSIGN_SCATTER:
-      status = run_variable_op(graph, spec, in, types, values);
-      break;
-    default:
-      status = eager_run_op(graph, spec, in, types, out, num_out, values);
-    }
-  }
-  ls_arena_deinit(&memory);
-  return status;
+  return run_on(graph, spec, in, types, out, num_out, values);
 }
 
 ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
@@ -402,7 +404,7 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
       op = ls_eager_keep(graph, spec, input_refs, values, num_out);
   }
   if (!ls_status_is_ok(status))
-    op = ls_eager_fail(graph, in_op(status, spec->type));
+    op = ls_eager_fail(graph, annotate_op(status, spec->type));
   for (size_t i = 0; i < num_out; ++i)
     ls_array_release(values[i]);
   if (values != few) ls_release(graph->allocator, values);
@@ -410,7 +412,7 @@ ls_op ls_eager_run(ls_graph *graph, const ls_op_spec *spec,
 }
 
 // ---- Public values ---------------------------------------------------------
-static ls_status not_eager(ls_tensor tensor) {
+static ls_status refuse_built(ls_tensor tensor) {
   if (tensor.ref == 0 || tensor.graph == NULL) {
     ls_graph *graph = ls_graph_current();
     const ls_status status = graph == NULL ? ls_out_of_memory()
@@ -430,9 +432,10 @@ static ls_status not_eager(ls_tensor tensor) {
 ls_status ls_tensor_status(ls_tensor tensor) {
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
-    return not_eager(tensor);
+    return refuse_built(tensor);
   ls_node *node = ls_graph_node_of(tensor.graph, tensor.ref);
-  if (node == NULL) return stale();  // An op without outputs has a status too.
+  if (node == NULL)
+    return refuse_stale();  // An op without outputs has a status too.
   ls_eager_catch_up(tensor.graph, node);
   return ls_status_clone(node->failure);
 }
@@ -452,7 +455,7 @@ ls_status ls_tensor_value(ls_tensor tensor, ls_array **out_array) {
   LS_REQUIRE_OUT(out_array);
   if (tensor.ref == 0 || tensor.graph == NULL ||
       tensor.graph->kind != LS_GRAPH_EAGER)
-    return not_eager(tensor);
+    return refuse_built(tensor);
   LS_RETURN_IF_ERROR(ls_eager_value(tensor.graph, tensor.ref, out_array));
   ls_array_retain(*out_array);
   return ls_ok();
@@ -462,12 +465,11 @@ ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
   LS_REQUIRE_OUT(out_item);
   LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));
-  if (ls_array_num_elements(array) == 1)
-    *out_item = ls_array_f64(array, 0);
-  else
+  if (ls_array_num_elements(array) != 1)
     return ls_invalid_argument(
         "one element was asked for, the tensor is %s",
         LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
+  *out_item = ls_array_f64(array, 0);
   return ls_ok();
 }
 

@@ -14,7 +14,7 @@
 #include "graph/context.h"
 #include "graph/eager_vtable.h"
 #include "lockstep/eager.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 
 // A frame: where the graph was when it began.
 typedef struct ls_frame {
@@ -108,5 +108,24 @@ ls_op ls_eager_keep(ls_graph *graph, const ls_op_spec *spec,
 
 // The status of a tensor that was just made: why it failed.
 ls_status ls_made_status(ls_tensor tensor);
+
+// ---- Context ----------------------------------------------------------------
+// This layer's rooms in the context (graph/context.h).
+typedef struct ls_runtime_scoped {
+  bool unrecorded;  // No tape records eager ops.
+} ls_runtime_scoped;
+
+typedef struct ls_runtime_work {
+  const struct ls_tape_walk *walks;  // Backward passes here, innermost first.
+  // Callbacks of functions that run inside of each other here.
+  int32_t callbacks;
+} ls_runtime_work;
+
+static inline ls_runtime_scoped *ls_runtime_scoped_of(ls_context *context) {
+  return LS_CONTEXT_ROOM(ls_runtime_scoped, &context->scoped, runtime);
+}
+static inline ls_runtime_work *ls_runtime_work_here(void) {
+  return LS_CONTEXT_ROOM(ls_runtime_work, ls_context_current(), runtime);
+}
 
 #endif  // LS_RUNTIME_EAGER_EAGER_H_

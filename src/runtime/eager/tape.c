@@ -8,7 +8,6 @@
 #include "base/runtime_internal.h"
 #include "grad/grad.h"
 #include "runtime/eager/eager.h"
-#include "runtime/scoped.h"
 
 // Replicas run in turns on one graph: another one's tape records nothing here.
 static bool records(const ls_tape *tape, const ls_context *context) {

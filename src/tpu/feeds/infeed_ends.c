@@ -9,7 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
-#include "runtime/scoped.h"
+#include "runtime/eager/eager.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/own.h"
 #include "tpu/pod/assignment.h"

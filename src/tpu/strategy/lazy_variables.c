@@ -5,7 +5,7 @@
 // stores those of all, in the order in which they were made.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "tpu/pod/log.h"
 #include "tpu/strategy/strategy.h"
 

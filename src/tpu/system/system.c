@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "graph/graph.h"
 #include "lockstep/runtime_settings.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "tpu/own.h"
 #include "tpu/pod/state.h"
 #include "tpu/system/resolver.h"

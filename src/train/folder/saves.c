@@ -8,7 +8,7 @@
 #include "data/dataset.h"
 #include "engine/backend.h"
 #include "lockstep/function_plan.h"
-#include "runtime/state.h"
+#include "runtime/program.h"
 #include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
 #include "state/record.h"

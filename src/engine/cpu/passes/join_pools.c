@@ -173,16 +173,16 @@ static ls_status join_forward(ls_rewrite *r, ls_node *pool) {
 
 // ---- Graphs ----------------------------------------------------------------
 static ls_status passes_join(ls_graph *graph, void *out_changed) {
-  ls_rewrite r;
-  ls_status status = ls_rewrite_begin(&r, graph);
-  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
-    status = join_gradient(&r, graph->nodes[i]);
-  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
-    status = join_relu(&r, graph->nodes[i]);
-  for (size_t i = 0; ls_status_is_ok(status) && i < graph->num_nodes; ++i)
-    status = join_forward(&r, graph->nodes[i]);
+  LS_OWN(ls_rewrite, r) = {0};
+  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    LS_RETURN_IF_ERROR(join_gradient(&r, graph->nodes[i]));
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    LS_RETURN_IF_ERROR(join_relu(&r, graph->nodes[i]));
+  for (size_t i = 0; i < graph->num_nodes; ++i)
+    LS_RETURN_IF_ERROR(join_forward(&r, graph->nodes[i]));
   *(bool *)out_changed |= r.changed;
-  return ls_rewrite_end(&r, status);
+  return ls_rewrite_end(&r);
 }
 
 ls_status ls_cpu_join_pools(ls_graph *graph, bool *out_changed) {

@@ -270,22 +270,21 @@ static ls_status write_down(plan *p) {
 
 static ls_status rematerialize(ls_rewrite *r) {
   plan p = {.r = r};
-  ls_status status = find_fates(&p);
-  for (size_t i = 0; ls_status_is_ok(status) && i < r->graph->num_nodes; ++i)
+  LS_OWN_FIELD(r->graph->allocator, p.of);
+  LS_OWN_FIELD(r->graph->allocator, p.path);
+  LS_OWN_FIELD(r->graph->allocator, p.waiting);
+  LS_RETURN_IF_ERROR(find_fates(&p));
+  for (size_t i = 0; i < r->graph->num_nodes; ++i)
     decide(&p, r->graph->nodes[i]);
-  if (ls_status_is_ok(status) && p.changed) status = write_down(&p);
-  ls_release(r->graph->allocator, p.of);
-  ls_release(r->graph->allocator, p.path);
-  ls_release(r->graph->allocator, p.waiting);
-  return status;
+  return p.changed ? write_down(&p) : ls_ok();
 }
 
 static ls_status rematerialize_graph(ls_graph *graph, void *user) {
   (void)user;
-  ls_rewrite r;
-  ls_status status = ls_rewrite_begin(&r, graph);
-  if (ls_status_is_ok(status)) status = rematerialize(&r);
-  return ls_rewrite_end(&r, status);
+  LS_OWN(ls_rewrite, r) = {0};
+  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
+  LS_RETURN_IF_ERROR(rematerialize(&r));
+  return ls_rewrite_end(&r);
 }
 
 ls_status ls_cpu_rematerialize(ls_graph *graph) {

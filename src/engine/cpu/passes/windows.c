@@ -108,16 +108,16 @@ static ls_status sum_before(ls_rewrite *r, ls_node *sum) {
 // an op that is the same on all replicas must stay the same in all bodies.
 static ls_status go_before(ls_graph *graph, bool in_classes,
                            bool *out_changed) {
-  ls_rewrite r;
-  ls_status status = ls_rewrite_begin(&r, graph);
+  LS_OWN(ls_rewrite, r) = {0};
+  LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
   const size_t count = graph->num_nodes;  // Inserted nodes come after these.
-  for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (in_classes && !graph->nodes[i]->varying) continue;
-    status = relu_before(&r, graph->nodes[i]);
-    if (ls_status_is_ok(status)) status = sum_before(&r, graph->nodes[i]);
+    LS_RETURN_IF_ERROR(relu_before(&r, graph->nodes[i]));
+    LS_RETURN_IF_ERROR(sum_before(&r, graph->nodes[i]));
   }
   *out_changed |= r.changed;
-  LS_RETURN_IF_ERROR(ls_rewrite_end(&r, status));
+  LS_RETURN_IF_ERROR(ls_rewrite_end(&r));
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     const ls_node *node = graph->nodes[i];
     const bool classes = node->type == LS_OP_REPLICATE && node->num_regions > 1;
