@@ -57,10 +57,10 @@ typedef struct ls_expectation {
 //     other shapes run other regions, with as many parameters and results:
 //     classes INTS says which (absent: there is one). Captures come region by
 //     region. The regions hold the same merges in the same order, and what is
-//     not varying in the first is the same value in all: graph/passes/twins.h.
+//     not varying in the first is the same value in all: graph/passes/passes.h.
 //     Each replicate op has its own R;
 //   - wide values, dtype[R, dims...]: those of all replicas of a per-replica
-//     type dtype[dims...], one behind the other (graph/wide.h). Of a replicate
+//     type dtype[dims...], one after another (graph/op_table.h). Of a replicate
 //     op with num_wide_split INT (W) and num_wide_gathered INT (V) the inputs
 //     are the S*R narrow ones, then W wide ones, then captures; its region
 //     declares S + W parameters of per-replica types and gives G gathered, V

@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "graph/context.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 #include "graph/trial.h"
 #include "graph/walk.h"
 #include "lockstep/ops.h"

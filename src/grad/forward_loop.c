@@ -2,7 +2,7 @@
 //
 // Where the gradient of a loop finds values of the loop's body.
 #include "grad/forward.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 #include "graph/trial.h"
 #include "lockstep/ops.h"
 

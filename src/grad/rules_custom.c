@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
-#include "graph/custom_gradient.h"
+#include "graph/callbacks.h"
 #include "graph/region.h"
 #include "lockstep/shape_rules.h"
 

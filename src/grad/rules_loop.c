@@ -13,7 +13,7 @@
 #include "base/memory/own.h"
 #include "base/values/numbers.h"
 #include "grad/rules_flow.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 #include "lockstep/shape_rules.h"
 
 // A sum that goes round: of a capture's gradients, or of a variable's.

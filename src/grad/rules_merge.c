@@ -8,7 +8,7 @@
 #include "grad/rules.h"
 #include "grad/walk.h"
 #include "graph/context.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 
 typedef struct merge_gradient {
   ls_gradient *g;

@@ -6,6 +6,9 @@
 
 #include "base/memory/allocator.h"
 #include "base/require.h"
+#include "graph/context.h"
+#include "graph/variables/variable.h"
+#include "graph/walk.h"
 
 typedef struct collection {
   ls_nest *leaves;
@@ -98,4 +101,85 @@ void ls_graph_drop_collections(ls_graph *graph) {
     ls_release(graph->allocator, c);
   }
   ls_map_deinit(&graph->collections);
+}
+
+// ---- Losses -----------------------------------------------------------------
+// What a graph knows of the losses in it: how the last one was reduced, whether
+// an optimizer has scaled it, and whether one takes a step. Replicas that share
+// a graph, in eager or in one that is built, each have a record of their own:
+// it is changed with the fiber (distribute/replicas/rounds.c). What a region
+// says, the graph around it says too. In eager a tape begins without one.
+ls_status ls_graph_record_loss_reduction(ls_graph *graph,
+                                         const char *reduction) {
+  LS_REQUIRE(graph);
+  LS_REQUIRE(reduction);
+  graph = ls_graph_resolve(graph);
+  const char *kept = ls_graph_intern(graph, reduction);
+  if (kept == NULL) return ls_out_of_memory();
+  graph->losses.reduction = kept;
+  return ls_ok();
+}
+
+const char *ls_graph_loss_reduction(const ls_graph *graph) {
+  graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
+  return graph->losses.reduction != NULL ? graph->losses.reduction : "";
+}
+
+void ls_graph_set_loss_scaled(ls_graph *graph, bool scaled) {
+  ls_graph_resolve(graph)->losses.scaled = scaled;
+}
+
+bool ls_graph_is_loss_scaled(const ls_graph *graph) {
+  return ls_graph_resolve((ls_graph *)(uintptr_t)graph)->losses.scaled;
+}
+
+void ls_graph_set_gradients_summed(ls_graph *graph, bool summed) {
+  ls_graph_resolve(graph)->losses.summed = summed;
+}
+
+bool ls_graph_sums_gradients(const ls_graph *graph) {
+  return ls_graph_resolve((ls_graph *)(uintptr_t)graph)->losses.summed;
+}
+
+void ls_graph_note_training(ls_graph *graph) {
+  for (; graph != NULL; graph = graph->parent) {
+    graph = ls_graph_resolve(graph);
+    graph->trains = true;
+  }
+}
+
+// ---- Exports ----------------------------------------------------------------
+// What an export changes in graphs: which variable an access means, and that
+// what was traced outside of one may not be fit for it.
+static bool is_packed_handle(const ls_variable *variable) {
+  const ls_variable *container =
+      variable->num_targets > 0 ? variable->targets[0]->container : NULL;
+  return container != NULL && container->packed == variable;
+}
+
+ls_variable *ls_variable_meant(const ls_variable *variable) {
+  if (ls_context_current()->scoped.primaries_only) {
+    if (variable->num_components > 0) return variable->components[0];
+    if (is_packed_handle(variable)) return variable->targets[0];
+  }
+  return (ls_variable *)(uintptr_t)variable;
+}
+
+ls_status ls_graph_note_unsaveable(ls_graph *graph, const char *why) {
+  graph = ls_graph_resolve(graph);
+  if (ls_context_current()->scoped.exporting != 0 ||
+      graph->kind == LS_GRAPH_EAGER || graph->unsaveable != NULL)
+    return ls_ok();
+  graph->unsaveable = ls_graph_intern(graph, why);
+  return graph->unsaveable != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+const char *ls_graph_unsaveable(const ls_graph *graph) {
+  graph = ls_graph_resolve((ls_graph *)(uintptr_t)graph);
+  const char *why = graph->unsaveable;
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph);
+       why == NULL && ls_graph_walk_next(&walk);)
+    why = walk.graph->unsaveable;
+  return why;
 }

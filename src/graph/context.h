@@ -66,7 +66,7 @@ typedef struct ls_scope_state {
   const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
   const ls_creator_entry *creators;  // Innermost first.
   const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
-  // Numbers of examples that were said; see graph/examples.h.
+  // Numbers of examples that were set; see below.
   const struct ls_examples_entry *examples;
   // The policy of the export, + 1; 0: none.
   int8_t exporting;
@@ -141,7 +141,7 @@ typedef struct ls_context {
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
   struct ls_trial *trial;  // The innermost; NULL: none is under way.
   struct ls_same_values
-      *same;  // What is the same on all: graph/compare/same.h.
+      *same;  // What is the same on all: graph/compare/compare.h.
   // Rooms of the layers above.
   uint64_t runtime[2], distribute[3];
 } ls_context;
@@ -184,5 +184,60 @@ ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type);
 void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made);
 // A scope that was refused: every op inside fails with `status`, taken over.
 void ls_context_refuse(ls_scope *scope, ls_status status);
+
+// ---- control.c --------------------------------------------------------------
+// Control inputs: what an op waits for beside its operands.
+//
+// An op gets those ops that its maker names and those of the control scopes
+// around it in its graph; a scope whose ops one of its operands waits for adds
+// nothing, since that operand was made in it too. What an op of a region names
+// in a graph around, the op that holds the region waits for, in the graph that
+// both are in; until it is made the region knows (ls_waits_outside).
+
+// The control inputs of an op that is about to be made in `graph`, a build
+// graph or one inside: those in `spec`, those of its regions and of the scopes
+// that `innermost` ends, each once. Replaces the list in `spec`, by one in
+// `memory`. Ops of the eager graph have run.
+//   LS_INVALID_ARGUMENT  one failed, or is of a graph that is not around.
+ls_status ls_control_gather(const ls_graph *graph, const ls_op_info *info,
+                            const ls_open_scope *innermost, ls_op_spec *spec,
+                            ls_arena *memory);
+
+// Takes the ops of graphs around `graph` out of the list that was gathered:
+// `*out_outside`, in its memory.
+ls_status ls_control_split(const ls_graph *graph, ls_op_spec *spec,
+                           ls_arena *memory, const ls_op **out_outside,
+                           size_t *out_count);
+
+// ---- Numbers of examples ----------------------------------------------------
+// What the code at hand has been told about its number of examples: a list of
+// entries, innermost first, each on the C stack of whoever entered it.
+// distribute/replicas/examples.c finds the one that holds.
+typedef enum ls_examples_source {
+  LS_EXAMPLES_GIVEN,      // `count`, as a scope says.
+  LS_EXAMPLES_ALIKE,      // The rows of `rows`; all replicas have as many.
+  LS_EXAMPLES_ARGUMENTS,  // Those of `rows`, an argument, unless a replica
+                          // knows better.
+} ls_examples_source;
+
+typedef struct ls_examples_entry {
+  const struct ls_examples_entry *outer;
+  const ls_graph *graph;  // Where it was entered; NULL: eager.
+  ls_examples_source source;
+  ls_tensor count;
+  ls_nest rows;  // Lent; none: there are none.
+} ls_examples_entry;
+
+// The first leaf of `args` that is a tensor or array with rows, lent; none.
+ls_nest ls_examples_rows(ls_nest args);
+
+// From here to the leaving the rows of `args` say how many examples there are.
+// That holds in the graph where it is entered and in its regions, not in
+// functions called there, which have arguments of their own. Both the entry and
+// `args` stay until then.
+void ls_examples_enter(ls_examples_entry *entry, ls_examples_source source,
+                       ls_nest args);
+void ls_examples_push(ls_context *context, ls_examples_entry *entry);
+void ls_examples_leave(const ls_examples_entry *entry);
 
 #endif  // LS_GRAPH_CONTEXT_H_

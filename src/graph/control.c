@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/control.h"
+#include "graph/context.h"
 
 typedef struct gathering {
   const ls_graph *graph;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/custom_gradient.h"
+#include "graph/callbacks.h"
 
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
@@ -39,6 +39,8 @@ static ls_nest without_handles(ls_nest leaf, void *user) {
   (void)user;
   return leaf.kind == LS_KIND_TENSOR ? ls_nest_i64(0) : ls_none();
 }
+
+LS_OWNED_POINTER(ls_custom_gradient_object, ls_object_release)
 
 static ls_status make_object(ls_gradient_callback gradient, void *user,
                              ls_nest inputs, ls_nest outputs,
@@ -111,57 +113,42 @@ static ls_status check_reads(const ls_graph *graph, size_t first) {
   return ls_ok();
 }
 
-static ls_status custom_gradient_add_op(ls_graph *graph,
-                                        ls_gradient_callback gradient,
-                                        void *user, ls_nest inputs,
-                                        ls_nest outputs, ls_nest *out_result) {
+static ls_status add_op(ls_graph *graph, ls_gradient_callback gradient,
+                        void *user, ls_nest inputs, ls_nest outputs,
+                        ls_nest *out_result) {
   const size_t most = ls_nest_num_leaves(inputs) + ls_nest_num_leaves(outputs);
-  operands all = {.items = ls_new_array(graph->allocator, ls_tensor, most + 1)};
-  ls_custom_gradient_object *object = NULL;
-  ls_status status =
-      all.items == NULL ? ls_out_of_memory()
-                        : make_object(gradient, user, inputs, outputs, &object);
-  if (ls_status_is_ok(status)) {
-    ls_nest_release(ls_nest_map(inputs, note_operand, &all));
-    const ls_attr attrs[] = {LS_OWN_I(NUM_INPUTS, (int64_t)all.count),
-                             LS_OWN_O(GRADIENT, &object->object)};
-    ls_nest_release(ls_nest_map(outputs, note_operand, &all));
-    all.op = ls_op_add(&(ls_op_spec){.type = LS_OP_CUSTOM_GRADIENT,
-                                     .inputs = all.items,
-                                     .num_inputs = all.count,
-                                     .attrs = attrs,
-                                     .num_attrs = 2});
-    *out_result = ls_nest_map(outputs, take_output, &all);
-  }
-  ls_object_release(object);
-  ls_release(graph->allocator, all.items);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(graph->allocator, ls_tensor, items, most + 1);
+  operands all = {.items = items};
+  LS_OWN(ls_custom_gradient_object, object) = NULL;
+  LS_RETURN_IF_ERROR(make_object(gradient, user, inputs, outputs, &object));
+  ls_nest_release(ls_nest_map(inputs, note_operand, &all));
+  const ls_attr attrs[] = {LS_OWN_I(NUM_INPUTS, (int64_t)all.count),
+                           LS_OWN_O(GRADIENT, &object->object)};
+  ls_nest_release(ls_nest_map(outputs, note_operand, &all));
+  all.op = ls_op_add(&(ls_op_spec){.type = LS_OP_CUSTOM_GRADIENT,
+                                   .inputs = all.items,
+                                   .num_inputs = all.count,
+                                   .attrs = attrs,
+                                   .num_attrs = 2});
+  *out_result = ls_nest_map(outputs, take_output, &all);
+  return ls_ok();
 }
 
-static ls_status custom_gradient_build(ls_graph *graph,
-                                       ls_flow_callback forward,
-                                       ls_gradient_callback gradient,
-                                       void *user, ls_nest inputs,
-                                       ls_nest *out_result) {
-  ls_nest made = ls_none(), outputs = ls_none();
-  const ls_nest tensors = ls_nest_map(inputs, to_tensor, NULL);
-  ls_status status = ls_nest_status(tensors);
+static ls_status build(ls_graph *graph, ls_flow_callback forward,
+                       ls_gradient_callback gradient, void *user,
+                       ls_nest inputs, ls_nest *out_result) {
+  LS_OWN(ls_nest, tensors) = ls_nest_map(inputs, to_tensor, NULL);
+  LS_RETURN_IF_ERROR(ls_nest_status(tensors));
   const size_t before = graph->num_nodes;
-  if (ls_status_is_ok(status) && (forward == NULL || gradient == NULL))
-    status = ls_invalid_argument("the %s callback is NULL",
-                                 forward == NULL ? "forward" : "gradient");
-  if (ls_status_is_ok(status)) made = forward(tensors, user);
-  if (ls_status_is_ok(status)) status = ls_nest_status(made);
-  if (ls_status_is_ok(status)) status = check_reads(graph, before);
-  if (ls_status_is_ok(status)) outputs = ls_nest_map(made, to_tensor, NULL);
-  if (ls_status_is_ok(status)) status = ls_nest_status(outputs);
-  if (ls_status_is_ok(status))
-    status = custom_gradient_add_op(graph, gradient, user, tensors, outputs,
-                                    out_result);
-  ls_nest_release(outputs);
-  ls_nest_release(made);
-  ls_nest_release(tensors);
-  return status;
+  if (forward == NULL || gradient == NULL)
+    return ls_invalid_argument("the %s callback is NULL",
+                               forward == NULL ? "forward" : "gradient");
+  LS_OWN(ls_nest, made) = forward(tensors, user);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  LS_RETURN_IF_ERROR(check_reads(graph, before));
+  LS_OWN(ls_nest, outputs) = ls_nest_map(made, to_tensor, NULL);
+  LS_RETURN_IF_ERROR(ls_nest_status(outputs));
+  return add_op(graph, gradient, user, tensors, outputs, out_result);
 }
 
 ls_nest ls_custom_gradient(ls_flow_callback forward,
@@ -170,8 +157,7 @@ ls_nest ls_custom_gradient(ls_flow_callback forward,
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph == NULL || ls_nest_is_failed(inputs)) return inputs;
   ls_nest result = ls_none();
-  ls_status status =
-      custom_gradient_build(graph, forward, gradient, user, inputs, &result);
+  ls_status status = build(graph, forward, gradient, user, inputs, &result);
   ls_nest_release(inputs);
   if (ls_status_is_ok(status)) return result;
   ls_nest_release(result);

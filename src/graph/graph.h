@@ -82,13 +82,13 @@ typedef struct ls_capture {
   uint64_t inner;  // Ref of the parameter.
 } ls_capture;
 
-// An op that waits for one of a graph around: see graph/control.h.
+// An op that waits for one of a graph around: see graph/context.h.
 typedef struct ls_wait_outside {
   uint64_t id;
   ls_op outer;
 } ls_wait_outside;
 
-// What a graph knows of the losses in it; see loss_record.c.
+// What a graph knows of the losses in it; see collection.c.
 typedef struct ls_losses {
   const char *reduction;  // Of the last one; NULL: there was none.
   bool scaled;            // An optimizer has scaled it.
@@ -228,7 +228,7 @@ void ls_graph_drop_nodes(ls_graph *graph, size_t from,
 
 // From now on sessions refuse to be fed a value of the op; to fetch one of
 // them, or to run the op because it is asked for. What else needs the op runs
-// it as before. In the text form the op's marks say it: graph/gather/bans.c.
+// it as before. In the text form the op's marks say it: graph/gather/check.c.
 void ls_op_prevent_feeding(ls_op op);
 void ls_op_prevent_fetching(ls_op op);
 

@@ -2,8 +2,8 @@
 //
 // Bringing values of other graphs into a graph: captures, and constants of
 // eager values.
-#include "graph/eager_vtable.h"
 #include "graph/graph.h"
+#include "graph/layers.h"
 
 // The constant that holds the array, if `key` was imported as one that is still
 // there.

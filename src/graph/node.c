@@ -297,7 +297,7 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
                       ls_node_info(node)->name, name);
 }
 
-// Whether the node can have `attr`, perhaps in place of one of that name.
+// Checks that the node can have `attr`, perhaps in place of one of that name.
 static ls_status check_attr(ls_arena *memory, const ls_node *node,
                             const ls_attr *attr) {
   ls_node with = *node;
@@ -329,8 +329,9 @@ ls_status ls_op_set_attr(ls_op op, const ls_attr *attr) {
         attr->name, ls_op_name(op));
   LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, graph->allocator);
-  ls_status status = check_attr(&memory, node, attr);
-  if (ls_status_is_ok(status)) status = ls_trial_set_attr(graph, node, attr);
+  const ls_status refusal = check_attr(&memory, node, attr);
+  const ls_status status =
+      ls_status_is_ok(refusal) ? ls_trial_set_attr(graph, node, attr) : refusal;
   return ls_status_annotate(status, "setting an attribute of op '%s'",
                             ls_op_name(op));
 }

@@ -8,9 +8,9 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/control.h"
-#include "graph/eager_vtable.h"
+#include "graph/context.h"
 #include "graph/flow.h"
+#include "graph/layers.h"
 #include "graph/make/make.h"
 
 // What is being added, gathered on the stack; long lists in `memory`.
@@ -39,7 +39,7 @@ static ls_op failed_op(addition *a, ls_status status) {
   return (ls_op){0};
 }
 
-// Puts "op, scope" behind a refusal.
+// Appends "op, scope" to a refusal.
 static ls_status with_scope(const addition *a, ls_status status) {
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(a->context->scoped.names, scope, sizeof(scope));
@@ -71,7 +71,7 @@ static ls_status import_inputs(addition *a) {
   return ls_ok();
 }
 
-// The attributes that the op needs, which get their ids, and what it points to.
+// Checks the attributes, which get their ids, and what the spec points to.
 static ls_status check_spec(addition *a) {
   const ls_op_spec *spec = &a->spec;
   if (spec->inputs == NULL && spec->num_inputs > 0)
@@ -169,7 +169,7 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
                                      .as.strings = {groups, count}});
 }
 
-// What the op waits for, and what flows around say to that.
+// Lists what the op waits for, which flows around may change.
 static ls_status apply_scopes(addition *a) {
   LS_RETURN_IF_ERROR(ls_control_gather(
       a->graph, a->info, a->context->scoped.control, &a->spec, &a->memory));
@@ -234,7 +234,7 @@ static ls_status op_add_append(addition *a, ls_node **out_node) {
   return ls_ok();
 }
 
-// In eager: what runs after a failed op fails like it.
+// Refuses, in eager, what runs after a failed op.
 static ls_status check_control(const addition *a) {
   for (size_t i = 0; i < a->spec.num_control; ++i) {
     const ls_op op = a->spec.control[i];
@@ -249,6 +249,14 @@ static ls_status check_control(const addition *a) {
                                      a->info->name);
   }
   return ls_ok();
+}
+
+static ls_status prepare_addition(addition *a) {
+  LS_RETURN_IF_ERROR(ls_op_check_count(a->info, a->spec.num_inputs));
+  LS_RETURN_IF_ERROR(check_spec(a));
+  if (a->graph->kind != LS_GRAPH_EAGER) LS_RETURN_IF_ERROR(apply_scopes(a));
+  LS_RETURN_IF_ERROR(import_inputs(a));
+  return infer_types(a);
 }
 
 static ls_op graph_add(addition *a) {
@@ -271,12 +279,7 @@ static ls_op graph_add(addition *a) {
                          ? check_control(a)
                          : ls_ok();
   if (!ls_status_is_ok(status)) return failed_op(a, status);
-  status = ls_op_check_count(a->info, a->spec.num_inputs);
-  if (ls_status_is_ok(status)) status = check_spec(a);
-  if (ls_status_is_ok(status) && a->graph->kind != LS_GRAPH_EAGER)
-    status = apply_scopes(a);
-  if (ls_status_is_ok(status)) status = import_inputs(a);
-  if (ls_status_is_ok(status)) status = infer_types(a);
+  status = prepare_addition(a);
   if (!ls_status_is_ok(status)) return failed_op(a, with_scope(a, status));
   if (a->graph->kind == LS_GRAPH_EAGER)
     return ls_library_layers.eager->run(a->graph, &a->spec, a->refs, a->out,

@@ -6,7 +6,15 @@
 #include "graph/infer/infer.h"
 #include "lockstep/shape_rules.h"
 
-#include "graph/attr_groups.def"
+// Attributes that several rows of ops.def have alike.
+#define LS_ATTRS_RANDOM                                                        \
+  NEEDS(SIZES), NEEDS(DTYPE), HAS(SEED), HAS(STREAM),                          \
+      HAS(SAME_ON_ALL_REPLICAS), HAS(REPLICA), HAS(FIXED)
+#define LS_ATTRS_WINDOW                                                        \
+  HAS(WINDOW_STRIDES), HAS(DILATIONS), HAS(PADDING), HAS(SAME)
+#define LS_ATTRS_CONVOLUTION                                                   \
+  LS_ATTRS_WINDOW, HAS(INPUT_DILATIONS), HAS(CHANNEL_GROUPS)
+#define LS_ATTRS_GROUPS HAS(GROUPS), HAS(GROUP_SIZE)
 
 // The first one stands for none: a row may have no attribute.
 #define NEEDS(id)                                                              \

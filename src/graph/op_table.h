@@ -112,4 +112,20 @@ ls_status ls_infer_sizes(const ls_infer *infer, ls_shape *out_shape);
 // The type with this name, or LS_OP_TABLE_COUNT.
 uint16_t ls_op_type_find(const char *name);
 
+// ---- Wide values ------------------------------------------------------------
+// Those of all replicas, one after another, as one value.
+//
+// Where a lowered replicate op's body was cut into several, what differs from
+// replica to replica passes between them as one value of the graph around: that
+// of replica r is its part r along dimension 0. Only `replicate`, `host`,
+// `while` and `cond` take one or give one, and a barrier.
+
+// Makes the type of such a value, of one replica's.
+//   LS_INVALID_ARGUMENT  it has LS_MAX_RANK dimensions.
+//   LS_UNIMPLEMENTED     it is a stack, or a resource.
+ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type);
+// Makes the type of one replica's part of a wide value.
+//   LS_INVALID_ARGUMENT  it has no parts, or not so many.
+ls_status ls_wide_part(ls_type wide, int64_t replicas, ls_type *out_type);
+
 #endif  // LS_GRAPH_OP_TABLE_H_

@@ -3,6 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_internal.h"
 #include "lockstep/distributed.h"
 
 ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
@@ -52,21 +53,13 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
   *out_args = ls_none();
   if (count == 0) return ls_ok();
   LS_OWN_ARRAY_OR_RETURN(graph->allocator, ls_nest, leaves, count + 1);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     ls_tensor parameter;
-    status = ls_graph_add_parameter(graph, types[i], NULL, &parameter);
+    LS_RETURN_IF_ERROR(
+        ls_graph_add_parameter(graph, types[i], NULL, &parameter));
     leaves[i] = ls_leaf(parameter);
   }
-  if (ls_status_is_ok(status)) {
-    *out_args = ls_nest_pack(like, leaves, count);
-    status = ls_nest_status(*out_args);
-    if (!ls_status_is_ok(status)) {
-      ls_nest_release(*out_args);
-      *out_args = ls_none();
-    }
-  }
-  return status;
+  return ls_take_nest(ls_nest_pack(like, leaves, count), out_args);
 }
 
 // The leaf as a value of the graph, or as it is; adds its ref to the results.
@@ -78,23 +71,31 @@ typedef struct result_state {
 
 static ls_nest take_result(ls_nest leaf, void *user);
 
-// A value that comes back with a component for each replica.
+// Takes a value that comes back with a component for each replica.
 static ls_nest take_components(ls_nest leaf, result_state *state) {
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(state->graph->allocator, ls_nest, items, count);
   LS_OWN_ARRAY(state->graph->allocator, const char *, devices, count);
-  const bool room = items != NULL && devices != NULL;
-  ls_nest made = room ? ls_none() : ls_fail(ls_out_of_memory());
-  if (room) {
-    for (size_t i = 0; i < count; ++i) {
-      items[i] = take_result(ls_distributed_component(leaf, i), state);
-      const char *device = ls_distributed_device(leaf, i);
-      devices[i] = device[0] == '\0' ? NULL : device;
-    }
-    made = ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
-                                  count);
+  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = take_result(ls_distributed_component(leaf, i), state);
+    const char *device = ls_distributed_device(leaf, i);
+    devices[i] = device[0] == '\0' ? NULL : device;
   }
-  return made;
+  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
+                                count);
+}
+
+static ls_status add_result(result_state *state, ls_nest leaf) {
+  ls_tensor tensor;
+  uint64_t ref = 0;
+  LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &tensor));
+  LS_RETURN_IF_ERROR(ls_graph_import(state->graph, tensor, &ref));
+  LS_RETURN_IF_NO_MEMORY(ls_grow(state->graph->allocator, &state->refs,
+                                 &state->capacity, state->count + 1,
+                                 sizeof(*state->refs)));
+  state->refs[state->count++] = ref;
+  return ls_ok();
 }
 
 static ls_nest take_result(ls_nest leaf, void *user) {
@@ -109,18 +110,9 @@ static ls_nest take_result(ls_nest leaf, void *user) {
                        ? error
                        : ls_invalid_argument("a result is a failed tensor"));
   }
-  ls_tensor tensor;
-  ls_status status = ls_region_tensor(leaf, &tensor);
-  uint64_t ref = 0;
-  if (ls_status_is_ok(status))
-    status = ls_graph_import(state->graph, tensor, &ref);
-  if (ls_status_is_ok(status) &&
-      !ls_grow(state->graph->allocator, &state->refs, &state->capacity,
-               state->count + 1, sizeof(*state->refs)))
-    status = ls_out_of_memory();
+  const ls_status status = add_result(state, leaf);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  state->refs[state->count++] = ref;
-  return ls_leaf((ls_tensor){state->graph, ref});
+  return ls_leaf((ls_tensor){state->graph, state->refs[state->count - 1]});
 }
 
 ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
@@ -128,12 +120,13 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   *out_result = ls_none();
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, graph);
-  ls_nest made = callback(args, user);
+  LS_OWN(ls_nest, made) = callback(args, user);
   result_state state = {.graph = graph};
+  LS_OWN_FIELD(graph->allocator, state.refs);
   ls_status status = ls_nest_status(made);
-  const ls_nest result = ls_status_is_ok(status)
-                             ? ls_nest_map(made, take_result, &state)
-                             : ls_fail(status);
+  LS_OWN(ls_nest, result) = ls_status_is_ok(status)
+                                ? ls_nest_map(made, take_result, &state)
+                                : ls_fail(status);
   // An op maker's failure inside is the first cause, if there was one.
   status = ls_nest_status(result);
   if (graph->error != NULL) {
@@ -141,17 +134,11 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
     status = ls_graph_take_error(graph);
   }
   ls_scope_end(&scope);
-  ls_nest_release(made);
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(graph, state.refs, state.count);
-  ls_release(graph->allocator, state.refs);
-  if (ls_status_is_ok(status) && graph->kind == LS_GRAPH_REGION &&
-      graph->losses.reduction != NULL)
-    status =
-        ls_graph_record_loss_reduction(graph->parent, graph->losses.reduction);
-  if (ls_status_is_ok(status))
-    *out_result = result;
-  else
-    ls_nest_release(result);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_graph_set_results(graph, state.refs, state.count));
+  if (graph->kind == LS_GRAPH_REGION && graph->losses.reduction != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_graph_record_loss_reduction(graph->parent, graph->losses.reduction));
+  *out_result = ls_give(&result);
+  return ls_ok();
 }

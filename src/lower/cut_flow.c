@@ -2,7 +2,6 @@
 //
 // Emits what leaves a replicate op: loops, branches and host calls, on values
 // that are one for all or wide.
-#include "graph/wide.h"
 #include "lower/cut.h"
 
 static void take_place(const ls_node *node, ls_node *made) {

@@ -3,7 +3,6 @@
 // Segments: the replicate ops that remain between what leaves.
 #include "base/runtime_internal.h"
 #include "graph/copy.h"
-#include "graph/wide.h"
 #include "lower/cut.h"
 #include "lower/ops.h"
 

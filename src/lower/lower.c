@@ -6,7 +6,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/compare/identity.h"
+#include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"

@@ -5,7 +5,7 @@
 // its own. Values pass flat, so that each replica's may have a shape of its
 // own.
 #include "base/runtime_internal.h"
-#include "graph/passes/twins.h"
+#include "graph/passes/passes.h"
 #include "lower/flow.h"
 
 ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,

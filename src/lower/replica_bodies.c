@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "graph/passes/twins.h"
+#include "graph/passes/passes.h"
 #include "lower/replicas.h"
 
 // ---- Classes ---------------------------------------------------------------

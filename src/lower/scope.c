@@ -3,7 +3,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/compare/equal.h"
+#include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/walk.h"
 #include "lower/ops.h"

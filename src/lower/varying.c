@@ -4,7 +4,7 @@
 // several bodies of which each replica runs one. And what does not and should.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/passes/twins.h"
+#include "graph/passes/passes.h"
 #include "graph/walk.h"
 #include "lower/ops.h"
 

@@ -8,7 +8,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 #include "graph/region.h"
 #include "graph/variables/variable.h"
 #include "graph/walk.h"

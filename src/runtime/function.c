@@ -5,7 +5,7 @@
 #include "base/runtime_internal.h"
 #include "base/trace.h"
 #include "base/values/nest_internal.h"
-#include "graph/examples.h"
+#include "graph/context.h"
 #include "graph/region.h"
 #include "lockstep/function_plan.h"
 #include "runtime/eager/eager.h"

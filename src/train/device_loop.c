@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
-#include "graph/examples.h"
+#include "graph/context.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
 #include "tpu/own.h"

@@ -5,7 +5,7 @@
 
 #include "base/memory/own.h"
 #include "data/dataset.h"
-#include "graph/compare/identity.h"
+#include "graph/compare/compare.h"
 #include "lockstep/function_plan.h"
 #include "runtime/function.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/custom_gradient.h"
+#include "graph/callbacks.h"
 #include "graph/variables/variable.h"
 #include "lockstep/host.h"
 #include "support/callbacks.h"

@@ -6,7 +6,7 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/cross_device/within.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
 

@@ -7,7 +7,7 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/variables/update.h"
-#include "graph/examples.h"
+#include "graph/context.h"
 
 // ---- Running ---------------------------------------------------------------
 // Outside of any scope, as without a strategy.

@@ -2,7 +2,7 @@
 #include "distribute/replicas/examples.h"
 
 #include "distribute/context/context.h"
-#include "graph/examples.h"
+#include "graph/context.h"
 #include "graph/region.h"
 #include "lockstep/shape_rules.h"
 

@@ -12,7 +12,7 @@
 #include "distribute/replicas/rounds.h"
 #include "grad/grad.h"
 #include "grad/rules.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/shape_rules.h"
 

@@ -11,8 +11,8 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/replicas/trace_merge.h"
-#include "graph/compare/equal.h"
-#include "graph/examples.h"
+#include "graph/compare/compare.h"
+#include "graph/context.h"
 #include "graph/region.h"
 
 typedef struct tracing {

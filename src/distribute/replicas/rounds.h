@@ -9,7 +9,7 @@
 
 #include "distribute/context/context.h"
 #include "distribute/replicas/sharing.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 
 typedef struct ls_rounds ls_rounds;
 

@@ -10,7 +10,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/passes/inline.h"
+#include "graph/copy.h"
 #include "graph/region.h"
 
 // An op that a merge waits for: of the replicas, by its position in each

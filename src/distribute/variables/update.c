@@ -10,7 +10,7 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/update.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "lockstep/strategy_extended.h"
 
 // ---- Updating --------------------------------------------------------------

@@ -9,7 +9,7 @@
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/shape_rules.h"
 #include "runtime/eager/eager.h"

@@ -16,7 +16,7 @@
 #include "distribute/values/values.h"
 #include "distribute/variables/update.h"
 #include "distribute/variables/write_values.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 #include "graph/region.h"

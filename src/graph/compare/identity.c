@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/compare/identity.h"
+#include "graph/compare/compare.h"
 
 #include "base/values/digest.h"
 #include "graph/gather/gather.h"

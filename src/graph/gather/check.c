@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "graph/gather/copy.h"
+#include "graph/gather/gather.h"
 #include "graph/region.h"
 #include "graph/variables/variable.h"
 #include "graph/walk.h"
@@ -137,13 +138,15 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
       ls_node_describe(graph, node, text, sizeof(text)), check->cluster->name);
 }
 
-// Once for each computation, whatever of it is asked for: it is known by its
-// graph and its place, as each trace of a function is another graph.
+// Logs moved ops once for each computation, whatever of it is asked for: it is
+// known by its graph and its place, as each trace of a function is another
+// graph.
 static ls_status report_moved(const ls_copying *c, const op_check *check) {
   const ls_graph *whole = ls_graph_whole(c->from);
   const ls_node *metadata = check->cluster->metadata;
   const size_t more = check->num_moved > NAMED ? check->num_moved - NAMED : 0;
-  ls_text key, names;
+  LS_OWN(ls_text, key) = {0};
+  LS_OWN(ls_text, names) = {0};
   ls_text_init(&key, c->from->allocator);
   ls_text_init(&names, c->from->allocator);
   ls_text_append_format(&key, "moved ops of '%s' in '%s'", check->cluster->name,
@@ -155,20 +158,16 @@ static ls_status report_moved(const ls_copying *c, const op_check *check) {
   for (size_t i = 0; i < check->num_moved && i < NAMED; ++i)
     ls_text_append_format(&names, i == 0 ? "'%s'" : ", '%s'", check->moved[i]);
   if (more > 0) ls_text_append_format(&names, " and %zu more", more);
-  ls_status status = ls_text_status(&key);
-  if (ls_status_is_ok(status)) status = ls_text_status(&names);
-  if (ls_status_is_ok(status))
-    ls_log_limited(c->from->runtime, ls_text_data(&key), 1, LS_LOG_INFO, "tpu",
-                   "%zu %s of computation '%s' in '%s' %s no form for a TPU "
-                   "and %s on its hosts: %s",
-                   check->num_moved, check->num_moved == 1 ? "op" : "ops",
-                   check->cluster->name, whole->name,
-                   check->num_moved == 1 ? "has" : "have",
-                   check->num_moved == 1 ? "runs" : "run",
-                   ls_text_data(&names));
-  ls_text_deinit(&key);
-  ls_text_deinit(&names);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&key));
+  LS_RETURN_IF_ERROR(ls_text_status(&names));
+  const bool is_one = check->num_moved == 1;
+  ls_log_limited(c->from->runtime, ls_text_data(&key), 1, LS_LOG_INFO, "tpu",
+                 "%zu %s of computation '%s' in '%s' %s no form for a TPU "
+                 "and %s on its hosts: %s",
+                 check->num_moved, is_one ? "op" : "ops", check->cluster->name,
+                 whole->name, is_one ? "has" : "have", is_one ? "runs" : "run",
+                 ls_text_data(&names));
+  return ls_ok();
 }
 
 static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
@@ -184,12 +183,13 @@ static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
 }
 
 // ---- Variables -------------------------------------------------------------
-// What is compiled and what is outside use other variables: nobody orders the
-// two.
+// Checks that compiled ops and ops outside use different variables: nothing
+// orders the two.
 typedef struct variable_check {
   const ls_cluster *cluster;
   ls_map compiled;  // Families that compiled ops use.
 } variable_check;
+LS_OWNED_(variable_check, variable_check, ls_map_deinit(&ls_owned->compiled))
 
 static const ls_variable *variable_of(const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
@@ -227,13 +227,10 @@ static ls_status check_variable(void *self, ls_graph *graph, ls_node *node,
 
 static ls_status check_variables(const ls_copying *c,
                                  const ls_cluster *cluster) {
-  variable_check check = {.cluster = cluster};
+  LS_OWN(variable_check, check) = {.cluster = cluster};
   ls_map_init(&check.compiled, c->from->allocator);
-  ls_status status = visit_members(c, cluster, note_variable, &check);
-  if (ls_status_is_ok(status))
-    status = visit_members(c, cluster, check_variable, &check);
-  ls_map_deinit(&check.compiled);
-  return status;
+  LS_RETURN_IF_ERROR(visit_members(c, cluster, note_variable, &check));
+  return visit_members(c, cluster, check_variable, &check);
 }
 
 // ---- Edges -----------------------------------------------------------------
@@ -243,9 +240,9 @@ static ls_cluster *any_cluster(const ls_copying *c, size_t place) {
              : &c->level->clusters[c->level->cluster_of[place] - 1];
 }
 
-// A value that is used outside of its computation. Only outputs are, and what
-// is compiled outside: where there is one replica, or between computations of
-// as many.
+// Checks a value that is used outside of its computation. Only outputs are, and
+// what is compiled outside: where there is one replica, or between computations
+// of as many.
 static ls_status check_edge(const ls_copying *c, ls_node *user,
                             const ls_cluster *of_user, uint64_t ref) {
   const size_t place = ls_graph_position(c->from, ls_ref_id(ref));
@@ -297,5 +294,55 @@ ls_status ls_check_clusters(const ls_copying *c) {
     LS_RETURN_IF_ERROR(check_ops(c, cluster));
     LS_RETURN_IF_ERROR(check_variables(c, cluster));
   }
+  return ls_ok();
+}
+
+// ---- Bans -------------------------------------------------------------------
+// Which ops of replicated computations may be neither fed nor fetched: all but
+// those outside of computations of one replica. Their marks say so, and so a
+// graph that is read from its text has the bans of the one that was printed.
+bool ls_marks_ban(const ls_node *node, int64_t replicas) {
+  return ls_node_mark(node, LS_MARK_REPLICATE) != NULL &&
+         (replicas > 1 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL);
+}
+
+bool ls_pads_unseen(const ls_node *node) {
+  return node->type == LS_OP_TPU_PADDED_INPUT &&
+         ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
+}
+
+// ---- Of a whole graph ------------------------------------------------------
+// Lists the metadata of computations by name.
+static ls_status list_computations(ls_map *computations,
+                                   const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const char *name = ls_node_mark(walk.node, LS_MARK_REPLICATE);
+    if (walk.node->type == LS_OP_TPU_REPLICATE_METADATA && name != NULL &&
+        !ls_map_insert(computations, name, strlen(name), walk.node))
+      return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+static void ban(const ls_map *computations, const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    ls_node *node = walk.node;
+    const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
+    const ls_node *metadata =
+        name == NULL ? NULL : ls_map_find(computations, name, strlen(name));
+    if (metadata != NULL)
+      node->not_fed = node->not_fetched =
+          ls_marks_ban(node, ls_node_int(metadata, LS_ATTR_ID_NUM_REPLICAS));
+    if (ls_pads_unseen(node)) node->not_fed = node->not_fetched = true;
+  }
+}
+
+ls_status ls_graph_ban_by_marks(ls_graph *graph) {
+  LS_OWN(ls_map, computations) = {0};
+  ls_map_init(&computations, graph->allocator);
+  LS_RETURN_IF_ERROR(list_computations(&computations, graph));
+  ban(&computations, graph);
   return ls_ok();
 }

@@ -14,6 +14,12 @@ typedef struct body {
   size_t num_results;
 } body;
 
+static void deinit_body(body *b) {
+  ls_graph_free(b->inner.to);
+  ls_gather_end(&b->inner);
+}
+LS_OWNED_STRUCT(body, deinit_body)
+
 // ---- Arguments -------------------------------------------------------------
 static bool is_one_value(const ls_node *input) {
   for (uint32_t r = 1; r < input->num_inputs; ++r)
@@ -21,7 +27,7 @@ static bool is_one_value(const ls_node *input) {
   return true;
 }
 
-// Whether replica r is given r.
+// Returns true if replica r is given r.
 static bool is_replica_id(const ls_graph *graph, const ls_node *input) {
   for (uint32_t r = 0; r < input->num_inputs; ++r) {
     const ls_node *node = ls_graph_node_of(graph, input->inputs[r]);
@@ -262,7 +268,7 @@ static ls_status cluster_append(body *b) {
   return ls_ok();
 }
 
-// Who waits for an op of it waits for all of it.
+// Lets who waits for an op of it wait for all of it.
 static ls_status note_members(const body *b) {
   for (size_t i = 0; i < b->c->from->num_nodes; ++i)
     if (ls_cluster_at(b->c, i) == b->cluster)
@@ -288,21 +294,16 @@ static ls_status cluster_make(body *b) {
 }
 
 ls_status ls_copy_cluster(ls_copying *c, ls_cluster *cluster) {
-  body b = {.c = c, .cluster = cluster};
+  LS_OWN(body, b) = {.c = c, .cluster = cluster};
   ls_graph *region = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, cluster->name,
                                    c->from->runtime, c->to, &region));
   region->is_replica = true;
   region->trains = c->from->trains;
-  ls_status status = ls_gather_begin(&b.inner, c, c->from, region, c->memory);
-  if (ls_status_is_ok(status)) {
-    b.inner.is_body = true;
-    b.inner.level->inside = cluster;
-    if (c->level->shows_copies > 0)
-      b.inner.level->shows_copies = cluster->replicas;
-    status = cluster_make(&b);
-  }
-  ls_graph_free(b.inner.to);
-  ls_gather_end(&b.inner);
-  return status;
+  LS_RETURN_IF_ERROR(ls_gather_begin(&b.inner, c, c->from, region, c->memory));
+  b.inner.is_body = true;
+  b.inner.level->inside = cluster;
+  if (c->level->shows_copies > 0)
+    b.inner.level->shows_copies = cluster->replicas;
+  return cluster_make(&b);
 }

@@ -3,9 +3,10 @@
 
 #include "base/memory/own.h"
 
-// A value that is nowhere: of one replica of several, or of all of them.
-static ls_status say_undeclared(const ls_copying *c, ls_node *user,
-                                uint64_t ref) {
+// Refuses a value that is nowhere: of one replica of several, or of all of
+// them.
+static ls_status refuse_undeclared(const ls_copying *c, ls_node *user,
+                                   uint64_t ref) {
   char to[LS_MAX_FULL_NAME] = "a fetch", from[LS_MAX_FULL_NAME];
   ls_node *node = ls_graph_node_of(c->from, ref);
   if (user != NULL) ls_node_describe(c->from, user, to, sizeof(to));
@@ -23,7 +24,7 @@ static ls_status say_undeclared(const ls_copying *c, ls_node *user,
 }
 
 // ---- Regions ---------------------------------------------------------------
-// What a replicate op holds is gathered already.
+// Copies what a replicate op holds, which is gathered already.
 static ls_status copy_gathered(ls_copying *outer, ls_node *holder,
                                ls_graph *from, ls_graph *to) {
   LS_OWN(ls_copying, c) = {0};
@@ -36,20 +37,19 @@ static ls_status copy_into(ls_copying *outer, ls_node *holder, ls_graph *from,
                            ls_graph *to) {
   if (holder->type == LS_OP_REPLICATE)
     return copy_gathered(outer, holder, from, to);
-  ls_copying c;
-  ls_status status = ls_gather_begin(&c, outer, from, to, outer->memory);
+  LS_OWN(ls_gathering, c) = {0};
+  LS_RETURN_IF_ERROR(ls_gather_begin(&c, outer, from, to, outer->memory));
   const char *mark = ls_node_mark(holder, LS_MARK_REPLICATE);
-  if (ls_status_is_ok(status) && mark != NULL && c.level->inside == NULL)
+  if (mark != NULL && c.level->inside == NULL)
     c.level->inside = ls_cluster_named(outer, mark);
-  if (ls_status_is_ok(status)) status = ls_copy_region(&c, holder);
-  ls_gather_end(&c);
-  return status;
+  return ls_copy_region(&c, holder);
 }
 
 static ls_status copy_all(ls_copying *c) { return ls_copy_level(c, NULL); }
 
 // ---- Ops -------------------------------------------------------------------
-// An op outside has a copy for each replica, on that one's host.
+// Marks an op outside with its copies: one for each replica, on that one's
+// host.
 static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const size_t count = c->level->shows_copies;
   if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
@@ -85,8 +85,8 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
                                      .as.strings = {names, count}});
 }
 
-// What one replica does by itself is done for that one: its calls of the host
-// say so, and it draws its own random numbers.
+// Marks what one replica does by itself: its calls of the host say so, and it
+// draws its own random numbers.
 static ls_status set_replica(ls_copying *c, ls_node *copy) {
   const int64_t replica = c->level->replica;
   LS_RETURN_IF_ERROR(ls_node_set_attr(c->to, copy,
@@ -100,7 +100,7 @@ static ls_status set_replica(ls_copying *c, ls_node *copy) {
              : ls_ok();
 }
 
-// The id of that replica.
+// Appends the id of that replica.
 static ls_status add_replica_id(ls_copying *c, const ls_node *node,
                                 ls_node **out_copy) {
   LS_OWN(ls_array, id) = NULL;
@@ -133,7 +133,7 @@ ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
   static const ls_copy_policy policy = {.copy_into = copy_into,
                                         .copy_ops = copy_all,
                                         .finish = copy_finish,
-                                        .missing = say_undeclared};
+                                        .missing = refuse_undeclared};
   ls_copying_init(c, outer, from, to, memory);
   c->policy = &policy;
   c->level = ls_arena_new(memory, ls_gather_level);

@@ -46,6 +46,8 @@ typedef struct ls_gather_level {
 ls_status ls_gather_begin(ls_copying *c, ls_copying *outer, ls_graph *from,
                           ls_graph *to, ls_arena *memory);
 void ls_gather_end(ls_copying *c);
+// LS_OWN(ls_gathering, c) = {0};
+LS_OWNED_(ls_gathering, ls_copying, ls_gather_end(ls_owned))
 // ls_copy_node, but for what one replica does by itself.
 ls_status ls_gather_node(ls_copying *c, ls_node *node);
 // Copies what a request needs (NULL: all of it), clusters as their ops.

@@ -11,8 +11,9 @@ const char *ls_node_mark(const ls_node *node, const char *name) {
   return attr != NULL && attr->kind == LS_ATTR_STRING ? attr->as.string : NULL;
 }
 
-// ---- Whether there is anything to do ---------------------------------------
-// A replicate op, as in the text of a gathered graph, is done with it.
+// ---- Marks -----------------------------------------------------------------
+// Looks for anything to do. A replicate op, as in the text of a gathered graph,
+// is done with it.
 static ls_status look_for_marks(const ls_graph *graph, bool *found) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
@@ -33,7 +34,7 @@ static ls_status look_for_marks(const ls_graph *graph, bool *found) {
 }
 
 // ---- The request in the copy -----------------------------------------------
-// The parameters of a function, or a placeholder for each feed.
+// Adds the parameters of a function, or a placeholder for each feed.
 static ls_status add_feeds(ls_copying *c, const ls_gather_request *request) {
   ls_graph *from = c->from;
   for (size_t i = 0; i < from->num_declared; ++i) {
@@ -108,36 +109,30 @@ ls_status ls_graph_gather(const ls_gather_request *request, ls_arena *memory,
   *out = (ls_gathered){0};
   LS_RETURN_IF_ERROR(look_for_marks(from, &found));
   if (!found) return ls_ok();
-  ls_graph *to = NULL;
+  LS_OWN(ls_held_graph, to) = NULL;
   LS_RETURN_IF_ERROR(
       ls_graph_make(from->kind, from->name, from->runtime, NULL, &to));
-  ls_copying c;
-  ls_status status = ls_gather_begin(&c, NULL, from, to, memory);
-  if (ls_status_is_ok(status)) {
-    c.level->shows_copies = request->shows_copies;
-    status = gather(&c, request, out);
-  }
-  ls_gather_end(&c);
-  if (ls_status_is_ok(status))
-    out->graph = to;
-  else
-    ls_graph_free(to);
-  return status;
+  LS_OWN(ls_gathering, c) = {0};
+  LS_RETURN_IF_ERROR(ls_gather_begin(&c, NULL, from, to, memory));
+  c.level->shows_copies = request->shows_copies;
+  LS_RETURN_IF_ERROR(gather(&c, request, out));
+  out->graph = ls_give(&to);
+  return ls_ok();
 }
 
 ls_status ls_graph_find_needed(const ls_gather_request *request,
                                ls_arena *memory, const bool **out_needed) {
-  ls_copying c;
+  LS_OWN(ls_gathering, c) = {0};
   *out_needed = NULL;
-  ls_status status =
-      ls_gather_begin(&c, NULL, request->graph, request->graph, memory);
-  for (size_t i = 0; i < request->num_feeds && ls_status_is_ok(status); ++i)
-    status = ls_copying_set(&c, request->feeds[i], request->feeds[i]);
-  if (ls_status_is_ok(status)) status = ls_find_clusters(&c);
-  if (ls_status_is_ok(status)) status = ls_find_needed(&c, request);
-  if (ls_status_is_ok(status)) *out_needed = c.level->needed;
-  ls_gather_end(&c);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_gather_begin(&c, NULL, request->graph, request->graph, memory));
+  for (size_t i = 0; i < request->num_feeds; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_copying_set(&c, request->feeds[i], request->feeds[i]));
+  LS_RETURN_IF_ERROR(ls_find_clusters(&c));
+  LS_RETURN_IF_ERROR(ls_find_needed(&c, request));
+  *out_needed = c.level->needed;
+  return ls_ok();
 }
 
 ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
@@ -154,13 +149,10 @@ ls_status ls_graph_print_gathered(const ls_graph *graph, char **out_text) {
   LS_OWN(ls_arena, memory) = {0};
   ls_gathered gathered;
   ls_arena_init(&memory, graph->allocator);
-  ls_status status = ls_graph_gather(&request, &memory, &gathered);
-  if (ls_status_is_ok(status) && gathered.graph != NULL)
-    status = ls_graph_set_results(gathered.graph, gathered.fetches,
-                                  request.num_fetches);
-  if (ls_status_is_ok(status))
-    status = ls_graph_print(gathered.graph != NULL ? gathered.graph : graph,
-                            out_text);
-  ls_graph_free(gathered.graph);
-  return status;
+  LS_RETURN_IF_ERROR(ls_graph_gather(&request, &memory, &gathered));
+  if (gathered.graph == NULL) return ls_graph_print(graph, out_text);
+  LS_OWN(ls_held_graph, copy) = gathered.graph;
+  LS_RETURN_IF_ERROR(
+      ls_graph_set_results(copy, gathered.fetches, request.num_fetches));
+  return ls_graph_print(copy, out_text);
 }

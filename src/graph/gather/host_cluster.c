@@ -22,6 +22,7 @@ typedef struct host_step {
   uint64_t *made;        // [result][replica]
   ls_graph *body;
 } host_step;
+LS_OWNED_(host_step, host_step, ls_graph_free(ls_owned->body))
 
 // ---- Steps -----------------------------------------------------------------
 // Whether an op of the level is the computation's.
@@ -157,22 +158,21 @@ static ls_status copy_ops(host_step *h, ls_copying *c) {
   return ls_ok();
 }
 
-// Its ops for one replica.
+// Copies its ops for one replica.
 static ls_status copy_for(host_step *h, size_t replica) {
   const size_t replicas = h->around->level->inside->replicas;
-  ls_copying c;
-  ls_status status = ls_gather_begin(&c, h->around, h->around->from, h->body,
-                                     h->around->memory);
-  if (ls_status_is_ok(status)) c.level->replica = (int32_t)replica;
-  for (size_t a = 0; ls_status_is_ok(status) && a < h->num_args; ++a)
-    status =
-        ls_copying_set(&c, h->args[a], h->parameters[a * replicas + replica]);
-  if (ls_status_is_ok(status)) status = copy_ops(h, &c);
-  for (size_t i = 0; ls_status_is_ok(status) && i < h->num_results; ++i)
-    status =
-        ls_copied(&c, NULL, h->results[i], &h->made[i * replicas + replica]);
-  ls_gather_end(&c);
-  return status;
+  LS_OWN(ls_gathering, c) = {0};
+  LS_RETURN_IF_ERROR(ls_gather_begin(&c, h->around, h->around->from, h->body,
+                                     h->around->memory));
+  c.level->replica = (int32_t)replica;
+  for (size_t a = 0; a < h->num_args; ++a)
+    LS_RETURN_IF_ERROR(
+        ls_copying_set(&c, h->args[a], h->parameters[a * replicas + replica]));
+  LS_RETURN_IF_ERROR(copy_ops(h, &c));
+  for (size_t i = 0; i < h->num_results; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_copied(&c, NULL, h->results[i], &h->made[i * replicas + replica]));
+  return ls_ok();
 }
 
 static ls_status make_body(host_step *h) {
@@ -194,7 +194,7 @@ static ls_status make_body(host_step *h) {
   return ls_graph_set_results(h->body, h->made, h->num_results * replicas);
 }
 
-// The op, with what it gives as the values of the step.
+// Appends the op, with its results as the values of the step.
 static ls_status host_cluster_append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;
@@ -243,13 +243,11 @@ ls_status ls_copy_host_step(ls_copying *c, size_t place, bool *out_is_one) {
       c->level->step_of != NULL ? c->level->step_of[place] : 0;
   *out_is_one = number != 0;
   if (number == 0 || c->level->steps[number - 1].last != place) return ls_ok();
-  host_step h = {
+  LS_OWN(host_step, h) = {
       .around = c, .step = &c->level->steps[number - 1], .number = number};
   LS_RETURN_IF_ERROR(host_cluster_list_values(&h));
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", c->from->runtime,
                                    c->to, &h.body));
-  ls_status status = make_body(&h);
-  if (ls_status_is_ok(status)) status = host_cluster_append(&h);
-  ls_graph_free(h.body);
-  return status;
+  LS_RETURN_IF_ERROR(make_body(&h));
+  return host_cluster_append(&h);
 }

@@ -6,7 +6,7 @@
 #include "lockstep/host.h"
 
 #include "graph/infer/infer.h"
-#include "graph/wide.h"
+#include "graph/op_table.h"
 
 static ls_status check_wide(const ls_infer *infer, const ls_attr *wide) {
   int64_t last = -1;

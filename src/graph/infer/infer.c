@@ -3,6 +3,8 @@
 // Shape rules of sources, elementwise ops and variables.
 #include "graph/infer/infer.h"
 
+#include <string.h>
+
 #include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
@@ -31,11 +33,10 @@ ls_status ls_infer_axis(const ls_infer *infer, int32_t *out_axis) {
 ls_status ls_infer_merge(const ls_infer *infer, ls_shape shape, size_t out,
                          const char *what) {
   ls_shape merged;
-  ls_status status = ls_shape_merge(infer->out[out].shape, shape, &merged);
-  if (ls_status_is_ok(status)) {
-    infer->out[out].shape = merged;
-    return status;
-  }
+  const ls_status status =
+      ls_shape_merge(infer->out[out].shape, shape, &merged);
+  if (ls_status_is_ok(status)) infer->out[out].shape = merged;
+  if (ls_status_is_ok(status)) return status;
   ls_status_free(status);
   return ls_invalid_argument(
       "%s of %s: %s must be %s, is %s", infer->op_name,
@@ -241,4 +242,38 @@ ls_status infer_assign(ls_infer *infer) {
       "%s: variable '%s' is %s, the value %s", infer->op_name, variable->name,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
       LS_OPERAND_TEXT(infer, 0));
+}
+
+// ---- Wide values ------------------------------------------------------------
+ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type) {
+  const int32_t rank = part.shape.rank;
+  *out_type = part;
+  if (part.dtype == LS_DTYPE_RESOURCE || part.dtype == LS_DTYPE_VARIANT)
+    return ls_unimplemented("a wide value of %s: it holds numbers and strings",
+                            ls_dtype_name(part.dtype));
+  if (rank < 0) return ls_ok();
+  if (rank == LS_MAX_RANK)
+    return ls_invalid_argument(
+        "a wide value of %s would have %d dimensions; there are at most %d",
+        LS_SHAPE_TEXT(part.dtype, part.shape), rank + 1, LS_MAX_RANK);
+  memmove(out_type->shape.dim + 1, part.shape.dim,
+          (size_t)rank * sizeof(*part.shape.dim));
+  out_type->shape.dim[0] = replicas;
+  ++out_type->shape.rank;
+  return ls_ok();
+}
+
+ls_status ls_wide_part(ls_type wide, int64_t replicas, ls_type *out_type) {
+  const int32_t rank = wide.shape.rank;
+  *out_type = wide;
+  if (rank < 0) return ls_ok();
+  if (rank == 0 || (wide.shape.dim[0] >= 0 && wide.shape.dim[0] != replicas))
+    return ls_invalid_argument("%s is no wide value of %lld replicas",
+                               LS_SHAPE_TEXT(wide.dtype, wide.shape),
+                               (long long)replicas);
+  memmove(out_type->shape.dim, wide.shape.dim + 1,
+          (size_t)(rank - 1) * sizeof(*wide.shape.dim));
+  out_type->shape.dim[rank - 1] = 0;
+  --out_type->shape.rank;
+  return ls_ok();
 }

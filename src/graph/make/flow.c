@@ -4,12 +4,12 @@
 // eager, plain C control flow over values that are known.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/eager_vtable.h"
+#include "graph/layers.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "lockstep/distributed.h"
 
-// What a loop or branch is made of while it is built.
+// A loop or branch while it is built.
 typedef struct flow {
   ls_graph *graph;
   ls_graph *regions[2];
@@ -40,8 +40,9 @@ static void drop_flow(flow *f) {
   ls_graph_free(f->regions[1]);
   ls_release(f->graph->allocator, f->inputs);
 }
+LS_OWNED_STRUCT(flow, drop_flow)
 
-// The leaves of a nest as tensors of the current graph.
+// Adds the leaves of a nest as tensors of the current graph.
 static ls_status add_leaves(flow *f, ls_nest nest) {
   const size_t count = ls_nest_num_leaves(nest);
   LS_OWN_ARRAY_OR_RETURN(f->graph->allocator, ls_nest, leaves, count + 1);
@@ -66,19 +67,16 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
   LS_OWN_ARRAY_OR_RETURN(f->graph->allocator, ls_type, types, count + 1);
   for (size_t i = 0; i < count; ++i)
     types[i] = ls_graph_type(f->graph, f->inputs[i].ref);
-  ls_nest args, result;
-  ls_status status =
-      ls_region_parameters(f->regions[r], like, types, count, &args);
-  LS_RETURN_IF_ERROR(status);
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_region_parameters(f->regions[r], like, types, count, &args));
   if (count != 0) f->regions[r]->initial = f->inputs;
-  status = ls_region_trace(f->regions[r], callback, args, user, &result);
+  const ls_status status =
+      ls_region_trace(f->regions[r], callback, args, user, &result);
   f->regions[r]->initial = NULL;
-  ls_nest_release(args);
   LS_RETURN_IF_ERROR(status);
-  if (out_result != NULL)
-    *out_result = result;
-  else
-    ls_nest_release(result);
+  if (out_result != NULL) *out_result = ls_give(&result);
   return ls_ok();
 }
 
@@ -136,14 +134,18 @@ static ls_status truth(ls_nest nest, bool *out_truth) {
   return ls_ok();
 }
 
+static ls_status test_condition(ls_flow_callback condition, ls_nest values,
+                                void *user, bool *out_holds) {
+  LS_OWN(ls_nest, holds) = condition(values, user);
+  LS_RETURN_IF_ERROR(ls_nest_status(holds));
+  return truth(holds, out_holds);
+}
+
 static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
                            void *user, ls_nest values, int64_t max_trips) {
   for (int64_t trip = 0; max_trips == 0 || trip < max_trips; ++trip) {
-    const ls_nest holds = condition(values, user);
     bool go_on = false;
-    ls_status status = ls_nest_status(holds);
-    if (ls_status_is_ok(status)) status = truth(holds, &go_on);
-    ls_nest_release(holds);
+    const ls_status status = test_condition(condition, values, user, &go_on);
     if (!ls_status_is_ok(status)) {
       ls_nest_release(values);
       return ls_fail(status);
@@ -215,11 +217,10 @@ static ls_nest make_while(ls_flow_callback condition, ls_flow_callback body,
   }
   if (graph->kind == LS_GRAPH_EAGER)
     return eager_while(condition, body, user, initial, trips.most);
-  flow f = {.graph = graph};
+  LS_OWN(flow, f) = {.graph = graph};
   ls_nest result = ls_none();
   const ls_status status =
       build_while(&f, condition, body, user, initial, trips, &result);
-  drop_flow(&f);
   ls_nest_release(initial);
   return ls_status_is_ok(status) ? result : flow_failed("while", status);
 }
@@ -240,33 +241,24 @@ ls_nest ls_step_while(ls_flow_callback condition, ls_flow_callback body,
 static ls_status build_cond(flow *f, ls_tensor predicate, ls_flow_callback yes,
                             ls_flow_callback no, void *user,
                             ls_nest *out_result) {
-  ls_nest a = ls_none(), b = ls_none();
+  LS_OWN(ls_nest, first) = ls_none();
+  LS_OWN(ls_nest, second) = ls_none();
   LS_RETURN_IF_ERROR(add_leaves(f, ls_leaf(predicate)));
-  ls_status status =
-      trace_region(f, 0, "cond_then", yes, user, ls_none(), 0, &a);
-  if (ls_status_is_ok(status))
-    status = trace_region(f, 1, "cond_else", no, user, ls_none(), 0, &b);
-  if (ls_status_is_ok(status)) {
-    status = ls_nest_same_structure(a, b);
-    status = ls_status_annotate(status, "between the results of two branches");
-  }
-  if (ls_status_is_ok(status)) status = add_captures(f);
-  if (ls_status_is_ok(status)) {
-    const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_COND,
-                                             .inputs = f->inputs,
-                                             .num_inputs = f->num_inputs,
-                                             .regions = f->regions,
-                                             .num_regions = 2});
-    if (ls_op_is_failed(op)) {
-      status = ls_graph_error(f->graph);
-    } else {
-      f->regions[0] = f->regions[1] = NULL;
-      status = pack_outputs(op, a, out_result);
-    }
-  }
-  ls_nest_release(a);
-  ls_nest_release(b);
-  return status;
+  LS_RETURN_IF_ERROR(
+      trace_region(f, 0, "cond_then", yes, user, ls_none(), 0, &first));
+  LS_RETURN_IF_ERROR(
+      trace_region(f, 1, "cond_else", no, user, ls_none(), 0, &second));
+  LS_RETURN_IF_ERROR(ls_status_annotate(ls_nest_same_structure(first, second),
+                                        "between the results of two branches"));
+  LS_RETURN_IF_ERROR(add_captures(f));
+  const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_COND,
+                                           .inputs = f->inputs,
+                                           .num_inputs = f->num_inputs,
+                                           .regions = f->regions,
+                                           .num_regions = 2});
+  if (ls_op_is_failed(op)) return ls_graph_error(f->graph);
+  f->regions[0] = f->regions[1] = NULL;
+  return pack_outputs(op, first, out_result);
 }
 
 static ls_status no_branch(ls_flow_callback then_branch) {
@@ -288,10 +280,35 @@ ls_nest ls_cond(ls_tensor predicate, ls_flow_callback then_branch,
   }
   if (then_branch == NULL || else_branch == NULL)
     return flow_failed("cond", no_branch(then_branch));
-  flow f = {.graph = graph};
+  LS_OWN(flow, f) = {.graph = graph};
   ls_nest result = ls_none();
   const ls_status status =
       build_cond(&f, predicate, then_branch, else_branch, user, &result);
-  drop_flow(&f);
   return ls_status_is_ok(status) ? result : flow_failed("cond", status);
+}
+
+// ---- Stacks -----------------------------------------------------------------
+ls_tensor ls_stack_new(ls_dtype dtype, ls_shape shape) {
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
+  return ls_make(LS_OP_STACK_NEW, NULL, 0, attrs,
+                 dtype == LS_DTYPE_NONE ? 0 : LS_COUNT_OF(attrs));
+}
+
+ls_tensor ls_stack_zeros(void) {
+  const ls_attr attr = LS_OWN_B(ENDLESS, true);
+  return ls_make(LS_OP_STACK_NEW, NULL, 0, &attr, 1);
+}
+
+ls_tensor ls_stack_push(ls_tensor stack, ls_tensor value) {
+  const ls_tensor inputs[] = {stack, value};
+  return ls_make(LS_OP_STACK_PUSH, inputs, 2, NULL, 0);
+}
+
+ls_op ls_stack_pop(ls_tensor stack, ls_dtype dtype, ls_shape shape) {
+  const ls_attr attrs[] = {LS_OWN_T(DTYPE, dtype), LS_OWN_SH(SHAPE, shape)};
+  return ls_op_add(&(ls_op_spec){.type = LS_OP_STACK_POP,
+                                 .inputs = &stack,
+                                 .num_inputs = 1,
+                                 .attrs = attrs,
+                                 .num_attrs = LS_COUNT_OF(attrs)});
 }

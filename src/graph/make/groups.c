@@ -5,7 +5,7 @@
 // Op by op all of it comes from one stack of everybody's values.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 
 // ---- Groups ----------------------------------------------------------------

@@ -8,7 +8,7 @@
 #include "base/runtime_internal.h"
 #include "base/status_cause.h"
 #include "base/text.h"
-#include "graph/host_call.h"
+#include "graph/callbacks.h"
 #include "graph/make/make.h"
 #include "graph/text/print.h"
 #include "lockstep/shape_rules.h"

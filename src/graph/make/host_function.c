@@ -21,7 +21,7 @@ static void host_function_destroy(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
-// Those of other replicas mean the same as replica 0's.
+// Returns true if it means the same as that of another replica.
 static bool host_function_is_same(const ls_object *a, const ls_object *b) {
   const function *x = (const function *)a, *y = (const function *)b;
   return x->call == y->call && x->user == y->user;
@@ -30,15 +30,21 @@ static bool host_function_is_same(const ls_object *a, const ls_object *b) {
 static const ls_object_type function_type = {.name = "host function",
                                              .destroy = host_function_destroy,
                                              .equal = host_function_is_same};
+LS_OWNED_POINTER(function, ls_object_release)
 
 // ---- A call ----------------------------------------------------------------
+// Copies the inputs into `leaves`: all of them, or none.
 static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
   for (size_t i = 0; i < call->num_inputs; ++i) {
     ls_array *copy = NULL;
-    LS_RETURN_IF_ERROR(ls_array_create_copy(call->input_types[i].dtype,
-                                            call->input_types[i].shape,
-                                            call->inputs[i], &copy));
-    leaves[i] = ls_nest_array(copy);
+    const ls_status status = ls_array_create_copy(call->input_types[i].dtype,
+                                                  call->input_types[i].shape,
+                                                  call->inputs[i], &copy);
+    leaves[i] = ls_status_is_ok(status) ? ls_nest_array(copy) : ls_none();
+    if (ls_status_is_ok(status)) continue;
+    for (size_t k = 0; k < i; ++k)
+      ls_nest_release(leaves[k]);
+    return status;
   }
   return ls_ok();
 }
@@ -46,17 +52,13 @@ static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
 static ls_status call_function(const function *self, const ls_host_call *call) {
   LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, leaves,
                          call->num_inputs + 1);
-  ls_status status = copy_inputs(call, leaves);
-  LS_OWN(ls_nest, values) = ls_none();
-  if (ls_status_is_ok(status) && call->num_inputs > 0) {
-    values = ls_nest_pack(self->structure, leaves, call->num_inputs);
-    status = ls_nest_status(values);
-  } else if (!ls_status_is_ok(status)) {
-    for (size_t i = 0; i < call->num_inputs; ++i)
-      ls_nest_release(leaves[i]);
-  }
-  if (ls_status_is_ok(status)) status = self->call(values, self->user);
-  return status;
+  LS_RETURN_IF_ERROR(copy_inputs(call, leaves));
+  LS_OWN(ls_nest, values) =
+      call->num_inputs == 0
+          ? ls_none()
+          : ls_nest_pack(self->structure, leaves, call->num_inputs);
+  LS_RETURN_IF_ERROR(ls_nest_status(values));
+  return self->call(values, self->user);
 }
 
 static ls_status host_function_start(ls_host_call *call) {
@@ -107,21 +109,13 @@ static ls_status host_function_make(ls_host_callback call, void *user,
   ls_allocator *allocator = ls_current_allocator();
   const size_t count =
       tensors.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(tensors);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  ls_tensor *inputs = ls_new_array(allocator, ls_tensor, count + 1);
-  function *state = NULL;
-  ls_status status =
-      leaves == NULL || inputs == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status = take_tensors(tensors, leaves, inputs, count);
-  if (ls_status_is_ok(status))
-    status = host_function_make_state(call, user, tensors, &state);
-  if (ls_status_is_ok(status))
-    *out_op = ls_host_call_add(&kernel, &state->object, inputs, count);
-  ls_object_release(state);
-  ls_release(allocator, leaves);
-  ls_release(allocator, inputs);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_tensor, inputs, count + 1);
+  LS_RETURN_IF_ERROR(take_tensors(tensors, leaves, inputs, count));
+  LS_OWN(function, state) = NULL;
+  LS_RETURN_IF_ERROR(host_function_make_state(call, user, tensors, &state));
+  *out_op = ls_host_call_add(&kernel, &state->object, inputs, count);
+  return ls_ok();
 }
 
 ls_op ls_host_function_op(ls_host_callback fn, void *user, ls_nest tensors) {

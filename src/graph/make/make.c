@@ -5,7 +5,7 @@
 
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "graph/eager_vtable.h"
+#include "graph/layers.h"
 #include "graph/region.h"
 
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,

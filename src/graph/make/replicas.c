@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/shape_rules.h"
 

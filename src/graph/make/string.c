@@ -115,20 +115,19 @@ static ls_status fill_strings(ls_host_call *call, write_element write,
   ls_bytes *out = call->outputs[0];
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const size_t before = text.size;
-    status = write(call, i, with, &text);
+    LS_RETURN_IF_ERROR(write(call, i, with, &text));
     out[i].size = text.size - before;
   }
-  if (ls_status_is_ok(status)) status = ls_text_status(&text);
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
   const char *next = ls_text_data(&text);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     out[i].data = next;
     next += out[i].size;
   }
-  if (ls_status_is_ok(status)) ls_host_done(call, ls_ok());
-  return status;
+  ls_host_done(call, ls_ok());
+  return ls_ok();
 }
 
 // ---- Numbers and texts -----------------------------------------------------

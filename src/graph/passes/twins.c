@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/passes/twins.h"
+#include "graph/passes/passes.h"
 
-#include "graph/compare/equal.h"
+#include "graph/compare/compare.h"
 
 typedef struct search {
   ls_graph *first, *body;

@@ -442,15 +442,12 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
   LS_RETURN_IF_ERROR(parse_kind(parser, parent, &kind));
   LS_RETURN_IF_ERROR(
       ls_lexer_string(lexer, "a graph's name", &parser->scratch, &name, NULL));
-  ls_graph *graph = NULL;
+  LS_OWN(ls_held_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(
       ls_graph_make(kind, name, parser->runtime, parent, &graph));
-  const ls_status status = parse_body(parser, graph);
-  if (ls_status_is_ok(status))
-    *out_graph = graph;
-  else
-    ls_graph_free(graph);
-  return status;
+  LS_RETURN_IF_ERROR(parse_body(parser, graph));
+  *out_graph = ls_give(&graph);
+  return ls_ok();
 }
 
 // A rule that the text breaks is the caller's fault, not the library's.
@@ -464,16 +461,29 @@ static ls_status parse_check(const ls_graph *graph) {
 }
 
 static ls_status parse(ls_parser *parser, ls_graph **out_graph) {
+  LS_OWN(ls_held_graph, graph) = NULL;
   while (ls_lexer_accept(&parser->lexer, "variable"))
     LS_RETURN_IF_ERROR(parse_declaration(parser));
-  LS_RETURN_IF_ERROR(parse_graph(parser, NULL, out_graph));
-  LS_RETURN_IF_ERROR(ls_parse_collections(parser, *out_graph));
+  LS_RETURN_IF_ERROR(parse_graph(parser, NULL, &graph));
+  LS_RETURN_IF_ERROR(ls_parse_collections(parser, graph));
   if (parser->lexer.token.kind != LS_TOKEN_END)
     return ls_lexer_wanted(&parser->lexer, "the end of the text");
-  LS_RETURN_IF_ERROR(give_variables(parser, *out_graph));
-  LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(*out_graph));
-  return parse_check(*out_graph);
+  LS_RETURN_IF_ERROR(give_variables(parser, graph));
+  LS_RETURN_IF_ERROR(ls_graph_ban_by_marks(graph));
+  LS_RETURN_IF_ERROR(parse_check(graph));
+  ls_graph_give_to_user(graph);
+  *out_graph = ls_give(&graph);
+  return ls_ok();
 }
+
+static void deinit_parser(ls_parser *parser) {
+  ls_map_item item;
+  for (size_t at = 0; ls_map_next(&parser->variables, &at, &item);)
+    ls_variable_release(item.value);
+  ls_map_deinit(&parser->variables);
+  ls_arena_deinit(&parser->scratch);
+}
+LS_OWNED_STRUCT(ls_parser, deinit_parser)
 
 ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
                          size_t num_kernels, ls_graph **out_graph) {
@@ -482,22 +492,10 @@ ls_status ls_graph_parse(const char *text, const ls_host_kernel *const *kernels,
   LS_REQUIRE_ITEMS(kernels, num_kernels);
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
-  ls_parser parser = {
+  LS_OWN(ls_parser, parser) = {
       .runtime = runtime, .kernels = kernels, .num_kernels = num_kernels};
   ls_arena_init(&parser.scratch, ls_runtime_allocator(runtime));
   ls_map_init(&parser.variables, ls_runtime_allocator(runtime));
   ls_lexer_init(&parser.lexer, text, strlen(text));
-  const ls_status status = parse(&parser, out_graph);
-  if (ls_status_is_ok(status)) {
-    ls_graph_give_to_user(*out_graph);
-  } else {
-    ls_graph_free(*out_graph);
-    *out_graph = NULL;
-  }
-  ls_map_item item;
-  for (size_t at = 0; ls_map_next(&parser.variables, &at, &item);)
-    ls_variable_release(item.value);
-  ls_map_deinit(&parser.variables);
-  ls_arena_deinit(&parser.scratch);
-  return status;
+  return parse(&parser, out_graph);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/values/array_internal.h"
-#include "graph/eager_vtable.h"
+#include "graph/layers.h"
 
 static ls_node *tensor_print_node_of(ls_graph *graph, uint64_t id) {
   return ls_graph_node(ls_graph_resolve(graph), id);

@@ -3,12 +3,12 @@
 
 #include <stdio.h>
 
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "graph/eager_vtable.h"
+#include "graph/layers.h"
 #include "graph/make/make.h"
+#include "graph/own.h"
 #include "graph/trial.h"
 #include "lockstep/device_name.h"
 #include "lockstep/shape_rules.h"
@@ -208,7 +208,7 @@ static ls_status add_to_collections(ls_variable *variable,
              : ls_ok();
 }
 
-// What a variable starts with.
+// A variable's first value.
 typedef enum start {
   START_VALUE,  // A tensor.
   START_ZERO,   // In eager: zeros, which its memory has already.
@@ -256,6 +256,41 @@ static start start_of(const ls_variable_options *options,
              : START_VALUE;
 }
 
+// Puts it on the device of the scopes around.
+static ls_status place_variable(ls_variable *variable) {
+  const char *device = ls_context_current()->scoped.device;
+  if (device == NULL) return ls_ok();
+  ls_device_name canonical;
+  LS_RETURN_IF_ERROR(ls_device_canonical(device, NULL, &canonical));
+  variable->device =
+      ls_copy_text(variable->allocator, canonical.text, strlen(canonical.text));
+  LS_RETURN_IF_NO_MEMORY(variable->device);
+  return ls_ok();
+}
+
+static ls_status give_first_value(ls_variable *variable,
+                                  const ls_variable_options *options,
+                                  ls_graph *graph, start from,
+                                  ls_tensor value) {
+  const ls_eager_vtable *eager = ls_library_layers.eager;
+  if (graph->kind == LS_GRAPH_BUILD) {
+    variable->graph = graph;
+    variable->initial_value = value;
+    LS_RETURN_IF_ERROR(add_initializer(variable, value));
+    return add_to_collections(variable, options);
+  }
+  switch (from) {
+  case START_VALUE:
+    return eager->initialize(variable, value);
+  case START_ZERO:
+    return eager->initialize_zero(variable);
+  case START_NONE:
+    return eager->reserve(variable);
+  default:
+    return ls_ok();
+  }
+}
+
 static ls_status variable_create(const ls_variable_options *options,
                                  const char *name, ls_variable **out_variable) {
   ls_graph *graph = ls_graph_current();
@@ -269,7 +304,7 @@ static ls_status variable_create(const ls_variable_options *options,
     LS_RETURN_IF_ERROR(initial_tensor(options, &value));
     LS_RETURN_IF_ERROR(check_initial(options, value, &type));
   }
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_make(graph->runtime, name, type,
                                       is_trainable(options), &variable));
   variable->synchronization = options->synchronization;
@@ -278,34 +313,10 @@ static ls_status variable_create(const ls_variable_options *options,
   variable->constraint = options->constraint;
   variable->constraint_user = options->constraint_user;
   variable->joining = from == START_JOINS;
-  ls_status status = ls_ok();
-  const char *device = ls_context_current()->scoped.device;
-  if (device != NULL) {
-    ls_device_name canonical;
-    status = ls_device_canonical(device, NULL, &canonical);
-    if (ls_status_is_ok(status)) {
-      variable->device = ls_copy_text(variable->allocator, canonical.text,
-                                      strlen(canonical.text));
-      if (variable->device == NULL) status = ls_out_of_memory();
-    }
-  }
-  if (ls_status_is_ok(status) && graph->kind == LS_GRAPH_BUILD) {
-    variable->graph = graph;
-    variable->initial_value = value;
-    status = add_initializer(variable, value);
-    if (ls_status_is_ok(status)) status = add_to_collections(variable, options);
-  } else if (ls_status_is_ok(status) && from == START_VALUE) {
-    status = ls_library_layers.eager->initialize(variable, value);
-  } else if (ls_status_is_ok(status) && from == START_ZERO) {
-    status = ls_library_layers.eager->initialize_zero(variable);
-  } else if (ls_status_is_ok(status) && from == START_NONE) {
-    status = ls_library_layers.eager->reserve(variable);
-  }
-  if (!ls_status_is_ok(status))
-    ls_variable_release(variable);
-  else
-    *out_variable = variable;
-  return status;
+  LS_RETURN_IF_ERROR(place_variable(variable));
+  LS_RETURN_IF_ERROR(give_first_value(variable, options, graph, from, value));
+  *out_variable = ls_give(&variable);
+  return ls_ok();
 }
 
 static ls_status check_possible(const ls_variable_options *options,
@@ -317,6 +328,39 @@ static ls_status check_possible(const ls_variable_options *options,
   return options->partitioner == NULL
              ? ls_ok()
              : ls_unimplemented("variable '%s': partitioned variables", name);
+}
+
+// Creates it in the current graph, named in scopes that may be those of another
+// graph.
+static ls_status create_named(const ls_variable_options *options,
+                              const ls_name_scope *names, const char *base,
+                              ls_variable **out_variable) {
+  ls_graph *graph = ls_graph_current();
+  char name[LS_MAX_FULL_NAME], inner[LS_MAX_FULL_NAME + 16];
+  ls_name_scope_print(names, name, sizeof(name));
+  const size_t at = strlen(name);
+  if (at + strlen(base) >= sizeof(name))
+    return ls_invalid_argument("a variable's name, with its scopes, has "
+                               "%zu characters; %zu are possible",
+                               at + strlen(base), sizeof(name) - 1);
+  if (graph->kind == LS_GRAPH_EAGER) {
+    const size_t num_nodes = graph->num_nodes;
+    const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
+    snprintf(name + at, sizeof(name) - at, "%s", base);
+    const ls_status status = variable_create(options, name, out_variable);
+    // The store has the initial value now; what it was made of may go.
+    ls_library_layers.eager->drop_since(graph, num_nodes, memory);
+    return status;
+  }
+  // The variable's name is taken as a scope; its ops stand inside.
+  const ls_name_scope *scope = NULL, *parent = NULL;
+  if (at > 0)
+    LS_RETURN_IF_ERROR(ls_graph_name_scope_path(graph, name, &parent));
+  LS_RETURN_IF_ERROR(ls_graph_name_scope(graph, parent, base, true, &scope));
+  snprintf(name + at, sizeof(name) - at, "%s", scope->name);
+  snprintf(inner, sizeof(inner), "%s/", name);
+  LS_NAME_SCOPE(inner);
+  return variable_create(options, name, out_variable);
 }
 
 static ls_status create_plain(const ls_variable_options *options,
@@ -335,53 +379,20 @@ static ls_status create_plain(const ls_variable_options *options,
     }
   }
   const ls_name_scope *names = ls_context_current()->scoped.names;
-  char name[LS_MAX_FULL_NAME];
   ls_status status = ls_ok();
   {
     LS_INIT_SCOPE;
-    ls_graph *graph = ls_graph_current();
-    if (graph == NULL) return ls_out_of_memory();
-    const size_t num_nodes = graph->num_nodes;
-    const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
+    if (ls_graph_current() == NULL) return ls_out_of_memory();
     ls_trial trial;
     ls_trial_begin(&trial);
-    ls_name_scope_print(names, name, sizeof(name));
-    const size_t at = strlen(name);
-    if (at + strlen(base) >= sizeof(name)) {
-      status = ls_invalid_argument("a variable's name, with its scopes, has "
-                                   "%zu characters; %zu are possible",
-                                   at + strlen(base), sizeof(name) - 1);
-    } else if (graph->kind == LS_GRAPH_EAGER) {
-      snprintf(name + at, sizeof(name) - at, "%s", base);
-      status = variable_create(options, name, out_variable);
-      // The store has the initial value now; what it was made of may go.
-      ls_library_layers.eager->drop_since(graph, num_nodes, memory);
-    } else {
-      // The variable's name is taken as a scope; its ops stand inside.
-      const ls_name_scope *scope = NULL;
-      const ls_name_scope *parent = NULL;
-      if (at > 0) status = ls_graph_name_scope_path(graph, name, &parent);
-      if (ls_status_is_ok(status))
-        status = ls_graph_name_scope(graph, parent, base, true, &scope);
-      if (ls_status_is_ok(status)) {
-        snprintf(name + at, sizeof(name) - at, "%s", scope->name);
-        char inner[LS_MAX_FULL_NAME + 16];
-        snprintf(inner, sizeof(inner), "%s/", name);
-        {
-          LS_NAME_SCOPE(inner);
-          status = variable_create(options, name, out_variable);
-        }
-      }
-    }
+    status = create_named(options, names, base, out_variable);
     status = ls_trial_end(&trial, status);
   }
-  if (!ls_status_is_ok(status))
-    status = ls_status_annotate(status, "while creating variable '%s'", base);
-  return status;
+  return ls_status_annotate(status, "while creating variable '%s'", base);
 }
 
 // ---- Creators --------------------------------------------------------------
-// What is left of the chain.
+// The rest of the chain.
 struct ls_creator {
   const ls_creator_entry *entry;
 };

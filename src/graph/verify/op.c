@@ -4,8 +4,8 @@
 // between them and it.
 #include "graph/verify/verify.h"
 
+#include "graph/op_table.h"
 #include "graph/walk.h"
-#include "graph/wide.h"
 #include "lockstep/shape_rules.h"
 
 static ls_graph *region(const ls_verifier *v, uint32_t index) {

@@ -264,12 +264,10 @@ static ls_status check_ops(ls_verifier *v) {
 // `holder` is the graph whose op holds this one; NULL for the outermost.
 static ls_status verify(const ls_graph *graph, ls_graph *holder) {
   // Names are rendered when asked for: nothing else is written.
-  ls_verifier v = {.graph = (ls_graph *)(uintptr_t)graph};
+  LS_OWN(ls_verifier, v) = {.graph = (ls_graph *)(uintptr_t)graph};
   ls_arena_init(&v.scratch, graph->allocator);
-  ls_status status = check_ops(&v);
-  if (ls_status_is_ok(status)) status = check_whole(&v, holder);
-  ls_arena_deinit(&v.scratch);
-  return status;
+  LS_RETURN_IF_ERROR(check_ops(&v));
+  return check_whole(&v, holder);
 }
 
 ls_status ls_graph_verify(const ls_graph *graph) {

@@ -12,6 +12,7 @@ typedef struct ls_verifier {
   ls_node *node;  // NULL: the graph as a whole is looked at.
   ls_arena scratch;
 } ls_verifier;
+LS_OWNED_(ls_verifier, ls_verifier, ls_arena_deinit(&ls_owned->scratch))
 
 // INTERNAL: graph and op, then the rule and what was found.
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...)

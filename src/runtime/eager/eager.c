@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
-#include "graph/compare/equal.h"
+#include "graph/compare/compare.h"
 #include "graph/context.h"
 
 // Operands or results that need no memory of their own while an op runs.

@@ -12,7 +12,7 @@
 #define LS_RUNTIME_EAGER_EAGER_H_
 
 #include "graph/context.h"
-#include "graph/eager_vtable.h"
+#include "graph/layers.h"
 #include "lockstep/eager.h"
 #include "runtime/program.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "tpu/pod/log.h"
 #include "tpu/replicate/context.h"

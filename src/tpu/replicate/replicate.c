@@ -9,7 +9,7 @@
 #include "base/device_parts.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "graph/examples.h"
+#include "graph/context.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
 #include "graph/trial.h"

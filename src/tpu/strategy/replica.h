@@ -5,7 +5,7 @@
 #define LS_TPU_STRATEGY_REPLICA_H_
 
 #include "distribute/context/context.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 
 // Of one callback, on its C stack.
 typedef struct ls_tpu_replica {

@@ -9,7 +9,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "distribute/context/context.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "lockstep/strategy_extended.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"

@@ -11,7 +11,7 @@
 #include "base/values/numbers.h"
 #include "distribute/cross_device/reduce.h"
 #include "distribute/cross_device/within.h"
-#include "graph/compare/same.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/strategy_extended.h"

@@ -12,8 +12,8 @@
 //       jump top
 //   end: loop_end
 #include "engine/cpu/compile/compile.h"
+#include "graph/op_table.h"
 #include "graph/walk.h"
-#include "graph/wide.h"
 
 // Returns true if a graph calls the host, at any depth.
 static bool calls_host(const ls_graph *graph) {

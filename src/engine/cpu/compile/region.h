@@ -6,12 +6,12 @@
 // Replicas may be of several classes, each with a body of its own. Values that
 // are equal in all bodies are computed once, from the first body; for the other
 // bodies only lane code is emitted, which finds such values by their equal
-// nodes in the first one (graph/passes/twins.h).
+// nodes in the first one (graph/passes/passes.h).
 #ifndef LS_ENGINE_CPU_COMPILE_REGION_H_
 #define LS_ENGINE_CPU_COMPILE_REGION_H_
 
 #include "engine/cpu/compile/compile.h"
-#include "graph/passes/twins.h"
+#include "graph/passes/passes.h"
 
 // The body of one class of replicas.
 typedef struct ls_cpu_body {

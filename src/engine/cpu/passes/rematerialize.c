@@ -25,7 +25,7 @@
 // so that a search starts only if none of these precedes the gradient; a node
 // that a search has visited waits from then on, or never will.
 #include "engine/cpu/passes/passes.h"
-#include "graph/compare/equal.h"
+#include "graph/compare/compare.h"
 #include "graph/passes/rewrite.h"
 #include "graph/walk.h"
 

@@ -18,7 +18,7 @@
 //
 // up to the order of the additions.
 #include "engine/cpu/passes/passes.h"
-#include "graph/compare/equal.h"
+#include "graph/compare/compare.h"
 #include "graph/passes/rewrite.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {

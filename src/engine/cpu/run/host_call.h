@@ -23,7 +23,7 @@
 #include "base/memory/arena.h"
 #include "base/threads/host_threads.h"
 #include "engine/cpu/run/instance.h"
-#include "graph/host_call.h"
+#include "graph/callbacks.h"
 
 // Guarded by the host threads' lock, once the call has started.
 struct ls_cpu_host_record {

@@ -16,7 +16,7 @@
 #include "engine/cpu/run/stack.h"
 #include "engine/cpu/run/team.h"
 
-// Record of a host call: see host_call.h.
+// Record of a host call: see host_call.c.
 typedef struct ls_cpu_host_record ls_cpu_host_record;
 typedef struct ls_cpu_site ls_cpu_site;
 

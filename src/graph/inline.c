@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/passes/inline.h"
 
 #include "base/memory/own.h"
 #include "graph/context.h"
