@@ -76,7 +76,7 @@ struct ls_runtime {
   // stands in this process. Set by the layer of such systems; NULL: there is
   // none.
   bool (*has_core)(ls_runtime *runtime, const char *device);
-  // How programs for such systems are launched: engine/launch.h. NULL: no
+  // How programs for such systems are launched: engine/backend.h. NULL: no
   // system was there yet.
   const struct ls_launch_type *launches;
   int callbacks;             // Of users, running now; host calls do not count.

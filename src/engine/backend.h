@@ -11,6 +11,7 @@
 #ifndef LS_ENGINE_BACKEND_H_
 #define LS_ENGINE_BACKEND_H_
 
+#include "base/text.h"
 #include "graph/graph.h"
 #include "lockstep/cancel.h"
 #include "lockstep/host.h"
@@ -80,7 +81,7 @@ typedef struct ls_program {
   ls_use *uses;
   ls_expectation *expects;
   size_t num_expects, expects_capacity;
-  ls_object **launches;  // One per computation for cores: engine/launch.h.
+  ls_object **launches;  // One per computation for cores: engine/backend.h.
   size_t num_launches, launches_capacity;
   // Indices of the inputs that have padding rows. The true number of rows of
   // each follows the other inputs, as an i32 scalar, so one program serves
@@ -237,5 +238,30 @@ static inline ls_status ls_backend_run(const ls_backend *backend,
 // Returns the back end of a runtime, made at first use and owned by the runtime
 // (slot LS_SLOT_ENGINE). engine/backends.c chooses it.
 ls_status ls_runtime_backend(ls_runtime *runtime, ls_backend **out_backend);
+
+// ---- Launches ---------------------------------------------------------------
+// Launches: the requests that a program with a replicated computation for the
+// cores of a system makes before it is compiled and before it runs. The layer
+// that keeps such systems installs the table (ls_runtime.launches).
+//
+// Thread-safe.
+
+typedef struct ls_launch_type {
+  // Makes the launch of a computation, owned by the caller, or returns the
+  // reason why it cannot run. `node` is the op with its metadata.
+  ls_status (*make)(ls_runtime *runtime, const ls_node *node,
+                    ls_object **out_launch);
+  // Appends to `key` whatever tells this launch from others: programs with
+  // different keys are compiled separately.
+  void (*identify)(const ls_object *launch, ls_text *key);
+  // Returns true if a program compiled with it may still run; otherwise it must
+  // be compiled again.
+  bool (*is_current)(const ls_object *launch);
+  // Checks a compiled program against the launch; an error rejects the program.
+  ls_status (*check)(ls_object *launch, const ls_program *program,
+                     const ls_plan_facts *facts);
+  // Starts a run; waits where a core is slow.
+  ls_status (*pass)(ls_object *launch);
+} ls_launch_type;
 
 #endif  // LS_ENGINE_BACKEND_H_

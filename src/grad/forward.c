@@ -356,14 +356,12 @@ ls_status ls_forward_compute(ls_forward *forward, ls_tensor value,
   LS_RETURN_IF_ERROR(find_at_once(forward, value, &found, out_value));
   if (found) return ls_ok();
   agenda todo = {0};
-  ls_status status = forward_push(&todo, forward->graph->allocator, value)
-                         ? ls_ok()
-                         : ls_out_of_memory();
-  while (ls_status_is_ok(status) && todo.count != 0)
-    status = advance(forward, &todo);
-  ls_release(forward->graph->allocator, todo.items);
-  if (ls_status_is_ok(status) && !recall(forward, value, out_value))
-    status = ls_internal("'%s' was computed again and not found",
-                         ls_tensor_name(value));
-  return status;
+  LS_OWN_FIELD(forward->graph->allocator, todo.items);
+  LS_RETURN_IF_NO_MEMORY(forward_push(&todo, forward->graph->allocator, value));
+  while (todo.count != 0)
+    LS_RETURN_IF_ERROR(advance(forward, &todo));
+  return recall(forward, value, out_value)
+             ? ls_ok()
+             : ls_internal("'%s' was computed again and not found",
+                           ls_tensor_name(value));
 }

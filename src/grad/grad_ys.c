@@ -93,19 +93,21 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
 }
 
-// Beside its y, of which a flow around is told.
+// Fills one beside its y, of which a flow around is told.
 static ls_status fill_one(const ls_gradient_context *context, ls_nest given,
                           ls_tensor y, size_t i, ls_tensor *out_gradient) {
   ls_scope beside = {0};
   char name[40];
   snprintf(name, sizeof(name), "grad_ys_%zu", i);
   ls_gradient_begin_beside(context, &beside, ls_tensor_op(y));
-  ls_tensor gradient = ls_failed_tensor();
-  ls_status status = ls_scope_status();
-  if (ls_status_is_ok(status)) status = make_gradient(y, given, i, &gradient);
-  if (ls_status_is_ok(status)) gradient = ls_identity_named(gradient, name);
+  const ls_status refusal = ls_scope_status();
+  *out_gradient = ls_failed_tensor();
+  const ls_status status = ls_status_is_ok(refusal)
+                               ? make_gradient(y, given, i, out_gradient)
+                               : refusal;
+  if (ls_status_is_ok(status))
+    *out_gradient = ls_identity_named(*out_gradient, name);
   ls_scope_end(&beside);
-  *out_gradient = gradient;
   return status;
 }
 

@@ -6,6 +6,7 @@
 #define LS_GRAD_RULES_H_
 
 #include "grad/grad.h"
+#include "grad/walk.h"
 
 // `term`, of the result's shape, summed down to operand `index`, which was
 // broadcast against operand `other`.
@@ -27,5 +28,24 @@ ls_tensor ls_gradient_zeros(ls_tensor x);
 ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
 // A number of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
+
+// ---- Ops that hold child graphs ---------------------------------------------
+// A walk of a child graph: from values of it, whose gradients the seeds give,
+// to goals among its values and to variables.
+typedef struct ls_gradient_inner {
+  ls_forward *forward;
+  ls_gradient_seed *seeds;
+  size_t num_seeds;
+  ls_gradient_goal *goals;
+  size_t num_goals;
+} ls_gradient_inner;
+
+ls_status ls_gradient_walk_inner(const ls_gradient *g,
+                                 const ls_gradient_inner *inner);
+// Parameter `index` of the child graph.
+static inline ls_tensor ls_gradient_parameter(const ls_forward *forward,
+                                              size_t index) {
+  return (ls_tensor){forward->graph, forward->graph->parameters[index]};
+}
 
 #endif  // LS_GRAD_RULES_H_

@@ -2,7 +2,7 @@
 //
 // Rules of ops that hold child graphs: each walks a child graph with a walk of
 // its own.
-#include "grad/rules_flow.h"
+#include "grad/rules.h"
 
 #include "base/memory/own.h"
 

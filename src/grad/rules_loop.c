@@ -12,7 +12,7 @@
 // first, in a graph of its own (the draft), and then copied into the body.
 #include "base/memory/own.h"
 #include "base/values/numbers.h"
-#include "grad/rules_flow.h"
+#include "grad/rules.h"
 #include "graph/copy.h"
 #include "lockstep/shape_rules.h"
 
@@ -43,6 +43,7 @@ typedef struct loop {
   uint64_t *results;  // Of the draft.
   size_t num_results;
 } loop;
+LS_OWNED_(loop, loop, ls_graph_free(ls_owned->draft))
 
 // ---- Sets ------------------------------------------------------------------
 // Item `num_carried` of a set is the mark: a capture or variable is wanted.
@@ -296,7 +297,7 @@ static ls_status rules_loop_add_result(loop *l, ls_tensor value) {
   return ls_graph_import(l->draft, value, &l->results[l->num_results++]);
 }
 
-// The gradients of this trip's operands, then what is left of the stacks.
+// Lists the gradients of this trip's operands, then what is left of the stacks.
 static ls_status rules_loop_list_results(loop *l) {
   const ls_gradient_goal *goals = l->walk.goals;
   const ls_forward_loop *saved = l->forward->loop;
@@ -320,15 +321,19 @@ static ls_status rules_loop_list_results(loop *l) {
   return ls_graph_set_results(l->draft, l->results, l->num_results);
 }
 
+static ls_status walk_draft(loop *l) {
+  LS_RETURN_IF_ERROR(ls_gradient_walk_inner(l->g, &l->walk));
+  LS_RETURN_IF_ERROR(rules_loop_list_results(l));
+  return ls_graph_error(l->draft);
+}
+
 static ls_status fill_draft(loop *l) {
   l->walk.forward = l->forward;
   LS_RETURN_IF_ERROR(list_seeds(l));
   LS_RETURN_IF_ERROR(list_goals(l));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, l->draft);
-  ls_status status = ls_gradient_walk_inner(l->g, &l->walk);
-  if (ls_status_is_ok(status)) status = rules_loop_list_results(l);
-  if (ls_status_is_ok(status)) status = ls_graph_error(l->draft);
+  const ls_status status = walk_draft(l);
   ls_scope_end(&scope);
   return status;
 }
@@ -456,7 +461,7 @@ static ls_status run_back(loop *l) {
 }
 
 ls_status gradient_while(ls_gradient *g) {
-  loop l = {0};
+  LS_OWN(loop, l) = {0};
   LS_RETURN_IF_ERROR(look_around(&l, g));
   bool followed = !is_empty(&l, l.turning);
   for (size_t i = 0; i < l.num_saved; ++i)
@@ -464,9 +469,7 @@ ls_status gradient_while(ls_gradient *g) {
   if (!followed) return ls_ok();
   LS_RETURN_IF_ERROR(check_place(&l));
   LS_RETURN_IF_ERROR(rules_loop_check_captures(&l));
-  ls_status status = make_draft(&l);
-  if (ls_status_is_ok(status)) status = fill_draft(&l);
-  if (ls_status_is_ok(status)) status = run_back(&l);
-  ls_graph_free(l.draft);
-  return status;
+  LS_RETURN_IF_ERROR(make_draft(&l));
+  LS_RETURN_IF_ERROR(fill_draft(&l));
+  return run_back(&l);
 }

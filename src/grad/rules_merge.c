@@ -27,6 +27,7 @@ typedef struct merge_gradient {
   uint64_t *refs;       // Results of `made`.
   size_t num_refs;
 } merge_gradient;
+LS_OWNED_(merge_gradient, merge_gradient, ls_graph_free(ls_owned->made))
 
 // ---- What is computed again ------------------------------------------------
 static size_t first_result(const merge_gradient *m, size_t output) {
@@ -205,6 +206,13 @@ static ls_status walk_back(merge_gradient *m) {
   return take_answers(m, &q);
 }
 
+static ls_status fill_body(merge_gradient *m, const bool *needed) {
+  LS_RETURN_IF_ERROR(
+      ls_graph_inline_part(m->body, m->values, m->body->num_parameters,
+                           &(ls_inline_part){needed, m->known}, m->results));
+  return walk_back(m);
+}
+
 static ls_status build_body(merge_gradient *m) {
   bool *needed = ls_arena_new_array(m->arena, bool, m->body->num_nodes);
   if (needed == NULL) return ls_out_of_memory();
@@ -212,10 +220,7 @@ static ls_status build_body(merge_gradient *m) {
   LS_RETURN_IF_ERROR(rules_merge_add_parameters(m));
   ls_scope scope = {0};
   ls_context_enter_graph(&scope, m->made);
-  ls_status status =
-      ls_graph_inline_part(m->body, m->values, m->body->num_parameters,
-                           &(ls_inline_part){needed, m->known}, m->results);
-  if (ls_status_is_ok(status)) status = walk_back(m);
+  ls_status status = fill_body(m, needed);
   ls_scope_end(&scope);
   if (m->made->error != NULL) {
     ls_status_free(status);
@@ -288,7 +293,7 @@ ls_status gradient_merge_call(ls_gradient *g) {
         "the body of a loop or branch (control flow): it belongs into the "
         "replica's callback itself",
         ls_op_name(g->op));
-  merge_gradient m = {
+  LS_OWN(merge_gradient, m) = {
       .g = g,
       .arena = g->walk->context->arena,
       .replicas = (size_t)ls_node_int(g->node, LS_ATTR_ID_REPLICAS),
@@ -305,7 +310,5 @@ ls_status gradient_merge_call(ls_gradient *g) {
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge_gradient",
                                    graph->runtime, graph, &m.made));
-  const ls_status status = differentiate(&m);
-  ls_graph_free(m.made);
-  return status;
+  return differentiate(&m);
 }

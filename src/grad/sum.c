@@ -55,8 +55,8 @@ void ls_gradient_begin_names(ls_scope *scope, const char *name,
   const ls_name_scope *names = ls_context_current()->scoped.names;
   char part[LS_MAX_NAME];
   ls_status status = ls_ok();
-  while (ls_status_is_ok(
-      status)) {  // Scope by scope: a part has a limit, not a path.
+  // Scope by scope: a part has a limit, not a path.
+  while (ls_status_is_ok(status)) {
     const char *slash = strchr(name, '/');
     const size_t length = slash != NULL ? (size_t)(slash - name) : strlen(name);
     snprintf(part, sizeof(part), "%.*s%s", (int)length, name,

@@ -111,7 +111,7 @@ ls_tensor ls_gradient_output(ls_gradient *g, size_t index) {
   return value;
 }
 
-// The sums of what came in for each result; false if nothing did.
+// Sums what came in for each result; false if nothing did.
 static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
                         ls_op op) {
   bool any = false;
@@ -125,7 +125,8 @@ static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
   return any;
 }
 
-// The first error: of a forward value, of the rule, of an op maker in it.
+// Returns the first error: of a forward value, of the rule, of an op maker in
+// it.
 static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
                             ls_status status) {
   if (walk->failure != NULL) {
@@ -138,12 +139,13 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
   // A rule that makes no op has not met the refusal of its name scope.
-  if (ls_status_is_ok(status)) status = ls_scope_status();
-  return ls_status_annotate(status, "in the gradient of '%s' (%s)",
-                            ls_op_name(op), ls_op_type_name(op));
+  return ls_status_annotate(
+      ls_status_is_ok(status) ? ls_scope_status() : status,
+      "in the gradient of '%s' (%s)", ls_op_name(op), ls_op_type_name(op));
 }
 
-// A gradient has the operand's type, and what is known of its shape.
+// Checks that a gradient has the operand's type, and what is known of its
+// shape.
 static ls_status check_gradient(const ls_gradient *g, size_t i) {
   const ls_tensor gradient = g->din[i];
   const ls_tensor input = ls_op_input(g->op, i);
@@ -185,25 +187,29 @@ static void log_gradients(const ls_gradient *g) {
   ls_text_deinit(&text);
 }
 
+static ls_status call_rule(ls_gradient *g) {
+  ls_gradient_walk *walk = g->walk;
+  LS_RETURN_IF_ERROR(
+      rule_error(walk, g->op, ls_gradient_table[g->node->type](g)));
+  for (size_t i = 0; i < g->num_inputs; ++i)
+    if (g->din[i].ref != 0) LS_RETURN_IF_ERROR(check_gradient(g, i));
+  if (!walk->context->gate) return ls_ok();
+  ls_gradient_gate(walk->context, g->din, g->num_inputs);
+  return rule_error(walk, g->op, NULL);
+}
+
 static ls_status apply_rule(ls_gradient *g) {
   ls_gradient_walk *walk = g->walk;
   ls_scope names = {0};
   ls_gradient_begin_names(&names, ls_op_name(g->op), "_grad");
-  ls_status status =
-      rule_error(walk, g->op, ls_gradient_table[g->node->type](g));
-  for (size_t i = 0; ls_status_is_ok(status) && i < g->num_inputs; ++i)
-    if (g->din[i].ref != 0) status = check_gradient(g, i);
-  if (ls_status_is_ok(status) && walk->context->gate) {
-    ls_gradient_gate(walk->context, g->din, g->num_inputs);
-    status = rule_error(walk, g->op, NULL);
-  }
+  const ls_status status = call_rule(g);
   ls_scope_end(&names);
   if (ls_status_is_ok(status) && ls_gradient_verbosity(walk->context) >= 1)
     log_gradients(g);
   return status;
 }
 
-// Asks the op's rule, and hands its answers to the operands.
+// Calls the op's rule, and hands its answers to the operands.
 static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
                                const ls_node *node) {
   ls_arena *arena = walk->context->arena;
@@ -298,6 +304,13 @@ static ls_status visit_with_gradients(ls_gradient_walk *walk, size_t index,
   return differentiate(walk, index, op, node);
 }
 
+static ls_status visit_sums(ls_gradient_walk *walk, size_t index, ls_op op,
+                            ls_graph *graph, const ls_node *node) {
+  if (sum_results(walk, &walk->entries[index], op))
+    LS_RETURN_IF_ERROR(visit_with_gradients(walk, index, op, graph, node));
+  return rule_error(walk, op, NULL);
+}
+
 static ls_status visit(ls_gradient_walk *walk, size_t index) {
   const ls_op op = ls_gradient_op_at(walk, index);
   ls_graph *graph = ls_graph_resolve(op.graph);
@@ -307,10 +320,7 @@ static ls_status visit(ls_gradient_walk *walk, size_t index) {
     ls_gradient_begin_beside(walk->context, &beside, op);
   else
     ls_gradient_begin_inside(walk->context, &beside, op);
-  ls_status status = ls_ok();
-  if (sum_results(walk, &walk->entries[index], op))
-    status = visit_with_gradients(walk, index, op, graph, node);
-  if (ls_status_is_ok(status)) status = rule_error(walk, op, NULL);
+  const ls_status status = visit_sums(walk, index, op, graph, node);
   ls_scope_end(&beside);
   if (!ls_status_is_ok(status) || index >= walk->num_inside) return status;
   const size_t count = ls_gradient_count_operands(walk, graph, node);

@@ -112,11 +112,9 @@ static ls_status copy_region(ls_copying *outer, ls_node *holder, ls_graph *from,
   LS_RETURN_IF_ERROR(ls_graph_make_like(from, outer->to, out_graph));
   if (outer->policy != NULL && outer->policy->copy_into != NULL)
     return outer->policy->copy_into(outer, holder, from, *out_graph);
-  ls_copying c;
+  LS_OWN(ls_copying, c) = {0};
   ls_copying_init(&c, outer, from, *out_graph, outer->memory);
-  const ls_status status = ls_copy_region(&c, holder);
-  ls_copying_deinit(&c);
-  return status;
+  return ls_copy_region(&c, holder);
 }
 
 // ---- Ops -------------------------------------------------------------------

@@ -29,40 +29,32 @@ bool ls_node_writes(const ls_node *node, const ls_object *variable) {
 static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
                              ls_arena *memory, ls_graph **out_graph) {
   ls_graph *current = ls_graph_resolve(ls_graph_current());
-  ls_graph *copy = NULL;
+  LS_OWN(ls_held_graph, copy) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make_like(region, current, &copy));
   ls_tensor *args =
       ls_arena_new_array(memory, ls_tensor, region->num_parameters);
   ls_tensor *results =
       ls_arena_new_array(memory, ls_tensor, region->num_results);
   uint64_t *refs = ls_arena_new_array(memory, uint64_t, region->num_results);
-  ls_status status = ls_ok();
-  if (args == NULL || results == NULL || refs == NULL)
-    status = ls_out_of_memory();
-  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_declared; ++i)
-    status = ls_graph_add_parameter(
-        copy, ls_graph_type(region, region->parameters[i]), NULL, &args[i]);
-  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_captures; ++i)
+  LS_RETURN_IF_NO_MEMORY(args != NULL && results != NULL && refs != NULL);
+  for (size_t i = 0; i < region->num_declared; ++i)
+    LS_RETURN_IF_ERROR(ls_graph_add_parameter(
+        copy, ls_graph_type(region, region->parameters[i]), NULL, &args[i]));
+  for (size_t i = 0; i < region->num_captures; ++i)
     args[region->num_declared + i] = captured[i];
-
-  if (ls_status_is_ok(status)) {
-    ls_scope scope = {0};
-    ls_context_enter_graph(&scope, copy);
-    status = ls_graph_inline(region, args, region->num_parameters, results);
-    ls_scope_end(&scope);
-  }
-  for (size_t i = 0; ls_status_is_ok(status) && i < region->num_results; ++i)
-    status = ls_graph_import(copy, results[i], &refs[i]);
-  if (ls_status_is_ok(status))
-    status = ls_graph_set_results(copy, refs, region->num_results);
-  if (!ls_status_is_ok(status)) {
-    ls_graph_free(copy);
-    return status;
-  }
+  ls_scope scope = {0};
+  ls_context_enter_graph(&scope, copy);
+  const ls_status status =
+      ls_graph_inline(region, args, region->num_parameters, results);
+  ls_scope_end(&scope);
+  LS_RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < region->num_results; ++i)
+    LS_RETURN_IF_ERROR(ls_graph_import(copy, results[i], &refs[i]));
+  LS_RETURN_IF_ERROR(ls_graph_set_results(copy, refs, region->num_results));
   // A copy draws the numbers of its original.
   if (copy->num_random < region->num_random)
     copy->num_random = region->num_random;
-  *out_graph = copy;
+  *out_graph = ls_give(&copy);
   return ls_ok();
 }
 
@@ -134,7 +126,7 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
 }
 
 // ---- Whole bodies ----------------------------------------------------------
-// What the copies are: by place of the original, and of a parameter its value.
+// The copies, by position of the original, and the values of parameters.
 typedef struct copies {
   ls_op *ops;
   ls_tensor *parameters;
@@ -153,7 +145,8 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
   return op.id == 0 ? ls_failed_tensor() : ls_op_output(op, ls_ref_output(ref));
 }
 
-// The scope of the same name in the current graph, inside the current one.
+// Finds the scope of the same name in the current graph, inside the current
+// one.
 static ls_status copy_names(const ls_name_scope *names,
                             const ls_name_scope **out_names) {
   *out_names = ls_context_current()->scoped.names;
@@ -179,8 +172,9 @@ static ls_status copy_named(ls_graph *body, const ls_node *node,
   return status;
 }
 
-// The copies of what a node waits for, those outside of it as they are, if they
-// are around the copy too: who runs a copy elsewhere has run its original.
+// Lists the copies of what a node waits for, and ops outside of the body as
+// they are, if they are around the copy too: elsewhere the original has run
+// already.
 static size_t copy_control(const ls_graph *body, const ls_node *node,
                            const copies *made, ls_op *control) {
   size_t count = 0;
@@ -205,15 +199,12 @@ static ls_status copy_body_op(ls_graph *body, size_t position,
   ls_tensor *inputs = ls_arena_new_array(&memory, ls_tensor, node->num_inputs);
   ls_op *control = ls_arena_new_array(
       &memory, ls_op, node->num_control + body->num_waits_outside);
-  if (inputs == NULL || control == NULL) {
-    return ls_out_of_memory();
-  } else {
-    for (uint32_t i = 0; i < node->num_inputs; ++i)
-      inputs[i] = copy_of(body, made, node->inputs[i]);
-    return copy_named(body, node, inputs, control,
-                      copy_control(body, node, made, control),
-                      &made->ops[position]);
-  }
+  LS_RETURN_IF_NO_MEMORY(inputs != NULL && control != NULL);
+  for (uint32_t i = 0; i < node->num_inputs; ++i)
+    inputs[i] = copy_of(body, made, node->inputs[i]);
+  return copy_named(body, node, inputs, control,
+                    copy_control(body, node, made, control),
+                    &made->ops[position]);
 }
 
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
@@ -244,18 +235,19 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
       .parameters =
           ls_arena_new_array(&memory, ls_tensor, body->num_parameters),
       .known = part == NULL ? NULL : part->known};
-  ls_status status = ls_ok();
-  if (made.ops == NULL || made.parameters == NULL) status = ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(made.ops != NULL && made.parameters != NULL);
   if (body->trains) ls_graph_note_training(ls_graph_current());
-  if (ls_status_is_ok(status) && body->unsaveable != NULL)
-    status = ls_graph_note_unsaveable(ls_graph_current(), body->unsaveable);
-  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_parameters; ++i)
+  if (body->unsaveable != NULL)
+    LS_RETURN_IF_ERROR(
+        ls_graph_note_unsaveable(ls_graph_current(), body->unsaveable));
+  for (size_t i = 0; i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
   const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
-  for (size_t i = 0; ls_status_is_ok(status) && i < num_nodes; ++i)
-    if (is_copied(body, part, i)) status = copy_body_op(body, i, &made);
-  for (size_t i = 0; ls_status_is_ok(status) && i < body->num_results; ++i)
+  for (size_t i = 0; i < num_nodes; ++i)
+    if (is_copied(body, part, i))
+      LS_RETURN_IF_ERROR(copy_body_op(body, i, &made));
+  for (size_t i = 0; i < body->num_results; ++i)
     results[i] = copy_of(body, &made, body->results[i]);
-  return status;
+  return ls_ok();
 }

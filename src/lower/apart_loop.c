@@ -4,7 +4,7 @@
 // of each trip.
 #include "lower/apart.h"
 
-// What goes round: whether it goes on, how many trips there were, the values.
+// Loop state: whether the loop goes on, its number of trips, the values.
 typedef struct loop {
   ls_apart_level *around;
   ls_node *node;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which inputs of a program are padded, so that batches of several sizes can
-// share it.
+// Chooses which inputs of a program are padded, so that batches of several
+// sizes can share it.
 #include "base/runtime_internal.h"
 #include "graph/op_table.h"
 #include "graph/walk.h"
@@ -13,7 +13,7 @@ static bool is_bucketized(const ls_node *node) {
          ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
 }
 
-// Which feed a value is, or the number of feeds.
+// Returns the number of the feed that a value is, or the number of feeds.
 static size_t find_feed(const ls_lower_request *request, uint64_t ref) {
   size_t i = 0;
   while (i < request->num_feeds && request->feeds[i] != ref)
@@ -28,7 +28,7 @@ static ls_status buckets_refuse(const ls_lower_request *request, ls_node *node,
                    ls_node_describe(request->graph, node, text, sizeof(text)));
 }
 
-// How many rows its inputs have with padding.
+// Returns the number of rows that its inputs have with padding.
 static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
                             ls_arena *memory, int64_t *out_rows) {
   ls_type *in = ls_arena_new_array(memory, ls_type, node->num_inputs);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How what replicas do together is lowered: to merges, and to what each replica
-// takes of their results. Outside of replicas there is one.
+// Lowers what replicas do together: to merges, and to what each replica takes
+// of their results. Outside of replicas there is one.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
@@ -145,14 +145,12 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
   for (int32_t r = 0; r < scope->replicas; ++r)
     ls_array_set_i64(array, r, entries[r]);
   const ls_attr value = LS_OWN_A(VALUE, array), axis = LS_OWN_I(AXIS, 0);
-  ls_status status = ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &value, 1,
-                                   origin, &inputs[0]);
-  if (ls_status_is_ok(status))
-    status = ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0, origin,
-                           &inputs[1]);
-  return ls_status_is_ok(status) ? ls_lower_make(scope, LS_OP_GATHER, inputs, 2,
-                                                 &axis, 1, origin, out_ref)
-                                 : status;
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_CONSTANT, NULL, 0, &value, 1,
+                                   origin, &inputs[0]));
+  LS_RETURN_IF_ERROR(ls_lower_make(scope, LS_OP_REPLICA_ID, NULL, 0, NULL, 0,
+                                   origin, &inputs[1]));
+  return ls_lower_make(scope, LS_OP_GATHER, inputs, 2, &axis, 1, origin,
+                       out_ref);
 }
 
 // `size` of x along an axis, from a start that is a value.

@@ -6,7 +6,7 @@
 #include "graph/walk.h"
 #include "lower/cut.h"
 
-// Of one graph.
+// The marks of one graph.
 typedef struct marks {
   const ls_graph *graph;
   size_t *first;  // By place of a node: where its results are in
@@ -210,7 +210,8 @@ bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
   return *at(common_values_find(self, graph), ref);
 }
 
-// Whether there is something in a region that is the replicas' business.
+// Returns true if there is something in a region that is the replicas'
+// business.
 static bool concerns_replicas(const ls_common_values *self,
                               const ls_graph *graph) {
   const marks *m = NULL;

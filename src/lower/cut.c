@@ -18,7 +18,7 @@ ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
   return g->values == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// What is the same on all replicas without their doing.
+// Appends what is the same on all replicas without their doing.
 static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
   uint64_t *inputs =
       ls_arena_new_array(g->memory, uint64_t, node->num_inputs + 1);

@@ -69,7 +69,7 @@ ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
 ls_status ls_cut_replicas(const ls_cut_request *request);
 
 // ---- Shared by the files cut*.c ---------------------------------------------
-// What becomes of a node.
+// The fate of a node.
 typedef enum ls_cut_kind {
   LS_CUT_PARAMETER,
   LS_CUT_FREE,     // Has no operands: made again wherever it is used.
@@ -78,7 +78,7 @@ typedef enum ls_cut_kind {
   LS_CUT_LEAVES,   // Stands around, between two of them.
 } ls_cut_kind;
 
-// How a value is wanted around replicate ops.
+// A form in which a value is wanted around replicate ops.
 typedef enum ls_cut_role {
   LS_CUT_COMMON = 1 << 0,  // One for all.
   LS_CUT_WIDE = 1 << 1,    // Those of all, one behind the other.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of each node of a graph that is cut, and which values leave the
-// segment that makes them.
+// Decides what becomes of each node of a graph that is cut, and which values
+// leave the segment that makes them.
 #include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lower/cut.h"
@@ -13,7 +13,7 @@ static bool is_free(const ls_node *node) {
           (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR)) == 0;
 }
 
-// Whether a segment of its level makes what the node needs.
+// Returns true if a segment of its level makes what the node needs.
 static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
@@ -24,7 +24,8 @@ static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   return false;
 }
 
-// Whether it is the same for all and needs nothing that its own segment makes.
+// Returns true if it is the same for all and needs nothing that its own segment
+// makes.
 static bool is_outer(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   if (ls_node_any_trait(node, LS_OP_MERGE) || ls_node_has_effects(node))
@@ -60,8 +61,8 @@ static void join_operands(const ls_cut_graph *g, size_t place) {
   }
 }
 
-// What a segment uses is computed where it is used, as if nothing were cut:
-// there it is fused with that.
+// Computes what a segment uses where it is used, as if nothing were cut: there
+// it is fused with that.
 static void join_segments(const ls_cut_graph *g) {
   for (size_t i = g->from->num_nodes; i-- > 0;)
     if (g->kind[i] == LS_CUT_SEGMENT) join_operands(g, i);
@@ -70,9 +71,10 @@ static void join_segments(const ls_cut_graph *g) {
       g->kind[i] = LS_CUT_SEGMENT;
 }
 
-// What costs little where it is used, where it is part of another kernel, and a
-// value in memory elsewhere. An empty stack, which has no operands, is made
-// beside the loop that fills it: it could not get there from another segment.
+// Keeps in the segment what costs little where it is used, where it is part of
+// another kernel, and a value in memory elsewhere. An empty stack, which has no
+// operands, is made beside the loop that fills it: it could not get there from
+// another segment.
 static bool is_made_at_its_use(const ls_node *node) {
   return node->type == LS_OP_STACK_NEW ||
          ((ls_node_info(node)->traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) !=

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the lowering of ops with child graphs shares. A region's lowered graph
+// Shared by the lowering of ops with child graphs. A region's lowered graph
 // captures what it reads from around it; variables that it writes go in as
 // carried or captured values and come out as results.
 #ifndef LS_LOWER_FLOW_H_

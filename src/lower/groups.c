@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How what replicas do in groups, or one with another, is lowered: everybody's
-// values are gathered into one stack, of which each replica takes what it
-// needs. Sums of groups are made once, for all.
+// Lowers what replicas do in groups, or one with another: everybody's values
+// are gathered into one stack, of which each replica takes what it needs. Sums
+// of groups are made once, for all.
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
@@ -222,8 +222,8 @@ ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Whether each replica gives all others the same row, as a broadcast does; and
-// the row. Then all get the same rows, which are gathered once.
+// Returns true if each replica gives all others the same row, as a broadcast
+// does; and the row. Then all get the same rows, which are gathered once.
 static bool gives_one_row(const ls_lower_scope *scope, const ls_node *node,
                           uint64_t *out_row) {
   const uint64_t ref = ls_lowered(scope, node->inputs[0]);

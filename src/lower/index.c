@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How slices whose sizes are known only now are lowered.
+// Lowers slices whose sizes are known only now.
 #include "lower/ops.h"
 
 static ls_type index_type_of(const ls_lower_scope *scope, const ls_node *node,

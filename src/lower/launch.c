@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches of replicated computations for a system's cores: see
-// engine/launch.h.
-#include "engine/launch.h"
+// engine/backend.h.
+#include "engine/backend.h"
 
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How loops are lowered.
+// Lowers loops.
 #include "base/runtime_internal.h"
 #include "lower/apart.h"
 
-// What goes round in a loop: its own values, variables that it writes, and if
-// values of the body are saved the number of trips and a stack for each.
+// Loop state: the loop's own values, variables that it writes, and if values of
+// the body are saved the number of trips and a stack for each.
 typedef struct carrying {
   size_t carried, saved;
   bool saves;
@@ -65,7 +65,7 @@ static ls_status declare_round(ls_lower_flow *f, const carrying *r,
   return ls_ok();
 }
 
-// What the loop itself adds to its body is named after the loop.
+// Names what the loop itself adds to its body after the loop.
 static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
   ls_node *node = ls_graph_node_of(body, ref);
@@ -128,7 +128,8 @@ static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
   return finish_body(f, r, inner, &results);
 }
 
-// Whether its trips are steps. Those of a loop inside of such a loop are not.
+// Returns true if its trips are steps. Those of a loop inside of such a loop
+// are not.
 static bool counts_steps(const ls_lower_flow *f) {
   return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
          !f->scope->in_steps;

@@ -64,7 +64,7 @@ ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
 }
 
 // ---- Masking --------------------------------------------------------------
-// Whether each element is of a real row.
+// Makes a mask of the elements of real rows.
 static ls_status make_condition(ls_lower_scope *scope, ls_shape shape,
                                 const ls_mask *mask, const ls_node *origin,
                                 uint64_t *out_ref) {
@@ -214,7 +214,7 @@ static ls_shape mask_shape_of(const rule *r, size_t i) {
   return ls_lowered_type(r->scope, r->inputs[i]).shape;
 }
 
-// Whether all rows of an operand are one, repeated.
+// Returns true if all rows of an operand are one, repeated.
 static bool is_repeated(const rule *r, size_t i) {
   const ls_node *node = ls_graph_node_of(r->scope->to, r->inputs[i]);
   if (node->type != LS_OP_BROADCAST) return false;
@@ -277,7 +277,7 @@ static ls_status product(rule *r, const uint64_t **inputs) {
   return mask_refuse(r);
 }
 
-// What padding is to a reduction over rows: nothing.
+// Replaces padding by what a reduction over rows does not notice.
 static ls_status reduction(rule *r, const uint64_t **inputs) {
   const ls_dtype dtype = ls_lowered_type(r->scope, r->inputs[0]).dtype;
   if (!reduces_rows(r)) return ls_ok();
@@ -289,7 +289,7 @@ static ls_status reduction(rule *r, const uint64_t **inputs) {
                                            : mask_refuse(r);
 }
 
-// What the op's sizes say of its rows.
+// Reads what the op's sizes say of its rows.
 static ls_status sized(rule *r) {
   const ls_masks *masks = r->scope->masks;
   const ls_mask *from = r->spec->num_inputs == 0 ? NULL : mask_of(r, 0);

@@ -46,7 +46,7 @@ uint64_t ls_bucket_size(const ls_buckets *buckets, uint64_t feed);
 const ls_bucket *ls_bucket_of(const ls_buckets *buckets, const ls_node *node);
 
 // ---- A body's -------------------------------------------------------------
-// Of values whose dimension 0 has padding.
+// Masks of values whose dimension 0 has padding.
 typedef struct ls_mask {
   const ls_node *source;  // Equal ones have as many real rows.
   uint64_t size;          // In the body: how many, an i32 scalar.
@@ -55,8 +55,8 @@ typedef struct ls_mask {
 typedef struct ls_masks {
   ls_map of;        // Ref of the body -> its mask.
   bool is_masking;  // What is being made belongs to a mask itself.
-  // Of the op whose sizes are told now: whose size the first is, or whether it
-  // is what remains.
+  // For the op whose sizes are computed now: whose size the first is, or
+  // whether it is what remains.
   bool has_sizes, infers;
   const ls_mask *sized;
 } ls_masks;
@@ -71,8 +71,8 @@ ls_status ls_mask_set(ls_lower_scope *scope, uint64_t ref, const ls_mask *mask);
 // Refuses what has no rule at all; `function` is to lower it.
 ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
                         ls_lower_function function);
-// What an op that is to be appended takes in place of its operands, and the
-// mask of its results.
+// Gives an op that is to be appended other operands, and the mask of its
+// results.
 ls_status ls_mask_operands(ls_lower_scope *scope, const ls_op_spec *spec,
                            const uint64_t **inputs, const ls_node *origin,
                            const ls_mask **out_mask);
@@ -81,11 +81,11 @@ ls_status ls_mask_results(ls_lower_scope *scope, const ls_node *made,
 // A node whose sizes come from operands is lowered between these two.
 ls_status ls_mask_begin_sizes(ls_lower_scope *scope, const ls_node *node);
 void ls_mask_end_sizes(ls_lower_scope *scope);
-// Whether such a node may be its operand, which has the shape already.
+// Returns true if such a node may be its operand, which has the shape already.
 ls_status ls_mask_check_same(const ls_lower_scope *scope, uint64_t ref);
 // Refuses a result that has padding.
 ls_status ls_mask_check_result(const ls_lower_scope *scope, uint64_t ref);
-// How many real rows there are, and 1 / (that * `others`), in these types.
+// Gives the number of real rows, and 1 / (that * `others`), in these types.
 ls_status ls_mask_rows(ls_lower_scope *scope, const ls_mask *mask,
                        const ls_node *origin, uint64_t *out_rows);
 ls_status ls_mask_one_over(ls_lower_scope *scope, const ls_mask *mask,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How merge ops are lowered: the replicas' values are gathered, the body's ops
-// follow as ops that run once, and of results that differ each replica takes
-// its own. Values pass flat, so that each replica's may have a shape of its
-// own.
+// Lowers merge ops: the replicas' values are gathered, the body's ops follow as
+// ops that run once, and of results that differ each replica takes its own.
+// Values pass flat, so that each replica's may have a shape of its own.
 #include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
 #include "lower/flow.h"

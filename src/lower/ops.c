@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How each op without child graphs is lowered.
+// Lowers ops without child graphs, one function each.
 #include "lower/ops.h"
 
 #include "base/memory/own.h"
@@ -185,7 +185,7 @@ ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
                       ls_lowered(scope, node->inputs[0]));
 }
 
-// What the callback made; who asks for gradients has asked.
+// Maps to what the callback made; gradients have been taken by now.
 ls_status lower_custom_gradient(ls_lower_scope *scope, ls_node *node) {
   const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
   for (unsigned i = 0; i < node->num_outputs; ++i)
@@ -369,7 +369,7 @@ ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Replicated computations ------------------------------------------------
-// What stands around one, for anybody but it.
+// Is passed on where it stands around a replica.
 ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
   (void)scope;
   if (node->type == LS_OP_TPU_REPLICATED_INPUT)
@@ -380,8 +380,8 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
                              ls_node_info(node)->name);
 }
 
-// What it was, or, as a program that can give it has been compiled, an empty
-// message.
+// Gives the report, or, as a program that can give it has been compiled, an
+// empty message.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
   LS_OWN(ls_array, array) =

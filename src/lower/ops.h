@@ -22,7 +22,7 @@ ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
 // the bits that running it would give; else 0.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
-// Whether a value is a bool scalar that is known now, and which.
+// Returns true if a value is a bool scalar that is known now, and gives it.
 bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
                        bool *out_value);
 
@@ -59,7 +59,7 @@ ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
 ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
                             int64_t limit, const ls_node *origin,
                             uint64_t *out_ref);
-// Of R values, this replica's.
+// Takes this replica's of R values.
 ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
@@ -84,13 +84,13 @@ ls_variable *ls_lower_component_of(const ls_node *holder,
 // Adds those that the replicas' body reads or writes and that are so now.
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list);
-// Whether each replica has a value of its own of the variable here.
+// Returns true if each replica has a value of its own of the variable here.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
-// Whether its components are variables by themselves here, though they are
-// values of the replicas around: in a branch or loop of a merge.
+// Returns true if its components are variables by themselves here, though they
+// are values of the replicas around: in a branch or loop of a merge.
 bool ls_lower_is_apart(const ls_lower_scope *scope,
                        const ls_variable *container);
-// What one replica's value of such a variable is, for all; and a new one.
+// Reads one replica's value of such a variable, for all; writes it.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref);
@@ -99,11 +99,11 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
                                        uint64_t ref);
 
 // ---- Stacks (stack.c) ------------------------------------------------
-// What is known of a stack: shared by all values that come of one stack_new.
+// Knowledge of a stack: shared by all values that come of one stack_new.
 typedef struct ls_lower_stack ls_lower_stack;
 // Nothing yet. NULL: no memory.
 ls_lower_stack *ls_lower_stack_new(ls_lowering *all);
-// Of a lowered value; NULL: it is no stack.
+// Returns that of a lowered value; NULL: it is no stack.
 ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
                                   uint64_t ref);
 ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
@@ -118,7 +118,7 @@ ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
 ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
                               uint64_t value, const ls_node *origin,
                               uint64_t *out_ref);
-// Of a lowered graph: each value of a stack is used once.
+// Checks in a lowered graph that each value of a stack is used once.
 //   LS_INVALID_ARGUMENT  names the op that uses one again.
 ls_status ls_check_stacks(ls_graph *graph);
 

@@ -91,7 +91,7 @@ static const ls_lower_scope *owner(const ls_lower_scope *scope,
   return NULL;
 }
 
-// Of a branch or loop in a merge, which runs once.
+// Returns true in a branch or loop in a merge, which runs once.
 static bool runs_once(const ls_lower_scope *scope,
                       const ls_lower_scope *owner) {
   return scope->in_merge && scope != owner;

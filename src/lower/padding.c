@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How inputs of replicated computations that differ in size are lowered. Where
-// ops are to see real sizes no padding is ever made: replicas of other shapes
-// are other classes (replicas.c), or masks say what is real (mask.h).
+// Lowers inputs of replicated computations that differ in size. Where ops are
+// to see real sizes no padding is ever made: replicas of other shapes are other
+// classes (replicas.c), or masks say what is real (mask.h).
 #include "lower/ops.h"
 
 // Zeros behind the value, up to `shape`.
@@ -85,7 +85,7 @@ static const ls_node *find_padded_input(const ls_lower_scope *scope,
              : NULL;
 }
 
-// What was not padded is real; what was carries a mask.
+// Input without padding is real; input with it carries a mask.
 ls_status lower_real_part(ls_lower_scope *scope, ls_node *node) {
   const ls_node *padded = find_padded_input(scope, node->inputs[0]);
   if (padded == NULL)

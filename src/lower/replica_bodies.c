@@ -95,7 +95,8 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
       name, self->replicas, place, self->replicas, self->replicas);
 }
 
-// Whether what all replicas come to together is to be cut out of the body.
+// Decides whether what all replicas come to together is to be cut out of the
+// body.
 static ls_status find_cut(ls_lower_replicas *self) {
   const ls_graph *body = self->bodies[0].to;
   const ls_lowering *all = self->f->scope->all;

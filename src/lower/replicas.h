@@ -26,7 +26,7 @@ typedef struct ls_lower_replicas {
   const ls_lower_own *own;
   ls_variable *differs;  // Not in that list, and to be: it is all anew.
   bool goes_apart;       // So it is with a loop or branch to be taken apart.
-  // What the body is cut by, if it is.
+  // The values by which the body is cut, if it is.
   ls_common_values values;
   bool is_cut;
   uint64_t *outputs;  // Of the op, or of what it was cut into.

@@ -115,16 +115,16 @@ ls_status ls_lower_read(ls_lower_scope *scope, ls_variable *variable,
                         uint64_t *out_ref);
 ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
                          uint64_t ref);
-// What a variable is worth from the start of a region on that writes it, and
-// around which it has been read.
+// Sets the value of a variable from the start of a region on that writes it,
+// and around which it has been read.
 ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
                        uint64_t ref);
-// Whether the components of a distributed variable are worth something by
-// themselves at this point.
+// Returns true if the components of a distributed variable are worth something
+// by themselves at this point.
 bool ls_lower_is_split(const ls_lower_scope *scope,
                        const ls_variable *container);
-// Whether its components are worth different things here, where it is nobody's
-// own.
+// Finds out whether its components have different values here, where it is
+// nobody's own.
 ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
                            bool *out_differs);
 // Settles the uses of distributed variables of which components were written:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How stacks are lowered: what each of them holds becomes known.
+// Lowers stacks: what each of them holds becomes known.
 //
 // A stack is made before anything is pushed, and taken from in other regions
 // than it was filled in. So what is known of a stack is kept beside the graph,
@@ -87,7 +87,7 @@ static ls_status set_element(ls_lowering *all, ls_lower_stack *stack,
   return ls_ok();
 }
 
-// Whether `inner` lies in `stack`, at any depth.
+// Returns true if `inner` lies in `stack`, at any depth.
 static bool stack_holds(const ls_lower_stack *stack,
                         const ls_lower_stack *inner) {
   const ls_lower_stack *at = stack_root_of(stack->inner);
@@ -96,7 +96,7 @@ static bool stack_holds(const ls_lower_stack *stack,
   return at != NULL;
 }
 
-// What is known of `a` and `b`, without what they hold, is one from now on.
+// Joins what is known of `a` and `b`, without what they hold.
 static ls_status stack_join(ls_lowering *all, ls_lower_stack *a,
                             ls_lower_stack *b) {
   if (stack_holds(a, b) || stack_holds(b, a))
@@ -190,7 +190,7 @@ ls_status lower_stack_push(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// What is taken: what was pushed, or what the op says if that is all.
+// Finds the type of what is taken: that of what was pushed, or the op's.
 static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
                               ls_lower_stack *stack) {
   const ls_type said = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,

@@ -68,7 +68,7 @@ static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
 }
 
 // ---- Reading ---------------------------------------------------------------
-// What each component is worth, and whether that is not one value for all.
+// Reads each component, and finds whether they have different values.
 static ls_status read_components(ls_lower_scope *scope,
                                  const ls_variable *container,
                                  uint64_t **out_refs, bool *out_differs) {

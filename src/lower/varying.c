@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What differs between replicas: marked in the body of a replicate op, or in
+// Marks what differs between replicas: in the body of a replicate op, or in
 // several bodies of which each replica runs one. And what does not and should.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -74,7 +74,7 @@ const ls_node *ls_find_equal_merges(const ls_graph *body) {
 
 // ---- Classes ---------------------------------------------------------------
 
-// What `body` has no twin of varies. Whether anything is new.
+// Marks as varying what `body` has no twin of. Returns true if anything is new.
 static bool mark_lonely(ls_graph *first, const ls_graph *body,
                         const uint32_t *twins, bool *has_twin) {
   bool found = false;

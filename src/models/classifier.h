@@ -46,4 +46,11 @@ ls_optimizer *ls_classifier_optimizer(void *self);
 size_t ls_classifier_list(ls_variable *const *all, size_t count,
                           ls_variable **variables, size_t capacity);
 
+// ---- The rows of the table of models ----------------------------------------
+extern const ls_model_type ls_model_tiny;
+extern const ls_model_type ls_model_mlp;
+extern const ls_model_type ls_model_cnn;
+extern const ls_model_type ls_model_resnet20;
+extern const ls_model_type ls_model_gpt;
+
 #endif  // LS_MODELS_CLASSIFIER_H_

@@ -2,7 +2,6 @@
 // cnn: two convolutions, a pool and two dense layers; softmax cross-entropy,
 // Adam.
 #include "models/classifier.h"
-#include "models/types.h"
 
 // Height and width of the images, and of what is left behind the pool.
 enum { SIDE = 28, POOLED = SIDE / 2 };

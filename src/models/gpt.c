@@ -3,7 +3,6 @@
 // front of each part (Radford et al., 2019) and an output tied to the
 // embedding; mean softmax cross-entropy over all tokens, Adam.
 #include "models/classifier.h"
-#include "models/types.h"
 
 enum { TOKENS = 128, VOCABULARY = 256, WIDTH = 256 };
 enum { BLOCKS = 4, HEADS = 4, INNER = 4 * WIDTH };

@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "lockstep/data.h"
 #include "lockstep/iterator.h"
-#include "models/types.h"
+#include "models/classifier.h"
 
 static const ls_model_type *const types[] = {&ls_model_tiny, &ls_model_mlp,
                                              &ls_model_cnn, &ls_model_resnet20,
@@ -70,9 +70,11 @@ ls_status ls_model_create(const ls_model_type *type,
   LS_REQUIRE(type->destroy);
   out_model->type = type;
   ls_model_options opts;
-  ls_status status = model_with_defaults(type, options, &opts);
-  if (ls_status_is_ok(status)) status = type->create(&opts, &out_model->self);
-  return ls_status_annotate(status, "while creating model '%s'", type->name);
+  const ls_status refusal = model_with_defaults(type, options, &opts);
+  return ls_status_annotate(ls_status_is_ok(refusal)
+                                ? type->create(&opts, &out_model->self)
+                                : refusal,
+                            "while creating model '%s'", type->name);
 }
 
 void ls_model_destroy(ls_model *model) {

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "models/classifier.h"
-#include "models/types.h"
 
 enum { MAX_LAYERS = 3 };
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "models/classifier.h"
-#include "models/types.h"
 
 enum { SIDE = 32, CLASSES = 10 };
 enum { STAGES = 3, BLOCKS = 3, NUM_BLOCKS = STAGES * BLOCKS };

@@ -7,7 +7,6 @@
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "nn/optimizer.h"
-#include "nn/reads.h"
 
 typedef struct accumulation {
   ls_optimizer *optimizer;

@@ -16,9 +16,8 @@
 #include "lockstep/shape_rules.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
+#include "nn/layer.h"
 #include "nn/optimizer.h"
-#include "nn/reads.h"
-#include "nn/update_ops.h"
 #include "runtime/eager/eager.h"
 
 // ---- For rules -------------------------------------------------------------
@@ -381,21 +380,25 @@ static ls_status descend(ls_optimizer *optimizer, ls_tape *tape, ls_tensor loss,
   return ls_ok();
 }
 
+static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
+                          ls_op *out_moved) {
+  LS_OWN_MEMORY(optimizer->allocator, ls_variable *, variables) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(ls_optimizer_check_loss(loss));
+  LS_RETURN_IF_ERROR(
+      ls_reads_find(optimizer->allocator, loss, &variables, &count));
+  return descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
+                 variables, count, out_moved);
+}
+
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   LS_MAKE_REQUIRE_FOR_OP(optimizer);
   if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
-  LS_OWN_MEMORY(optimizer->allocator, ls_variable *, variables) = NULL;
-  size_t count = 0;
   ls_op moved = {0};
   ls_trial trial;
   ls_trial_begin(&trial);
-  ls_status status = ls_optimizer_check_loss(loss);
-  if (ls_status_is_ok(status))
-    status = ls_reads_find(optimizer->allocator, loss, &variables, &count);
-  if (ls_status_is_ok(status))
-    status = descend(optimizer, NULL, ls_optimizer_scale_loss(optimizer, loss),
-                     variables, count, &moved);
-  status = ls_trial_end(&trial, status);
+  const ls_status status =
+      ls_trial_end(&trial, minimize(optimizer, loss, &moved));
   return ls_status_is_ok(status) ? moved : apply_failed(status);
 }
 

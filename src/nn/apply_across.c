@@ -12,8 +12,8 @@
 #include "graph/trial.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/strategy_extended.h"
+#include "nn/layer.h"
 #include "nn/optimizer.h"
-#include "nn/update_ops.h"
 
 typedef struct across {
   ls_gradients_over_replicas over_replicas;
@@ -49,9 +49,8 @@ static ls_nest of_each(const across *a, ls_nest gradient) {
                                 ls_strategy_devices(a->strategy), a->replicas);
 }
 
-static ls_status apply_across_check_pair(const across *a,
-                                         const ls_variable *variable,
-                                         ls_nest gradient) {
+static ls_status check_pair(const across *a, const ls_variable *variable,
+                            ls_nest gradient) {
   if (variable->num_components != a->replicas)
     return LS_STATUS(variable->num_components == 0 ? LS_INVALID_ARGUMENT
                                                    : LS_UNIMPLEMENTED,
@@ -77,7 +76,7 @@ static ls_status take_pairs(across *a, ls_variable *const *variables,
                             const ls_nest *gradients, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (gradients[i].kind == LS_KIND_NONE) continue;
-    LS_RETURN_IF_ERROR(apply_across_check_pair(a, variables[i], gradients[i]));
+    LS_RETURN_IF_ERROR(check_pair(a, variables[i], gradients[i]));
     LS_RETURN_IF_ERROR(
         ls_take_nest(of_each(a, gradients[i]), &a->gradients[a->count]));
     a->variables[a->count++] = variables[i];
@@ -308,7 +307,7 @@ static ls_status begin_call(across *a) {
   return ls_hold_begin(a->optimizer, examples, &a->call);
 }
 
-static ls_status apply_across_make_step(across *a, ls_op *out_op) {
+static ls_status make_step(across *a, ls_op *out_op) {
   ls_graph *graph = ls_graph_current();
   if (ls_optimizer_holds(a->optimizer)) {
     LS_RETURN_IF_ERROR(reduce_all(a));
@@ -328,9 +327,17 @@ static ls_status apply_across_make_step(across *a, ls_op *out_op) {
              : ls_ok();
 }
 
-static ls_status nn_apply(across *a, ls_variable *const *variables,
-                          const ls_nest *gradients, size_t count,
-                          ls_op *out_op) {
+static ls_status take_and_move(across *a, ls_variable *const *variables,
+                               const ls_nest *gradients, size_t count,
+                               ls_op *out_op) {
+  LS_RETURN_IF_ERROR(take_pairs(a, variables, gradients, count));
+  LS_NAME_SCOPE(a->optimizer->name);
+  return make_step(a, out_op);
+}
+
+static ls_status apply_pairs(across *a, ls_variable *const *variables,
+                             const ls_nest *gradients, size_t count,
+                             ls_op *out_op) {
   ls_allocator *allocator = a->optimizer->allocator;
   a->replicas = (size_t)ls_strategy_num_replicas(a->strategy);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_variable *, kept_variables, count);
@@ -343,11 +350,8 @@ static ls_status nn_apply(across *a, ls_variable *const *variables,
   a->sums = sums;
   a->squares = squares;
   a->ops = ops;
-  ls_status status = take_pairs(a, variables, gradients, count);
-  {
-    LS_NAME_SCOPE(a->optimizer->name);
-    if (ls_status_is_ok(status)) status = apply_across_make_step(a, out_op);
-  }
+  const ls_status status =
+      take_and_move(a, variables, gradients, count, out_op);
   for (size_t i = 0; i < a->count; ++i)
     ls_nest_release(a->gradients[i]);
   return status;
@@ -378,7 +382,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
   ls_trial trial;
   ls_trial_begin(&trial);
   return ls_trial_end(&trial,
-                      nn_apply(&a, variables, gradients, count, out_op));
+                      apply_pairs(&a, variables, gradients, count, out_op));
 }
 
 // ---- Replicas that meet ----------------------------------------------------
@@ -414,15 +418,16 @@ static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   const size_t count = ls_nest_count(listed);
   LS_OWN_ARRAY(allocator, ls_variable *, variables, count);
   LS_OWN_ARRAY(allocator, ls_nest, gradients, count);
-  ls_op op = {0};
-  ls_status status =
-      variables == NULL || gradients == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  if (variables == NULL || gradients == NULL)
+    return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
     gradients[i] = ls_nest_item(given, i);
-    status = one_variable(ls_nest_item(listed, i), i, &variables[i]);
+    const ls_status status =
+        one_variable(ls_nest_item(listed, i), i, &variables[i]);
+    if (!ls_status_is_ok(status)) return ls_fail(status);
   }
-  if (ls_status_is_ok(status))
-    status = nn_apply(&a, variables, gradients, count, &op);
+  ls_op op = {0};
+  const ls_status status = apply_pairs(&a, variables, gradients, count, &op);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   return ls_graph_is_eager(ls_graph_current()) ? ls_none() : ls_nest_op(op);
 }

@@ -20,21 +20,16 @@ static void fail(ls_bag *bag, ls_status status) {
 
 void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
                   void (*release)(void *thing)) {
-  ls_bag_item *item = NULL;
   if (ls_status_is_ok(status) && thing == NULL) return NULL;
-  if (ls_status_is_ok(status)) {
-    ls_allocator *allocator = ls_current_allocator();
-    item = ls_new(allocator, ls_bag_item);
-    if (item != NULL)
-      *item = (ls_bag_item){bag->last, allocator, thing, release};
-    else
-      status = ls_out_of_memory();
-  }
+  ls_allocator *allocator = ls_current_allocator();
+  ls_bag_item *item =
+      ls_status_is_ok(status) ? ls_new(allocator, ls_bag_item) : NULL;
   if (item == NULL) {
-    fail(bag, status);
+    fail(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
     if (thing != NULL) release(thing);
     return NULL;
   }
+  *item = (ls_bag_item){bag->last, allocator, thing, release};
   bag->last = item;
   return thing;
 }
@@ -53,14 +48,11 @@ static void release_nest(void *thing) {
 
 ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest) {
   ls_allocator *allocator = ls_current_allocator();
-  ls_status status = ls_nest_status(nest);
-  kept_nest *kept = NULL;
-  if (ls_status_is_ok(status)) {
-    kept = ls_new(allocator, kept_nest);
-    if (kept == NULL) status = ls_out_of_memory();
-  }
+  const ls_status status = ls_nest_status(nest);
+  kept_nest *kept =
+      ls_status_is_ok(status) ? ls_new(allocator, kept_nest) : NULL;
   if (kept == NULL) {
-    fail(bag, status);
+    fail(bag, ls_status_is_ok(status) ? ls_out_of_memory() : status);
     ls_nest_release(nest);
     return NULL;
   }

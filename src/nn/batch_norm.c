@@ -3,7 +3,6 @@
 #include "graph/make/make.h"
 #include "nn/layer.h"
 #include "nn/shares.h"
-#include "nn/update_ops.h"
 
 struct ls_batch_norm_layer {
   ls_layer base;

@@ -6,6 +6,7 @@
 
 #include "base/runtime_internal.h"
 #include "graph/trial.h"
+#include "lockstep/graph.h"
 #include "lockstep/layers.h"
 
 enum { LS_MAX_LAYER_VARIABLES = 4 };
@@ -61,5 +62,17 @@ ls_tensor ls_layer_read_or(ls_variable *variable, ls_dtype dtype, int64_t size,
 ls_tensor ls_layer_zeros(ls_tensor x, const ls_size *sizes, size_t rank);
 // The initializer, or the default in its place.
 ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback);
+
+// ---- update_ops.c -----------------------------------------------------------
+// Updates that a layer makes by the way, such as of moving averages. Where
+// effects run by themselves, in eager and in functions, there is nothing to do;
+// in a build graph nobody fetches them, so they go along with a step.
+
+// The value of a write: in a build graph its op joins LS_COLLECTION_UPDATE_OPS.
+void ls_update_ops_add(ls_tensor written);
+// An op that runs after the step and after all updates so far that ask for
+// nothing the step does not need too: what is fed or comes from the host. The
+// step itself where there are none. `name` is that of a new op.
+LS_MUST_USE ls_status ls_update_ops_join(const char *name, ls_op *step);
 
 #endif  // LS_NN_LAYER_H_

@@ -255,6 +255,16 @@ ls_status ls_optimizer_count_steps(ls_optimizer *optimizer) {
                       &optimizer->first_examples);
 }
 
+static ls_status make_slots(ls_optimizer *optimizer,
+                            ls_variable *const *variables, size_t count) {
+  LS_RETURN_IF_ERROR(ls_optimizer_count_steps(optimizer));
+  for (size_t i = 0; i < count; ++i) {
+    ls_variable **slots = NULL;
+    LS_RETURN_IF_ERROR(ls_optimizer_slots(optimizer, variables[i], &slots));
+  }
+  return ls_ok();
+}
+
 ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
                                ls_variable *const *variables, size_t count) {
   LS_REQUIRE(optimizer);
@@ -262,12 +272,7 @@ ls_status ls_optimizer_prepare(ls_optimizer *optimizer,
   if (optimizer->inner != NULL) optimizer = optimizer->inner;
   ls_trial trial;
   ls_trial_begin(&trial);
-  ls_status status = ls_optimizer_count_steps(optimizer);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    ls_variable **slots = NULL;
-    status = ls_optimizer_slots(optimizer, variables[i], &slots);
-  }
-  return ls_trial_end(&trial, status);
+  return ls_trial_end(&trial, make_slots(optimizer, variables, count));
 }
 
 size_t ls_optimizer_variables(const ls_optimizer *optimizer,
@@ -302,4 +307,39 @@ ls_tensor ls_optimizer_rate(ls_optimizer *optimizer) {
   return ls_mul(ls_schedule_factor(&optimizer->schedule,
                                    ls_variable_read(optimizer->step)),
                 rate);
+}
+
+// ---- Clipping ---------------------------------------------------------------
+static ls_tensor square_sum(ls_tensor x) {
+  if (ls_is_half(ls_tensor_dtype(x))) x = ls_convert(x, LS_DTYPE_F32);
+  return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
+}
+
+// limit / max(sqrt(squares), limit): exactly 1 within the limit.
+static ls_tensor factor_for(double limit, ls_tensor squares) {
+  const ls_tensor bound = ls_scalar(LS_DTYPE_F64, limit);
+  return ls_div(bound, ls_maximum(ls_sqrt(squares), bound));
+}
+
+ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient) {
+  if (clip->value > 0) {
+    const ls_dtype dtype = ls_tensor_dtype(gradient);
+    gradient = ls_maximum(ls_minimum(gradient, ls_scalar(dtype, clip->value)),
+                          ls_scalar(dtype, -clip->value));
+  }
+  if (clip->norm > 0)
+    gradient =
+        ls_update_scale(gradient, factor_for(clip->norm, square_sum(gradient)));
+  return gradient;
+}
+
+void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
+                 ls_tensor *squares) {
+  if (clip->global_norm == 0 || count == 0) return;
+  for (size_t i = 0; i < count; ++i)
+    squares[i] = square_sum(gradients[i]);
+  const ls_tensor factor =
+      factor_for(clip->global_norm, ls_add_n(squares, count));
+  for (size_t i = 0; i < count; ++i)
+    gradients[i] = ls_update_scale(gradients[i], factor);
 }

@@ -4,9 +4,11 @@
 #ifndef LS_NN_OPTIMIZER_H_
 #define LS_NN_OPTIMIZER_H_
 
+#include "base/memory/allocator.h"
 #include "base/memory/map.h"
 #include "lockstep/object.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/variable.h"
 #include "nn/shares.h"
 
 enum { LS_MAX_SLOTS = 3, LS_MAX_STEP_SCALARS = 2 };
@@ -220,5 +222,15 @@ ls_tensor ls_clip_one(const ls_clip *clip, ls_tensor gradient);
 // All within the limit `global_norm`, in place.
 void ls_clip_all(const ls_clip *clip, ls_tensor *gradients, size_t count,
                  ls_tensor *squares);
+
+// ---- reads.c ----------------------------------------------------------------
+// Reads: which variables a value depends on.
+
+// The trainable variables that are read on the way to `value`, in its graph,
+// in graphs around it and in regions, in the order in which they were made.
+// The caller gives the array back with ls_release; the variables are lent.
+LS_MUST_USE ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
+                                    ls_variable ***out_variables,
+                                    size_t *out_count);
 
 #endif  // LS_NN_OPTIMIZER_H_

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/reads.h"
+#include "nn/optimizer.h"
 
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "graph/context.h"
 #include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
@@ -15,7 +16,7 @@ typedef struct place {
 
 typedef struct walk {
   ls_allocator *allocator;
-  ls_map seen;  // Addresses of nodes and variables.
+  ls_map *seen;  // Addresses of nodes and variables.
   place *stack;
   size_t depth, stack_capacity;
   ls_variable **variables;
@@ -24,8 +25,8 @@ typedef struct walk {
 
 static ls_status see(walk *w, const void *address, bool *out_new) {
   const uint64_t key = (uintptr_t)address;
-  *out_new = ls_map_find_u64(&w->seen, key) == NULL;
-  if (!*out_new || ls_map_insert_u64(&w->seen, key, w)) return ls_ok();
+  *out_new = ls_map_find_u64(w->seen, key) == NULL;
+  if (!*out_new || ls_map_insert_u64(w->seen, key, w)) return ls_ok();
   return ls_out_of_memory();
 }
 
@@ -98,20 +99,20 @@ static int by_id(const void *a, const void *b) {
 ls_status ls_reads_find(ls_allocator *allocator, ls_tensor value,
                         ls_variable ***out_variables, size_t *out_count) {
   walk w = {.allocator = allocator};
-  ls_map_init(&w.seen, allocator);
-  ls_status status = reads_push(&w, value.graph, ls_ref_id(value.ref));
-  while (ls_status_is_ok(status) && w.depth > 0) {
+  LS_OWN(ls_map, seen) = {0};
+  ls_map_init(&seen, allocator);
+  w.seen = &seen;
+  LS_OWN_FIELD(allocator, w.stack);
+  LS_OWN_FIELD(allocator, w.variables);
+  *out_variables = NULL;
+  *out_count = 0;
+  LS_RETURN_IF_ERROR(reads_push(&w, value.graph, ls_ref_id(value.ref)));
+  while (w.depth > 0) {
     const place at = w.stack[--w.depth];
-    status = visit(&w, &at);
+    LS_RETURN_IF_ERROR(visit(&w, &at));
   }
-  ls_map_deinit(&w.seen);
-  ls_release(allocator, w.stack);
   if (w.count > 0) qsort(w.variables, w.count, sizeof(*w.variables), by_id);
-  if (!ls_status_is_ok(status)) {
-    ls_release(allocator, w.variables);
-    w = (walk){0};
-  }
-  *out_variables = w.variables;
+  *out_variables = ls_give(&w.variables);
   *out_count = w.count;
-  return status;
+  return ls_ok();
 }

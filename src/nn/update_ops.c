@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/update_ops.h"
+#include "nn/layer.h"
 
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"

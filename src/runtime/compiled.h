@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a compiled program is: program.c makes it, run.c runs it.
+// Inside of a compiled program: program.c makes it, run.c runs it.
 #ifndef LS_RUNTIME_COMPILED_H_
 #define LS_RUNTIME_COMPILED_H_
 
@@ -50,8 +50,9 @@ void ls_compiled_drop_bound(const ls_compiled *compiled, ls_bound *list);
 
 // ---- Runs -------------------------------------------------------------------
 // Runs of programs on a store, as tasks: one that waits for the host can be
-// left and gone on with, so that one thread has several at a time. On the stack
-// of who has it run; stays where it is until it is over.
+// left and gone on with, so that one thread has several at a time.
+
+// A run, on the stack of who has it run; stays where it is until it is over.
 typedef struct ls_run {
   ls_compiled *compiled;
   ls_store *store;
@@ -72,8 +73,8 @@ LS_MUST_USE ls_status ls_run_start(ls_run *run, ls_compiled *compiled,
 ls_run_state ls_run_advance(ls_run *run);
 // Has a run that waits or has ended fail.
 void ls_run_stop(ls_run *run, ls_status status);
-// How a run that has ended went. Its new values are published, or, if it has
-// failed, none is.
+// Returns how a run that has ended went. Its new values are published, or, if
+// it has failed, none is.
 LS_MUST_USE ls_status ls_run_finish(ls_run *run);
 
 // Drives runs to their ends, in turns, on this thread, and finishes them all.

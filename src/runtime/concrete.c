@@ -66,7 +66,7 @@ static ls_status concrete_record(concrete *c, ls_nest args) {
 }
 
 // ---- Calling ---------------------------------------------------------------
-// What one call copies.
+// The copies of one call.
 typedef struct copying {
   const concrete *function;
   ls_tensor *args;     // One a slot of the signature.

@@ -10,7 +10,6 @@
 #include "lockstep/function_plan.h"
 #include "runtime/eager/eager.h"
 #include "runtime/own.h"
-#include "runtime/results.h"
 #include "runtime/signature.h"
 
 // One trace: a function graph for one signature, and its program.
@@ -31,7 +30,7 @@ typedef struct trace {
 
 static const size_t RELEASED = ~(SIZE_MAX >> 1);
 
-// What one call needs; kept between calls, one is taken at a time.
+// Memory of one call; kept between calls, one is taken at a time.
 typedef struct call_room {
   ls_nest *leaves;
   const void **inputs;

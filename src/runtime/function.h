@@ -9,7 +9,7 @@
 #include "lockstep/function.h"
 #include "runtime/program.h"
 
-// Who traces. Zeroed: the function itself, once.
+// A way of tracing. Zeroed: the function itself, once.
 typedef struct ls_tracer {
   uint64_t key;      // Part of a trace's key: the strategy's id, never 0.
   int32_t replicas;  // Also part of it. 0: 1.
@@ -31,10 +31,10 @@ typedef struct ls_tracer {
 // `args` are as its callback gets them.
 ls_status ls_function_call_by(ls_function *function, const ls_tracer *tracer,
                               ls_nest args, ls_nest *results);
-// What it was made with, lent; its name is never NULL.
+// Returns the options it was made with, lent; its name is never NULL.
 const ls_function_options *ls_function_options_of(const ls_function *function);
-// Whether arguments are already as a callback with these parameters gets them:
-// then there is nothing to bind (ls_parameters_bind).
+// Returns true if arguments are already as a callback with these parameters
+// gets them: then there is nothing to bind (ls_parameters_bind).
 bool ls_arguments_are_bound(const ls_parameters *parameters, ls_nest args,
                             ls_nest named);
 
@@ -50,8 +50,8 @@ ls_status ls_function_trace(ls_function *function, ls_nest args,
 // newest; NULL: there is none.
 const ls_graph *ls_function_graph_here(const ls_function *function);
 
-// What a call has made in a graph being built, of the nodes from `first` on:
-// taken over, and given back so that who fetches any of it runs the effects
+// Takes over what a call has made in a graph being built, of the nodes from
+// `first` on, and gives it back so that who fetches any of it runs the effects
 // among these nodes. Anywhere else as it is.
 ls_nest ls_bring_effects(const ls_graph *graph, size_t first, ls_nest made);
 

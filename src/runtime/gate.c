@@ -5,7 +5,7 @@
 #include "base/threads/thread_state.h"
 #include "base/trace.h"
 
-// What `who` is when the list says who is there.
+// The value of `who` while the list says who is there.
 static ls_access on_the_list;
 
 ls_status ls_gate_init(ls_gate *gate, ls_runtime *runtime) {
@@ -20,12 +20,13 @@ void ls_gate_deinit(ls_gate *gate) {
 }
 
 // ---- Conflicts -------------------------------------------------------------
-// Whether it keeps everybody away from what it writes, not only writers.
+// Returns true if it keeps everybody away from what it writes, not only
+// writers.
 static bool excludes(const ls_access *a) {
   return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_GIVING;
 }
 
-// Whether it looks at values that are published.
+// Returns true if it looks at values that are published.
 static bool looks(const ls_access *a) {
   return a->hold == LS_HOLD_SHORT || a->hold == LS_HOLD_TAKING;
 }
@@ -52,10 +53,10 @@ static const ls_touch *conflict(const ls_access *a, const ls_access *b) {
 }
 
 // ---- The list, with its lock held ------------------------------------------
-// Whether it may keep `access` waiting. Who waits may, if it came before and
-// insists, but not while it waits for a long one's end, which may need
-// `access`. A long one that gives its values out still has its place, before
-// all who wait.
+// Returns true if it may keep `access` waiting. Who waits may, if it came
+// before and insists, but not while it waits for a long one's end, which may
+// need `access`. A long one that gives its values out still has its place,
+// before all who wait.
 static bool counts(const ls_access *other, const ls_access *access,
                    bool is_before) {
   if (other->is_in || other->hold == LS_HOLD_GIVING) return true;
@@ -63,7 +64,7 @@ static bool counts(const ls_access *other, const ls_access *access,
          access->hold != LS_HOLD_GIVING;
 }
 
-// Whether nobody keeps it waiting.
+// Returns true if nobody keeps it waiting.
 static bool may_enter(const ls_gate *gate, ls_access *access) {
   bool may = true, is_before = true;
   access->is_parked = false;
@@ -90,7 +91,7 @@ static void gate_settle(ls_gate *gate) {
   if (any) ls_condition_broadcast(&gate->moved);
 }
 
-// Who waits lets those pass who run while it wakes up: handing over to one that
+// A waiter lets those pass who run while it wakes up: handing over to one that
 // sleeps would keep all of them idle. If it wakes up in vain it insists.
 static void wait_until_in(ls_gate *gate, ls_access *access,
                           struct ls_cancel *const *cancels) {

@@ -42,11 +42,27 @@ static ls_status find_data(ls_many *many, size_t i) {
   return ls_ok();
 }
 
-static void many_drop(ls_many *many) {
+static void many_drop(const ls_many *many) {
   ls_allocator *allocator =
       ls_runtime_allocator(ls_store_gate(many->store)->runtime);
   ls_release(allocator, many->data);
   ls_release(allocator, many->touches);
+}
+
+static ls_status many_begin(ls_many *many) {
+  LS_RETURN_IF_NO_MEMORY(many->data != NULL && many->touches != NULL);
+  ls_gate *gate = ls_store_gate(many->store);
+  many->access = (ls_access){.touches = many->touches,
+                             .count = list_touches(many),
+                             .hold = LS_HOLD_SHORT};
+  LS_RETURN_IF_ERROR(ls_gate_enter(gate, &many->access));
+  for (size_t i = 0; i < many->count; ++i) {
+    const ls_status status = find_data(many, i);
+    if (ls_status_is_ok(status)) continue;
+    ls_gate_leave(gate, &many->access);
+    return status;
+  }
+  return ls_ok();
 }
 
 ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
@@ -59,23 +75,8 @@ ls_status ls_many_enter(ls_store *store, ls_variable *const *variables,
                     .written = written};
   many->data = ls_new_array(allocator, void *, count);
   many->touches = ls_new_array(allocator, ls_touch, count);
-  if (many->data == NULL || many->touches == NULL) {
-    many_drop(many);
-    return ls_out_of_memory();
-  }
-  many->access = (ls_access){.touches = many->touches,
-                             .count = list_touches(many),
-                             .hold = LS_HOLD_SHORT};
-  ls_status status = ls_gate_enter(ls_store_gate(store), &many->access);
-  if (!ls_status_is_ok(status)) {
-    many_drop(many);
-    return status;
-  }
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = find_data(many, i);
-  if (ls_status_is_ok(status)) return status;
-  ls_gate_leave(ls_store_gate(store), &many->access);
-  many_drop(many);
+  const ls_status status = many_begin(many);
+  if (!ls_status_is_ok(status)) many_drop(many);
   return status;
 }
 

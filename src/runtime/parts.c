@@ -69,7 +69,7 @@ static bool waits(const ls_node *node) {
   return (kernel->as.kernel->flags & LS_HOST_WAITS) != 0;
 }
 
-// Whether `visit` says so of a node or one in its regions.
+// Returns true if `visit` does for a node or one in its regions.
 static bool any_inside(finder *f, const ls_node *node, uint32_t at,
                        bool (*visit)(finder *f, const ls_node *node,
                                      uint32_t at)) {

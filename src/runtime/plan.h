@@ -7,7 +7,7 @@
 
 #include "base/memory/own.h"
 #include "lower/lower.h"
-#include "runtime/results.h"
+#include "runtime/signature.h"
 #include "runtime/store.h"
 
 typedef struct ls_plan {
@@ -45,13 +45,13 @@ LS_MUST_USE ls_status ls_plan_run(const ls_plan *plan, const ls_run_args *args,
 // ---- parts.c ----------------------------------------------------------------
 // Parts of a session run that can do without each other.
 //
-// What waits for something that another run does, or another part of this one
-// (LS_HOST_WAITS), must not keep that from happening: a program is one stream.
-// So a run that waits in several places is of several programs, driven side by
-// side. Ops stay together that are tied: by values and control of what has
-// effects, by a variable that some of them write, by the state of a host kernel
-// that does not wait, by the order that host kernels ask for. What has no
-// effect, nor needs one, belongs to whatever uses it, and to each of them.
+// An op that waits for something that another run does, or another part of this
+// one (LS_HOST_WAITS), must not keep that from happening: a program is one
+// stream. So a run that waits in several places is of several programs, driven
+// side by side. Ops stay together that are tied: by values and control of what
+// has effects, by a variable that some of them write, by the state of a host
+// kernel that does not wait, by the order that host kernels ask for. What has
+// no effect, nor needs one, belongs to whatever uses it, and to each of them.
 typedef struct ls_program_parts {
   size_t count;       // At least 1.
   uint32_t *fetches;  // The part of each fetch ...

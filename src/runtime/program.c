@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
-#include "engine/launch.h"
+#include "engine/backend.h"
 #include "graph/text/print.h"
 #include "graph/walk.h"
 #include "runtime/eager/eager.h"

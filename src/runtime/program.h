@@ -22,13 +22,13 @@ LS_OWNED_POINTER(ls_compiled, ls_compiled_release)
 const ls_program *ls_compiled_program(const ls_compiled *compiled);
 // The type of output `i`.
 ls_type ls_compiled_output(const ls_compiled *compiled, size_t i);
-// Whether its results depend on the step of a run.
+// Returns true if its results depend on the step of a run.
 bool ls_compiled_draws(const ls_compiled *compiled);
 // The plan as text, the caller's (ls_text_release).
 ls_status ls_compiled_print_plan(const ls_compiled *compiled, char **out_text);
 
-// Whether the store's variables are initialized, and distributed ones shared,
-// as the program expects; else another one must be lowered for it.
+// Returns true if the store's variables are initialized, and distributed ones
+// shared, as the program expects; else another one must be lowered for it.
 bool ls_compiled_fits(const ls_compiled *compiled, const ls_store *store);
 // Runs on the variables of `store`, in its turn at the store's gate. An idle
 // instance is taken; without one, one is bound.
@@ -43,14 +43,14 @@ ls_status ls_compiled_fill(const ls_compiled *compiled, ls_buffer *buffer,
                            uint64_t step);
 // Counts from now on what each instruction takes on `store`, or stops that.
 ls_status ls_compiled_measure(ls_compiled *compiled, ls_store *store, bool on);
-// What was counted, as text, the caller's (ls_text_release).
+// Prints what was counted, as text, the caller's (ls_text_release).
 ls_status ls_compiled_print_cost(ls_compiled *compiled, ls_store *store,
                                  char **out_text);
 // Drops the instances on a store that is about to go.
 void ls_compiled_forget_store(ls_compiled *compiled, const ls_store *store);
 
 // ---- State ------------------------------------------------------------------
-// What this layer keeps in each runtime: the eager graphs of its threads, the
+// State of this layer in each runtime: the eager graphs of its threads, the
 // eager store, the program cache.
 typedef struct ls_runtime_state {
   ls_runtime *runtime;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/results.h"
+#include "runtime/signature.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"

@@ -4,7 +4,7 @@
 // turn at the gate.
 #include "base/cancel.h"
 #include "base/memory/own.h"
-#include "engine/launch.h"
+#include "engine/backend.h"
 #include "graph/text/print.h"
 #include "runtime/compiled.h"
 

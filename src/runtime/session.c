@@ -13,7 +13,7 @@
 #include "runtime/own.h"
 #include "runtime/plan.h"
 #include "runtime/program.h"
-#include "runtime/results.h"
+#include "runtime/signature.h"
 #include "runtime/store.h"
 
 enum { DESTROYED = 1 << 30 };

@@ -78,17 +78,17 @@ ls_status ls_store_buffer_to_write(ls_store *store, ls_variable *variable,
 void ls_store_note_write(ls_store *store, ls_variable *variable);
 
 // ---- States ----------------------------------------------------------------
-// Whether it was ever written, and that it now is.
+// Returns true if it was ever written; notes that it now is.
 bool ls_store_has_value(const ls_store *store, const ls_variable *variable);
 void ls_store_mark_written(ls_store *store, const ls_variable *variable);
 // It has none any more: a write that came to no end has left parts of two.
 void ls_store_mark_lost(ls_store *store, const ls_variable *variable);
-// Whether the container's components have one buffer.
+// Returns true if the container's components have one buffer.
 bool ls_store_is_shared(const ls_store *store, const ls_variable *container);
-// What a program is lowered for: what is so now.
+// Returns the states that a program is lowered for: those of now.
 ls_variable_states ls_store_states(const ls_store *store);
-// What a program left: one value for all in the container's buffer, or one each
-// in those of the components.
+// Notes what a program left: one value for all in the container's buffer, or
+// one each in those of the components.
 void ls_store_set_shared(ls_store *store, const ls_variable *container,
                          bool shared);
 
@@ -119,9 +119,9 @@ ls_status ls_store_take(ls_store *store, ls_variable *variable,
 //   LS_INVALID_ARGUMENT  another dtype or shape.
 ls_status ls_store_write(ls_store *store, ls_variable *variable,
                          const ls_array *array);
-// What a handle that is all of its targets has got reaches the others.
+// Writes the value that a handle for all of its targets has got to the others.
 ls_status ls_store_write_others(ls_store *store, const ls_variable *handle);
-// What `change` makes of the value becomes the value, and is given to the
+// Replaces the value by what `change` makes of it, which is given to the
 // caller; nobody writes in between. It uses no variable.
 typedef ls_status (*ls_store_change)(ls_array *before, void *user,
                                      ls_array **out_after);
@@ -136,13 +136,14 @@ ls_status ls_store_fill(ls_store *store, ls_variable *variable,
 // ---- many.c -----------------------------------------------------------------
 // Many variables of a store, read or written from outside at one moment: the
 // gate is entered for all at once, and their elements are found.
-// Of variables that stand for no others.
+
+// The use of variables that stand for no others.
 typedef struct ls_many {
   ls_store *store;
   ls_variable *const *variables;  // Lent.
   size_t count;
-  // Of each variable where its elements lie. Read: NULL, all are zero.
-  // Written: to be filled; a component's are its own.
+  // The elements of each variable. Read: NULL, all are zero. Written: to be
+  // filled; a component's are its own.
   void **data;
   bool written;
   // Private from here on.

@@ -134,7 +134,7 @@ static int by_time(const void *left, const void *right) {
   return 0;
 }
 
-// Whether a span has its place in a row; then it is there.
+// Returns true if a span fits into a row, where it is placed then.
 static bool enter_row(row *r, const ls_span_record *span) {
   while (r->depth > 0 && r->ends[r->depth - 1] <= span->began)
     --r->depth;
@@ -235,14 +235,18 @@ static ls_status write_file(const ls_trace *self, const char *path) {
   ls_text_init(&text, self->allocator);
   writer w = {
       .json = {.text = &text}, .log = self->log, .process = (int64_t)getpid()};
-  ls_status status = write_events(&w, self->runtime);
+  const ls_status refusal = write_events(&w, self->runtime);
   const ls_file_system *files = ls_runtime_files(self->runtime);
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, path, text.data, text.size);
-  return ls_status_annotate(status, "while writing the trace '%s'", path);
+  return ls_status_annotate(
+      ls_status_is_ok(refusal)
+          ? files->write(files->user, path, text.data, text.size)
+          : refusal,
+      "while writing the trace '%s'", path);
 }
 
 // ---- Traces ----------------------------------------------------------------
+LS_OWNED_POINTER(ls_trace, ls_trace_destroy)
+
 static ls_status trace_file_begin(ls_trace *self,
                                   const ls_trace_options *options) {
   if (options->path != NULL) {
@@ -267,15 +271,12 @@ ls_status ls_trace_begin(ls_runtime *runtime, const ls_trace_options *options,
                                (long long)options->spans, MOST_SPANS, SPANS);
   LS_RETURN_IF_ERROR(ls_trace_log_check(runtime));
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_trace, self);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_trace, self);
   self->runtime = runtime;
   self->allocator = allocator;
-  const ls_status status = trace_file_begin(self, options);
-  if (ls_status_is_ok(status))
-    *out_trace = self;
-  else
-    ls_trace_destroy(self);
-  return status;
+  LS_RETURN_IF_ERROR(trace_file_begin(self, options));
+  *out_trace = ls_give(&self);
+  return ls_ok();
 }
 
 void ls_trace_end(ls_trace *trace) { ls_trace_log_end(trace->log); }

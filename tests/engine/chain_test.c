@@ -4,7 +4,7 @@
 // after the other, each on all elements.
 #include <string.h>
 
-#include "engine/cpu/kernels/element/fused.h"
+#include "engine/cpu/kernels/element/chain.h"
 #include "support/expect.h"
 #include "support/kernel_tables.h"
 

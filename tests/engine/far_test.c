@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/kernels/streaming.h"
+#include "engine/cpu/kernels/loops.h"
 
 // With an operand more than the last cache; blocks and tiles end unevenly.
 enum { COUNT = 4194311 };

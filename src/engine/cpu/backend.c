@@ -9,7 +9,6 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/passes/passes.h"
 #include "engine/cpu/run/buffer.h"
-#include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
 #include "graph/text/print.h"

@@ -24,22 +24,20 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
     return ls_invalid_argument("%zu groups of %zu members for %zu replicas",
                                groups->count, groups->size, replicas);
   out->members = ls_new_array(out->allocator, int64_t, replicas);
-  LS_OWN_ARRAY(out->allocator, bool, seen, replicas);
-  ls_status status =
-      out->members == NULL || seen == NULL ? ls_out_of_memory() : ls_ok();
+  LS_RETURN_IF_NO_MEMORY(out->members);
+  LS_OWN_ARRAY_OR_RETURN(out->allocator, bool, seen, replicas);
   out->size = groups->size;
   out->count = replicas;
-  for (size_t i = 0; i < replicas && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < replicas; ++i) {
     const int32_t member = groups->members[i];
     if (member < 0 || (size_t)member >= replicas || seen[member])
-      status = ls_invalid_argument("replica %d is in a group twice, or is none "
-                                   "of %zu",
-                                   member, replicas);
-    else
-      seen[member] = true;
+      return ls_invalid_argument("replica %d is in a group twice, or is none "
+                                 "of %zu",
+                                 member, replicas);
+    seen[member] = true;
     out->members[i] = member;
   }
-  return status;
+  return ls_ok();
 }
 
 static void drop_groups(group_list *list) {
@@ -292,23 +290,20 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
   if (pairs == NULL && num_pairs > 0)
     return ls_invalid_argument("%zu pairs of replicas at NULL", num_pairs);
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), bool, sent, replicas);
-  ls_status status = ls_ok();
   for (size_t r = 0; r < replicas; ++r)
     sources[r] = -1;
-  for (size_t i = 0; i < num_pairs && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < num_pairs; ++i) {
     const int32_t from = pairs[i][0], to = pairs[i][1];
     if (from < 0 || to < 0 || (size_t)from >= replicas ||
-        (size_t)to >= replicas || sent[from] || sources[to] >= 0) {
-      status = ls_invalid_argument(
+        (size_t)to >= replicas || sent[from] || sources[to] >= 0)
+      return ls_invalid_argument(
           "collective_permute: replica %d to %d: one of them is none of %zu, "
           "or is source or target twice",
           from, to, replicas);
-      break;
-    }
     sent[from] = true;
     sources[to] = from;
   }
-  return status;
+  return ls_ok();
 }
 
 static ls_tensor permute(ls_tensor x, const int64_t *sources, size_t replicas) {

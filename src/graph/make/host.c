@@ -125,19 +125,16 @@ static ls_status print_start(ls_host_call *call) {
   const ls_type type = call->input_types[0];
   const int64_t all = ls_shape_num_elements(type.shape);
   const int64_t count = all < PRINTED_ELEMENTS ? all : PRINTED_ELEMENTS;
-  ls_status status = ls_ok();
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_runtime_allocator(call->runtime));
   if (type.dtype == LS_DTYPE_STRING)
     append_strings(&text, call->inputs[0], count);
   else
-    status = append_numbers(&text, call, count);
-  if (ls_status_is_ok(status))
-    ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
-                   ls_label_text(call->state),
-                   LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
-                   count < all ? " ..." : "");
-  LS_RETURN_IF_ERROR(status);
+    LS_RETURN_IF_ERROR(append_numbers(&text, call, count));
+  ls_runtime_log(call->runtime, LS_LOG_INFO, "print", "%s %s [%s%s]",
+                 ls_label_text(call->state),
+                 LS_SHAPE_TEXT(type.dtype, type.shape), ls_text_data(&text),
+                 count < all ? " ..." : "");
   ls_host_done(call, ls_ok());
   return ls_ok();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the debug switches make of lowering: a line, a check and a file after
-// each pass over a program's graph.
+// Follows debug switches while lowering: a line, a check and a file after each
+// pass over a program's graph.
 #include <ctype.h>
 
 #include "base/debug.h"
@@ -9,18 +9,17 @@
 #include "base/text.h"
 #include "graph/passes/passes.h"
 
-static const char *watch_passes_name_of(const ls_graph *graph) {
+static const char *name_of(const ls_graph *graph) {
   return graph->name != NULL ? graph->name : "";
 }
 
 // "<folder>/<number>-<graph>-<pass>.ls"; what a file's name should not have in
 // it is '_'.
-static void watch_passes_print_path(ls_text *path, ls_runtime *runtime,
-                                    const char *folder, const ls_graph *graph,
-                                    const char *pass) {
+static void print_path(ls_text *path, ls_runtime *runtime, const char *folder,
+                       const ls_graph *graph, const char *pass) {
   ls_text_append_format(path, "%s/%04llu-", folder,
                         (unsigned long long)ls_debug_count_dump(runtime));
-  for (const char *name = watch_passes_name_of(graph); *name != '\0'; ++name)
+  for (const char *name = name_of(graph); *name != '\0'; ++name)
     ls_text_append_char(path, isalnum((unsigned char)*name) ? *name : '_');
   ls_text_append_format(path, "-%s.ls", pass);
 }
@@ -28,17 +27,15 @@ static void watch_passes_print_path(ls_text *path, ls_runtime *runtime,
 static ls_status dump(ls_runtime *runtime, const char *folder,
                       const ls_graph *graph, const char *pass) {
   const ls_file_system *files = ls_runtime_files(runtime);
-  char *content = NULL;
-  LS_RETURN_IF_ERROR(files->make_directories(files->user, folder));
-  LS_RETURN_IF_ERROR(ls_graph_print(graph, &content));
-  ls_text path;
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, ls_runtime_allocator(runtime));
-  watch_passes_print_path(&path, runtime, folder, graph, pass);
-  ls_status status = ls_text_status(&path);
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, ls_text_data(&path), content,
-                          strlen(content));
-  ls_text_deinit(&path);
+  print_path(&path, runtime, folder, graph, pass);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  LS_RETURN_IF_ERROR(files->make_directories(files->user, folder));
+  char *content = NULL;
+  LS_RETURN_IF_ERROR(ls_graph_print(graph, &content));
+  const ls_status status =
+      files->write(files->user, ls_text_data(&path), content, strlen(content));
   ls_text_release(content);
   return status;
 }
@@ -47,7 +44,7 @@ ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
                         const char *pass, bool is_last) {
   if (ls_debug_level(runtime, LS_DEBUG_GRAPH) >= (is_last ? 1 : 2))
     ls_runtime_log(runtime, LS_LOG_DEBUG, "graph", "'%s' after %s: %zu ops",
-                   watch_passes_name_of(graph), pass, graph->num_nodes);
+                   name_of(graph), pass, graph->num_nodes);
   const char *folder = ls_debug_dump_directory(runtime);
   if (folder != NULL)
     LS_RETURN_IF_ERROR(

@@ -166,22 +166,20 @@ static ls_status verify_check_op(ls_verifier *v) {
 
 // ---- The graph -------------------------------------------------------------
 static ls_status verify_check_names(ls_verifier *v) {
-  ls_status status = ls_ok();
   LS_OWN(ls_map, names) = {0};
   ls_map_init(&names, v->graph->allocator);
-  for (size_t i = 0; i < v->graph->num_nodes && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < v->graph->num_nodes; ++i) {
     v->node = v->graph->nodes[i];
     const char *name = ls_node_name(v->graph, v->node);
     if (name[0] == '\0') continue;
     const ls_node *other = ls_map_find_text(&names, name);
     if (other != NULL)
-      status = ls_verify_broken(v, "%%%llu has this name too",
-                                (unsigned long long)other->id);
-    else if (!ls_map_insert_text(&names, name, v->node))
-      status = ls_out_of_memory();
+      return ls_verify_broken(v, "%%%llu has this name too",
+                              (unsigned long long)other->id);
+    LS_RETURN_IF_NO_MEMORY(ls_map_insert_text(&names, name, v->node));
   }
   v->node = NULL;
-  return status;
+  return ls_ok();
 }
 
 // Declared parameters come first, then captures, both in the order of ops.

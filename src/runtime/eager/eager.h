@@ -24,7 +24,8 @@ typedef struct ls_frame {
   ls_arena_mark_point arena;
 } ls_frame;
 
-// What an eager graph has beyond a graph; `graph->owner` points to it.
+// Fields of an eager graph beyond those of a graph; `graph->owner` points to
+// it.
 typedef struct ls_eager {
   ls_runtime_state *state;
   ls_frame *frame;          // The newest.
@@ -55,7 +56,7 @@ void ls_eager_forget(ls_variable *variable);
 // The container takes over the value of its first component, for all of them.
 ls_status ls_eager_join(ls_variable *container);
 
-// Whether eager ops of this thread are recorded now.
+// Returns true if eager ops of this thread are recorded now.
 bool ls_eager_is_recording(const ls_graph *graph);
 
 // A draw that waits until somebody looks at its value. What becomes of most is

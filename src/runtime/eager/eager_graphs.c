@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which thread has which eager graph. A graph is its thread's, by a number that
-// no other thread has, and empty once that has ended; another thread may get it
-// then. Ids go on, so handles of the one that ended are stale.
+// Eager graphs by thread. A graph is its thread's, by a number that no other
+// thread has, and empty once that has ended; another thread may get it then.
+// Ids go on, so handles of the one that ended are stale.
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "runtime/eager/eager.h"
@@ -77,7 +77,7 @@ static void give_idle(ls_graph *graph) {
   ls_mutex_unlock(&graphs_lock);
 }
 
-// What a thread knows of itself; `graph` is checked before use.
+// Per-thread state; `graph` is checked before use.
 typedef struct thread_place {
   uint64_t number;  // Never that of another thread, even of one that has ended.
   ls_graph *graph;  // The one it used last, and whose it is.

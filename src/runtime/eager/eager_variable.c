@@ -7,8 +7,8 @@
 #include "base/values/array_internal.h"
 #include "runtime/eager/eager.h"
 
-// What a value waits for, the caller's to release; NULL: it is there. Another
-// thread may look at the value meanwhile, which ends the wait.
+// Returns what a value waits for, the caller's to release; NULL: it is there.
+// Another thread may look at the value meanwhile, which ends the wait.
 static ls_late_draw *late_draw_of(ls_tensor value) {
   if (value.graph == NULL || value.graph->kind != LS_GRAPH_EAGER) return NULL;
   ls_runtime *runtime = ls_eager_of(value.graph)->state->runtime;

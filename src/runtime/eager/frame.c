@@ -134,8 +134,8 @@ static void drop_survivors(survivors *list) {
 }
 
 // ---- Ending ----------------------------------------------------------------
-// Whether what has this mark is of who began the frame. Of replicas whose run
-// has ended it is the thread's.
+// Returns true if what has this mark is of the replica that began the frame. Of
+// replicas whose run has ended it is the thread's.
 static bool is_own(const ls_graph *graph, const ls_frame *frame, uint64_t id,
                    int32_t replica) {
   const uint64_t since = ls_eager_of(graph)->replicas_since;
@@ -143,7 +143,7 @@ static bool is_own(const ls_graph *graph, const ls_frame *frame, uint64_t id,
          (frame->replica == 0 && (since == 0 || id < since));
 }
 
-// Whether all that came after the frame's begin is of who began it.
+// Returns true if all that came after the frame's begin is of who began it.
 static bool is_alone(const ls_graph *graph, const ls_frame *frame) {
   if (ls_eager_of(graph)->frame != frame) return false;
   size_t i = ls_graph_first_position(graph, frame->first_id);

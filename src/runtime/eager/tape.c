@@ -128,7 +128,7 @@ ls_status ls_tape_gradients(ls_tape *tape, ls_nest y, const ls_nest *xs,
   return status;
 }
 
-// What a read is a read of: of a component the variable it belongs to.
+// Returns the variable that is read: of a component the variable it belongs to.
 static const ls_variable *whole_of(const ls_node *read) {
   const ls_variable *variable =
       (const ls_variable *)ls_node_attr(read, LS_ATTR_ID_VARIABLE)->as.object;

@@ -4,7 +4,7 @@
 #ifndef LS_TPU_POD_LAUNCH_H_
 #define LS_TPU_POD_LAUNCH_H_
 
-#include "engine/launch.h"
+#include "engine/backend.h"
 
 extern const ls_launch_type ls_tpu_launches;
 

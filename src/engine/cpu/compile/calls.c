@@ -18,7 +18,7 @@
 // variable gets its new value, or that of the loop's trip, wherever that is
 // possible; those that read new values start after the last. See trips.c.
 #include "engine/cpu/compile/compile.h"
-#include "engine/cpu/kernels/element/fused.h"
+#include "engine/cpu/kernels/element/chain.h"
 
 static bool is_passed(const ls_cpu_compiler *self, uint32_t i) {
   const ls_cpu_code code = self->instructions[i].code;

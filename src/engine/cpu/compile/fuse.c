@@ -12,7 +12,7 @@
 // get addresses (plan.c). Independent scalar instructions between two members,
 // such as those that compute a learning rate, are moved before the group.
 #include "engine/cpu/compile/compile.h"
-#include "engine/cpu/kernels/element/fused.h"
+#include "engine/cpu/kernels/element/chain.h"
 #include "engine/cpu/run/team.h"
 
 // Limits: how many instructions are moved before a group, and the bytes that

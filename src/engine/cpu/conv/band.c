@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cpu/conv/band.h"
+#include "engine/cpu/conv/plan.h"
 
 enum { Z, Y, X };
 

@@ -11,14 +11,13 @@
 //
 // A unit is a band of a phase's pixels for one group, small enough for the
 // second cache: it is multiplied by the weights as a view of the input
-// (band.h), or as a panel that is made in scratch. A first step rearranges the
+// (plan.h), or as a panel that is made in scratch. A first step rearranges the
 // weights if they need another order.
-#include "engine/cpu/conv/band.h"
-#include "engine/cpu/conv/pool.h"
+#include "engine/cpu/conv/plan.h"
 #include "engine/cpu/conv/sparse.h"
 #include "engine/cpu/conv/winograd.h"
 #include "engine/cpu/conv/zeros.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // Bytes of a panel, and the least and greatest number of its rows.
 enum { PANEL_BYTES = 192 << 10, LEAST_BAND = 48, GREATEST_BAND = 960 };

@@ -2,8 +2,8 @@
 //
 // The maxima of adjacent windows of 2 by 2, and the position of each in its
 // window. A block is a line of windows.
-#include "engine/cpu/conv/pool.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/conv/sparse.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 typedef struct pool_params {

@@ -7,9 +7,7 @@
 
 #include <math.h>
 
-#include "engine/cpu/conv/pool.h"
-
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
 // Wanted number of blocks, and least lines of one, as it computes up to four

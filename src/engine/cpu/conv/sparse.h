@@ -23,6 +23,7 @@
 #define LS_ENGINE_CPU_CONV_SPARSE_H_
 
 #include "engine/cpu/conv/plan.h"
+#include "engine/cpu/kernels/kernel.h"
 
 enum {
   LS_SPARSE_SIDE = 3,
@@ -37,5 +38,20 @@ ls_status ls_conv_read_pooled(const ls_kernel_plan *plan, ls_shape x,
                               ls_shape w, ls_conv *out_conv);
 // Returns the number of windows of an image.
 int64_t ls_conv_windows(const ls_conv *conv);
+
+// ---- Pools ------------------------------------------------------------------
+// Maxima of windows of 2 by 2, and their positions.
+
+// Numbers of channels must be multiples of this.
+enum { LS_POOL_CHANNELS = 16 };
+
+// Returns UNIMPLEMENTED unless the number of channels is a multiple.
+ls_status ls_pool_check(const ls_kernel_plan *plan, int64_t channels);
+
+// Computes `count` lines of windows from 2 * count lines of `width` pixels at
+// x.
+void ls_pool_lines(const ls_cpu_windows *rows, const float *x, int64_t width,
+                   int64_t channels, int64_t count, float *max,
+                   uint8_t *places);
 
 #endif  // LS_ENGINE_CPU_CONV_SPARSE_H_

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 enum { Y = LS_WINDOW_DIMS - 2, X = LS_WINDOW_DIMS - 1 };
 enum { SLICE_WEIGHTS = LS_SPARSE_TAPS * LS_SPARSE_SLICE };

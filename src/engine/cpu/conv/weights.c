@@ -5,7 +5,7 @@
 // The gradient is the transposed panel times dy. Every element is a sum over
 // (image, position of the output) in row order: chains of fused multiply-adds,
 // each from +0, added up in order. A chain is CHAIN outputs long or, if the
-// panel is a view of the input (band.h), a band of lines of about that many.
+// panel is a view of the input (plan.h), a band of lines of about that many.
 // 16-bit floats are widened and rounded once at the end.
 //
 // With views the bands are distributed to parts, a function of the shapes
@@ -16,10 +16,10 @@
 // goes over all pixels. Adjacent units are joined, so that one panel and one
 // reading of dy serve them. If not every tap is used by every output (a dilated
 // input), a unit is a tap, with the pixels of its phase.
-#include "engine/cpu/conv/band.h"
+#include "engine/cpu/conv/plan.h"
 #include "engine/cpu/conv/winograd.h"
 #include "engine/cpu/conv/zeros.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // Pixels of a chain; rows of a unit; most rows of joined units.
 enum { CHAIN = 256, UNIT_ROWS = 24, JOINED_ROWS = 480 };

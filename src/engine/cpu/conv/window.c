@@ -8,7 +8,7 @@
 // around; 16-bit floats are widened and rounded once at the end. All channels
 // of a place are handled together, a row.
 #include "engine/cpu/conv/conv.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Rows ------------------------------------------------------------------

@@ -8,7 +8,7 @@
 // f32 and rounded once. A unit is an image with some of the channels, so no two
 // units write the same elements.
 #include "engine/cpu/conv/plan.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // Channels of a unit.
 enum { UNIT_CHANNELS = 64 };

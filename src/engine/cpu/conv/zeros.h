@@ -12,7 +12,7 @@
 #ifndef LS_ENGINE_CPU_CONV_ZEROS_H_
 #define LS_ENGINE_CPU_CONV_ZEROS_H_
 
-#include "engine/cpu/conv/band.h"
+#include "engine/cpu/conv/plan.h"
 
 // A band is mostly zeros if at most one in so many values is nonzero.
 enum { LS_ZEROS_SPARSE = 3 };

@@ -4,7 +4,6 @@
 // counts of bits.
 #include "engine/cpu/isa/isa.h"
 #include "engine/cpu/kernels/element/binary.h"
-#include "engine/cpu/kernels/element/bits.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Clamp -----------------------------------------------------------------

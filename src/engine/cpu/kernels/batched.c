@@ -2,7 +2,6 @@
 #include "engine/cpu/kernels/batched.h"
 
 #include "engine/cpu/kernels/loops.h"
-#include "engine/cpu/kernels/streaming.h"
 
 // ---- Kernels ---------------------------------------------------------------
 ls_status ls_cpu_per_lane_make(ls_arena *arena, ls_kernel_loop loop,

@@ -80,4 +80,11 @@ typedef ls_status (*ls_kernel_prepare)(ls_kernel_plan *plan);
 // handles the op itself.
 ls_kernel_prepare ls_kernel_prepare_of(uint16_t op_type);
 
+// ---- Prepare functions, named in the column `kernel` of ops.def ------------
+#define LS_OP(id, name, inputs, traits, shape, gradient, lower, kernel, ...)   \
+  ls_status kernel_##kernel(ls_kernel_plan *plan);
+#include "graph/lowered_ops.def"
+#include "lockstep/ops.def"
+#undef LS_OP
+
 #endif  // LS_ENGINE_CPU_KERNELS_KERNEL_H_

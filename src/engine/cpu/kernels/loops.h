@@ -9,6 +9,7 @@
 #define LS_ENGINE_CPU_KERNELS_LOOPS_H_
 
 #include "base/values/numbers.h"
+#include "engine/cpu/kernels.h"
 #include "engine/cpu/kernels/kernel.h"
 
 // Lists of types: X(..., dtype, C type, the unsigned type that it is computed
@@ -124,7 +125,7 @@ struct ls_elementwise {
   ls_dtype half;     // Not NONE: inputs are of this type, computed in f32.
   bool out_is_half;  // True if the output is of that type too.
   // Not NULL: writes the result with this table's streaming stores
-  // (streaming.h).
+  // (see below).
   const ls_cpu_kernels *streams;
   // Function of a span that calls one.
   void (*binary)(float *dst, const float *a, const float *b, size_t n);
@@ -188,5 +189,76 @@ ls_span ls_float_span(uint16_t op, ls_dtype dtype,
 // float. NULL: there is none.
 ls_span ls_binary_span(uint16_t op, ls_dtype dtype,
                        const ls_cpu_kernels *kernels);
+
+// ---- Lines along an axis ----------------------------------------------------
+// Work on whole lines along an axis, each line separately.
+//
+// An array is [outer, size, inner]; a line is [o, all, i]. Adjacent lines are
+// handled together, as columns, so that memory is used row by row. A unit is
+// some columns of one o; units are grouped into blocks.
+
+typedef struct ls_lines {
+  int64_t outer, size, inner;
+  int64_t columns;  // Columns per unit; the last unit of each o may have fewer.
+  int64_t units_across, units, units_per_block;
+} ls_lines;
+
+// The lines of a unit.
+typedef struct ls_lines_unit {
+  int64_t outer, column, columns;
+} ls_lines_unit;
+
+// Divides `shape` into lines along `axis`, each of as much work as `work`
+// elements.
+static inline ls_lines ls_lines_of(ls_shape shape, int32_t axis, int64_t work) {
+  ls_lines lines = {.outer = 1, .size = shape.dim[axis], .inner = 1};
+  for (int32_t i = 0; i < axis; ++i)
+    lines.outer *= shape.dim[i];
+  for (int32_t i = axis + 1; i < shape.rank; ++i)
+    lines.inner *= shape.dim[i];
+  work = ls_max_i64(work, 1);
+  // A unit has at least 64 columns, which is some cache lines of each row.
+  lines.columns = ls_min_i64(lines.inner, ls_max_i64(64, LS_BLOCK / work));
+  lines.columns = ls_max_i64(lines.columns, 1);
+  lines.units_across = (lines.inner + lines.columns - 1) / lines.columns;
+  lines.units = lines.outer * lines.units_across;
+  lines.units_per_block = ls_max_i64(1, LS_BLOCK / (work * lines.columns));
+  return lines;
+}
+
+static inline int64_t ls_lines_blocks(const ls_lines *lines) {
+  return ls_blocks_of(lines->units, lines->units_per_block);
+}
+
+static inline ls_lines_unit ls_lines_at(const ls_lines *lines, int64_t unit) {
+  const int64_t column = unit % lines->units_across * lines->columns;
+  return (ls_lines_unit){unit / lines->units_across, column,
+                         ls_min_i64(lines->columns, lines->inner - column)};
+}
+
+// ---- Streaming stores -------------------------------------------------------
+// Streaming stores: for results that leave the caches before anything reads
+// them.
+//
+// A store to a line that is in no cache reads the line from memory first, so a
+// result in memory costs two transfers. A store past the caches costs one, but
+// the next reader finds the result in memory only. So a kernel with operands
+// larger than the caches computes tiles in its scratch, which stays in the
+// first cache, and streams them to the result (ls_cpu_kernels.stream), unless
+// it works in place, where the lines were read anyway.
+
+// Bytes that exceed the last cache of most machines; and bytes of a tile.
+enum { LS_STREAM_BYTES = 32 << 20, LS_STREAM_TILE = 1024 };
+
+// Returns true if `bytes`, read and written by a kernel, are so many that the
+// beginning of its result has left the caches when it ends.
+static inline bool ls_cpu_is_streamed(size_t bytes) {
+  return bytes > LS_STREAM_BYTES;
+}
+
+// Returns true if such a kernel gains from streaming stores.
+static inline bool ls_cpu_streams(const ls_cpu_kernels *kernels, size_t bytes) {
+  return kernels->stream != NULL && ls_cpu_is_streamed(bytes);
+}
 
 #endif  // LS_ENGINE_CPU_KERNELS_LOOPS_H_

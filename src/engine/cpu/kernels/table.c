@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel column of ops.def as a table.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // Ops that the compiler handles itself, and ops that lowering replaces.
 #define kernel_engine NULL

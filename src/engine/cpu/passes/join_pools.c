@@ -15,7 +15,7 @@
 //   dw = conv_grad_weights(x, dy)     conv_pool_grad_weights(x, d, places)
 //
 // Nodes are changed in place; unused ones are left for ls_drop_unused.
-#include "engine/cpu/conv/pool.h"
+#include "engine/cpu/conv/sparse.h"
 #include "engine/cpu/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/walk.h"

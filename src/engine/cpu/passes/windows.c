@@ -19,6 +19,7 @@
 // up to the order of the additions.
 #include "engine/cpu/passes/passes.h"
 #include "graph/compare/compare.h"
+#include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 
 static bool has_attr(const ls_node *node, const ls_attr *wanted) {
@@ -131,4 +132,19 @@ static ls_status go_before(ls_graph *graph, bool in_classes,
 ls_status ls_cpu_go_before_windows(ls_graph *graph, bool *out_changed) {
   *out_changed = false;
   return go_before(graph, false, out_changed);
+}
+
+// ---- All passes -------------------------------------------------------------
+ls_status ls_cpu_prepare(ls_backend *backend, ls_program *program) {
+  ls_graph *body = program->body;
+  ls_runtime *runtime = backend->runtime;
+  bool changed;
+  LS_RETURN_IF_ERROR(ls_cpu_go_before_windows(body, &changed));
+  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "windows", false));
+  LS_RETURN_IF_ERROR(ls_cpu_join_pools(body, &changed));
+  if (changed) LS_RETURN_IF_ERROR(ls_drop_unused(body));
+  LS_RETURN_IF_ERROR(ls_watch_pass(runtime, body, "join_pools", false));
+  LS_RETURN_IF_ERROR(ls_cpu_rematerialize(body));
+  return ls_watch_pass(runtime, body, "rematerialize", true);
 }

@@ -3,7 +3,7 @@
 // Matrix products: matmul and dense.
 //
 // Every output is one chain of multiply-adds over k, in order, but for long
-// ones of f32 (parts.h); then comes the bias, then the activation. f32
+// ones of f32 (products.h); then comes the bias, then the activation. f32
 // and f64 are the kernel table's product; 16-bit floats are widened and go the
 // same way, rounded once at the end; integers are a plain loop and wrap around.
 //
@@ -13,9 +13,9 @@
 //
 // Each call copies what it uses of B unless tiles can read it where it is. For
 // many bands a first step brings B into such rows once.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
-#include "engine/cpu/product/parts.h"
+#include "engine/cpu/product/products.h"
 
 // Size of a unit: big enough that rearranging its parts of A and B is cheap
 // beside the work, and halved if there would be few of them.

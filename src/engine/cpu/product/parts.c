@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cpu/product/parts.h"
+#include "engine/cpu/product/products.h"
 
 #include "engine/cpu/kernels/loops.h"
 

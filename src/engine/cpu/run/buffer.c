@@ -2,7 +2,6 @@
 #include "engine/cpu/run/buffer.h"
 
 #include "base/runtime_internal.h"
-#include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/instance.h"
 #include "lockstep/shape_rules.h"
 

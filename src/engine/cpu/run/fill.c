@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cpu/run/fill.h"
+#include "engine/cpu/run/buffer.h"
 
 #include "base/runtime_internal.h"
 #include "lockstep/runtime_settings.h"

@@ -5,7 +5,6 @@
 
 #include "base/runtime_internal.h"
 #include "engine/cpu/run/buffer.h"
-#include "engine/cpu/run/fill.h"
 #include "engine/cpu/run/host_call.h"
 #include "engine/cpu/run/ranks.h"
 #include "lockstep/runtime_settings.h"
@@ -192,24 +191,17 @@ ls_status ls_cpu_bind(ls_executable *executable, ls_buffer *const *buffers,
   if (executable->trunk != NULL)
     LS_RETURN_IF_ERROR(
         ls_cpu_backend_check_ranks(executable->backend, executable->trunk));
-  ls_instance *self = ls_new(executable->allocator, ls_instance);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(executable->allocator, ls_instance, self);
   self->allocator = executable->allocator;
   self->executable = executable;
   ls_count_retain(&executable->references);
-  ls_status status = make_tables(self);
-  if (ls_status_is_ok(status))
-    retain_buffers(self, buffers, executable->program->num_uses);
-  if (ls_status_is_ok(status)) status = make_arenas(self);
-  if (ls_status_is_ok(status) && executable->program->num_uses > 0)
-    write_values(self);
-  if (ls_status_is_ok(status)) status = ls_cpu_init_host(self);
-  if (!ls_status_is_ok(status)) {
-    ls_cpu_destroy_instance(self);
-    return status;
-  }
+  LS_RETURN_IF_ERROR(make_tables(self));
+  retain_buffers(self, buffers, executable->program->num_uses);
+  LS_RETURN_IF_ERROR(make_arenas(self));
+  if (executable->program->num_uses > 0) write_values(self);
+  LS_RETURN_IF_ERROR(ls_cpu_init_host(self));
   ls_cpu_backend_add(self);
-  *out_instance = self;
+  *out_instance = ls_give(&self);
   return ls_ok();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/run/ranks.h"
 
+#include "base/memory/own.h"
 #include "base/trace.h"
 
 // ---- Subtrees --------------------------------------------------------------
@@ -243,25 +244,27 @@ static ls_status check_same_ids(const ls_trunk *trunk, const char *ids) {
   return ls_ok();
 }
 
+static ls_status exchange_ids(ls_trunk *trunk, const char *id, char *ids,
+                              ls_trunk_piece *pieces) {
+  for (int32_t k = 0; k < trunk->ranks; ++k)
+    pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
+                                 LS_CPU_NUMERICS_ID_SIZE, k};
+  memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
+  // Identifies no program.
+  const ls_trunk_name name = {.merge = UINT32_MAX};
+  LS_RETURN_IF_ERROR(
+      trunk->exchange(trunk, &name, pieces, (size_t)trunk->ranks));
+  return check_same_ids(trunk, ids);
+}
+
 ls_status ls_cpu_ranks_compare(ls_trunk *trunk, ls_allocator *allocator,
                                const char *id) {
   const size_t ranks = (size_t)trunk->ranks;
-  char *ids = ls_new_array(allocator, char, ranks *LS_CPU_NUMERICS_ID_SIZE);
-  ls_trunk_piece *pieces = ls_new_array(allocator, ls_trunk_piece, ranks);
-  ls_status status = ls_out_of_memory();
-  if (ids != NULL && pieces != NULL) {
-    ls_status_free(status);
-    for (int32_t k = 0; k < trunk->ranks; ++k)
-      pieces[k] = (ls_trunk_piece){ids + k * LS_CPU_NUMERICS_ID_SIZE,
-                                   LS_CPU_NUMERICS_ID_SIZE, k};
-    memcpy(pieces[trunk->rank].data, id, LS_CPU_NUMERICS_ID_SIZE);
-    // Identifies no program.
-    const ls_trunk_name name = {.merge = UINT32_MAX};
-    status = trunk->exchange(trunk, &name, pieces, ranks);
-    if (ls_status_is_ok(status)) status = check_same_ids(trunk, ids);
-  }
+  LS_OWN_ARRAY(allocator, char, ids, ranks *LS_CPU_NUMERICS_ID_SIZE);
+  LS_OWN_ARRAY(allocator, ls_trunk_piece, pieces, ranks);
+  const ls_status status = ids != NULL && pieces != NULL
+                               ? exchange_ids(trunk, id, ids, pieces)
+                               : ls_out_of_memory();
   if (!ls_status_is_ok(status)) trunk->cancel(trunk, status);
-  ls_release(allocator, pieces);
-  ls_release(allocator, ids);
   return status;
 }

@@ -16,7 +16,7 @@
 #include <math.h>
 
 #include "engine/cpu/kernels/attention/heads.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // Most scores of a band, least and most queries in it; multiply-adds of a

@@ -4,7 +4,7 @@
 // at the largest power of two below its length. The tree is walked for one
 // chunk of elements after the other, so that what it holds stays in cache.
 // 16-bit floats are summed in f32 and rounded once.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 typedef struct add_n_params {

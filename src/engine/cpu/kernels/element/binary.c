@@ -4,7 +4,7 @@
 //
 // Floats are computed by isa/span.c and isa/elementary.c. Integers wrap around.
 #include "engine/cpu/kernels/element/binary.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 #define BINARY(name, E, D, T, W) LS_SPAN_OF_TWO(name, E, D, T, T, W)

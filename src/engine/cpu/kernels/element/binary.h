@@ -23,4 +23,11 @@
 #define LS_MAX_FLOAT(T, W, x, y) ((((x) > (y)) | ((x) != (x))) ? (x) : (y))
 #define LS_MIN_FLOAT(T, W, x, y) ((((x) < (y)) | ((x) != (x))) ? (x) : (y))
 
+// ---- Bits -------------------------------------------------------------------
+// Numbers as unsigned integers of the same bits.
+
+// The number of bits of a T, and x's bits in W.
+#define LS_WIDTH(T) ((unsigned)(8 * sizeof(T)))
+#define LS_BITS(T, W, x) ((W)(x) & (W)(~(W)0 >> (8 * sizeof(W) - LS_WIDTH(T))))
+
 #endif  // LS_ENGINE_CPU_KERNELS_ELEMENT_BINARY_H_

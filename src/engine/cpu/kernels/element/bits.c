@@ -4,8 +4,8 @@
 //
 // Bits are counted by isa/typed_span.c. A shift by at least the number of bits,
 // or by a negative amount, moves all bits out.
-#include "engine/cpu/kernels/element/bits.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/element/binary.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- One operand -----------------------------------------------------------

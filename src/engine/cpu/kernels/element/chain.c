@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/cpu/kernels/element/chain.h"
 
-#include "engine/cpu/kernels/element/fused.h"
-
 // Two steps are no faster as three stages than as spans that find their
 // operands in the first cache.
 enum { LEAST_STEPS = 3 };

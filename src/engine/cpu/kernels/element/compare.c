@@ -2,7 +2,7 @@
 //
 // Comparisons, which return bools, and select by a bool. A bool is a byte: 0 or
 // not.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Compare ---------------------------------------------------------------

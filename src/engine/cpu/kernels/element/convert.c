@@ -5,7 +5,7 @@
 // Floats to integers: towards zero, saturating, NaN to 0. Integers to integers
 // wrap around. To bool: true if not 0. To floats: to nearest even, rounded
 // once, also where a 16-bit float is reached by way of f32.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // The integer types as targets: X(..., target, C type, least number, greatest

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cpu/kernels/element/fused.h"
+#include "engine/cpu/kernels/element/chain.h"
 
 // Elements of a tile. With fewer the cost of a step shows, more leave the first
 // cache. Registers are 48 floats further apart than they are long, so that no

@@ -5,7 +5,7 @@
 // Rounding is written out here; elementary functions are in isa/elementary.c.
 #include <math.h>
 
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- One operand -----------------------------------------------------------

@@ -3,7 +3,7 @@
 // Elementwise ops of one operand.
 //
 // Integers wrap around. Those of floats are in isa/span.c and isa/elementary.c.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 #define UNARY(name, E, D, T, W) LS_SPAN_OF_ONE(name, E, D, T, T, W)
@@ -39,5 +39,10 @@ static const ls_span spans[LS_OP_COUNT][LS_DTYPE_COUNT] = {
 
 ls_status kernel_unary(ls_kernel_plan *plan) {
   return ls_elementwise_plan_by_dtype(plan, spans[plan->node->type],
+                                      (ls_elementwise){0});
+}
+
+ls_status kernel_clamp(ls_kernel_plan *plan) {
+  return ls_elementwise_plan_by_dtype(plan, plan->kernels->typed_spans->clamp,
                                       (ls_elementwise){0});
 }

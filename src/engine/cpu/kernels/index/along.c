@@ -6,8 +6,8 @@
 // Take_along clamps indices; add_along skips those out of range and adds in the
 // order of the indices.
 #include "engine/cpu/kernels/index.h"
-#include "engine/cpu/kernels/lines.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
 
 typedef struct along_params {

@@ -2,8 +2,7 @@
 //
 // Gather: slices looked up by index. Indices out of range are clamped.
 #include "engine/cpu/kernels/index.h"
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // ---- Gather ----------------------------------------------------------------
 typedef struct gather_params {

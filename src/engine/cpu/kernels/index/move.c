@@ -7,8 +7,8 @@
 // Otherwise some other dimension has stride 1 (or none, then elements are
 // gathered): those two dimensions are cut into tiles, so that both arrays are
 // used by whole cache lines.
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // A tile has up to TILE_ROWS rows of the result and TILE_COLUMNS columns.

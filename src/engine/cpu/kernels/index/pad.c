@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ops that put values side by side in one array: pad and concatenate.
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 // ---- Pad -------------------------------------------------------------------

@@ -7,8 +7,7 @@
 // Slices of one element are updated in a loop of their type.
 #include "engine/cpu/kernels/element/binary.h"
 #include "engine/cpu/kernels/index.h"
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // The result is [outer, size, inner]; a block owns some rows of one outer, or
 // some outers.

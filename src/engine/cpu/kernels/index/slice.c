@@ -3,8 +3,7 @@
 // Parts of arrays: slice and reverse, and dynamic_slice and dynamic_update,
 // whose starts are values.
 #include "engine/cpu/kernels/index.h"
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 
 // ---- Slice and reverse -----------------------------------------------------
 ls_status kernel_slice(ls_kernel_plan *plan) {

@@ -5,8 +5,8 @@
 // Each element becomes a key, an unsigned number whose order is the wanted one;
 // pairs of key and position are sorted stably, by insertion if they are few,
 // else digit by digit. A NaN is larger than any number; -0 and 0 are equal.
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 typedef struct keyed {

@@ -2,7 +2,7 @@
 //
 // Generated values: iota, one_hot, replica_id.
 #include "engine/cpu/kernels/index.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "lockstep/half.h"
 
 // ---- Iota ------------------------------------------------------------------

@@ -10,7 +10,7 @@
 // that is small beside the mean is not lost.
 #include <math.h>
 
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/norm/batch_lines.h"
 
 // ---- Training --------------------------------------------------------------

@@ -11,7 +11,7 @@
 // alone.
 //
 // 16-bit floats are widened, computed as f32 and rounded once.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 
 enum { RUN = 256, CHUNKS = 64, WIDENED = 2048, COLUMNS = 1024, FEW = 64 };

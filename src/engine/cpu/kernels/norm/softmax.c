@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "engine/cpu/elementary/f64math.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/run/executable.h"
 

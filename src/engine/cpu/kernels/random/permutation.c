@@ -5,7 +5,7 @@
 //
 // Keys are sorted byte by byte, from the lowest on, each pass keeping the order
 // of the previous one. A byte that all keys have in common needs no pass.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 

@@ -9,8 +9,8 @@
 // One draw in 22 is beyond; after 64 attempts the number is clamped.
 #include <math.h>
 
-#include "engine/cpu/kernels/index/move.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/index.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/random/draw.h"
 

@@ -2,7 +2,7 @@
 //
 // The index of the first maximum or minimum along an axis. A NaN wins in both
 // cases.
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
 

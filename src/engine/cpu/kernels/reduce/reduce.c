@@ -20,7 +20,7 @@
 #include <math.h>
 
 #include "engine/cpu/kernels/dims.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
 #include "engine/cpu/kernels/loops.h"
 #include "engine/cpu/kernels/reduce/short_rows.h"
 

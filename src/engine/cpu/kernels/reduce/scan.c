@@ -5,8 +5,8 @@
 // Elements go one after another, with one rounding an operation (two in
 // a h + b); 16-bit floats in f32, each result rounded once. Integers wrap
 // around. Lines side by side are scanned together, row by row.
-#include "engine/cpu/kernels/lines.h"
-#include "engine/cpu/kernels/list.h"
+#include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
 
 // Columns of joined units: their state stays in the first cache.
