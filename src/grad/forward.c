@@ -235,8 +235,8 @@ static ls_status bring_out(ls_forward *f, ls_tensor value,
 }
 
 // ---- Values that are computed again ----------------------------------------
-// Whether a value is computed again rather than brought out. A loop is run
-// again only if what it gives cannot come out.
+// Returns true if a value is computed again rather than brought out. A loop is
+// run again only if what it gives cannot come out.
 static bool is_computed_again(const ls_forward *f, const ls_node *node,
                               ls_type type) {
   if (!f->recompute || type.dtype == LS_DTYPE_VARIANT) return false;
@@ -246,7 +246,8 @@ static bool is_computed_again(const ls_forward *f, const ls_node *node,
          !(f->in_loop && ls_node_any_trait(node, LS_OP_RANDOM));
 }
 
-// Whether the value is had at once; else it is to be computed from operands.
+// Finds the value if it is had at once; else it is to be computed from
+// operands.
 static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
                               ls_tensor *out_value) {
   *out_found = true;

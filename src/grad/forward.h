@@ -24,7 +24,7 @@
 
 typedef struct ls_forward_value_list ls_forward_value_list;
 
-// What ops get that are made in the graph around `home`.
+// The scopes of ops that are made in the graph around `home`.
 typedef struct ls_forward_scopes {
   const ls_name_scope *names;
   const char *device;
@@ -60,7 +60,7 @@ ls_forward *ls_forward_plain(ls_arena *arena);
 ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
                               ls_graph *home);
 
-// What `value`, of the forward graph, is in the current graph.
+// Finds what `value`, of the forward graph, is in the current graph.
 //   LS_UNIMPLEMENTED  it cannot come out of its branch.
 ls_status ls_forward_value(ls_forward *forward, ls_tensor value,
                            ls_tensor *out_value);
@@ -87,7 +87,7 @@ ls_status ls_forward_take(ls_forward *forward, ls_tensor stack, ls_type type,
                           ls_tensor *out_value);
 
 // ---- Inside ----------------------------------------------------------------
-// What was found before for use in graph `in`, and what is found now.
+// Returns what was found before for use in graph `in`; notes what is found now.
 bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
                        ls_tensor *out_value);
 ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
@@ -105,8 +105,8 @@ void ls_forward_enter_home(const ls_forward *f, ls_scope *scope);
 // Makes `ref` a further result of the graph, and of the op a further output.
 ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref);
 ls_status ls_forward_add_output(ls_forward *f, ls_type type);
-// Whether the value is the same in every trip; then what an operand of the loop
-// or a variable is outside of it, if it is one of these.
+// Finds whether the value is the same in every trip; then the value of an
+// operand of the loop or of a variable outside of it, if it is one of these.
 bool ls_forward_is_same(const ls_forward *f, ls_tensor value);
 ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
                                ls_tensor *out_value);

@@ -7,7 +7,7 @@
 #include "lockstep/ops.h"
 
 // ---- What is the same in every trip ----------------------------------------
-// Whether a variable is after the loop what it was in each trip.
+// Returns true if a variable is after the loop what it was in each trip.
 static bool is_settled(const ls_forward *f, const ls_object *variable) {
   const ls_graph *graph = ls_graph_resolve(f->op.graph);
   size_t at = ls_graph_position(graph, f->op.id);
@@ -58,7 +58,7 @@ bool ls_forward_is_same(const ls_forward *f, ls_tensor value) {
              : is_node_same(f, ls_graph_node_of(f->graph, value.ref));
 }
 
-// What a variable was in the loop: nothing has written it since.
+// Reads what a variable was in the loop: nothing has written it since.
 static ls_status read_outside(ls_forward *f, const ls_node *node,
                               ls_tensor *out_value) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);

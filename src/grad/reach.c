@@ -147,8 +147,9 @@ static ls_status number_ops(ls_gradient_walk *walk) {
   return ls_ok();
 }
 
-// Whether an op lets no gradient through, so that nothing behind it waits for
-// what stands before it. Parameters have none, but may be what they stand for.
+// Returns true if an op lets no gradient through, so that nothing after it
+// waits for what stands before it. Parameters have none, but may be what they
+// stand for.
 static bool blocks(const ls_node *node) {
   return node->type != LS_OP_PARAMETER &&
          ls_gradient_table[node->type] == gradient_none;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which ops a walk visits: those on a path of trainable values from an x to a
-// y. All ops of its spans, and those of xs and ys outside of them, are
+// The ops that a walk visits: those on a path of trainable values from an x to
+// a y. All ops of its spans, and those of xs and ys outside of them, are
 // numbered; an operand has a lower number than its use.
 #ifndef LS_GRAD_REACH_H_
 #define LS_GRAD_REACH_H_
@@ -60,7 +60,7 @@ ls_gradient_entry *ls_gradient_source(const ls_gradient_walk *walk,
                                       ls_tensor value, size_t *out_index);
 
 // ---- Reads -----------------------------------------------------------------
-// Whether a goal is a variable.
+// Returns true if a goal is a variable.
 bool ls_gradient_has_variables(const ls_gradient_walk *walk);
 // The goal that a read reads, or SIZE_MAX.
 size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,

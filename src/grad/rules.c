@@ -37,7 +37,7 @@ ls_status gradient_read(ls_gradient *g) {
 }
 
 // ---- What rules share ------------------------------------------------------
-// Whether no dimension of `x` can have been repeated to fit `other`.
+// Returns true if no dimension of `x` can have been repeated to fit `other`.
 static bool kept_its_shape(ls_shape x, ls_shape other) {
   if (x.rank < 0 || other.rank < 0 || other.rank > x.rank) return false;
   for (int i = 1; i <= other.rank; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rules share. A rule is named gradient_<x> after the column `gradient`
-// of ops.def and reads like the formula it is.
+// Shared by rules. A rule is named gradient_<x> after the column `gradient` of
+// ops.def and reads like the formula it is.
 #ifndef LS_GRAD_RULES_H_
 #define LS_GRAD_RULES_H_
 

@@ -68,8 +68,8 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
 }
 
 // ---- Pad, concatenate, reverse ---------------------------------------------
-// What was put around is cut off, what was cut off is zero; then every element
-// that was there before.
+// Cuts off what was put around, and makes zeros of what was cut off; then every
+// element that was there before.
 static ls_tensor unpadded(const ls_gradient *g) {
   const ls_tensor d = g->dout[0];
   ls_shape low = shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW);
@@ -105,7 +105,8 @@ ls_status gradient_pad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Whether slices can be cut without asking the operands for their sizes.
+// Returns true if slices can be cut without asking the operands for their
+// sizes.
 static bool sizes_known(const ls_gradient *g, int axis) {
   for (size_t i = 0; i < g->num_inputs; ++i) {
     const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, i));
@@ -281,8 +282,9 @@ static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
       0);
 }
 
-// Which updates are still there: those of which no later one has the index.
-// Each writes its number to a list of slices, where it is looked up again.
+// Finds the updates that are still there: those of which no later one has the
+// index. Each writes its number to a list of slices, where it is looked up
+// again.
 static ls_tensor last_updates(ls_gradient *g, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1);
   const ls_tensor flat = ls_reshape(indices, LS_SHAPE(-1));

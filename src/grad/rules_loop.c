@@ -99,7 +99,7 @@ static void find_sources(const loop *l) {
   }
 }
 
-// Whether a value with these sources leads to a wanted gradient.
+// Returns true if a value with these sources leads to a wanted gradient.
 static bool leads_on(const loop *l, const uint64_t *set) {
   if (rules_loop_has(set, l->num_carried)) return true;
   for (size_t k = 0; k < l->num_carried; ++k)
@@ -345,7 +345,7 @@ static ls_nest has_trips_left(ls_nest values, void *user) {
   return ls_leaf(ls_greater(ls_nest_tensor(values, 0), none));
 }
 
-// What a parameter of the draft is in the body.
+// Returns what a parameter of the draft is in the body.
 static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   const ls_forward_loop *saved = l->forward->loop;
   if (parameter < l->num_turning) return ls_nest_tensor(values, 1 + parameter);
@@ -398,7 +398,7 @@ static ls_nest trip(ls_nest values, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
 }
 
-// What a sum begins with.
+// Makes the zero that a sum begins with.
 static ls_tensor zero_sum(const loop *l, const loop_sum *sum) {
   if (sum->is_input)
     return ls_gradient_zeros(ls_gradient_input(l->g, sum->input));

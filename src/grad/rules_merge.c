@@ -45,7 +45,8 @@ static void rules_merge_need(const merge_gradient *m, bool *needed,
   needed[ls_graph_position(m->body, ls_ref_id(ref))] = true;
 }
 
-// What a node gave that cannot be computed again is a result of the op, for us.
+// Returns a value that cannot be computed again: it is a result of the op, for
+// us.
 static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
   const uint64_t ref = ls_ref(node->id, 0);
   if (node->num_regions != 0) return ls_failed_tensor();

@@ -37,7 +37,7 @@ static ls_axes together(const grouping *g) {
   return (ls_axes){.items = g->together, .count = g->num_together};
 }
 
-// How many elements are normalized together, as a wide scalar.
+// Counts the elements that are normalized together, as a wide scalar.
 static ls_tensor rules_norm_count_of(const grouping *g, ls_tensor x) {
   ls_tensor count = ls_scalar_i64(LS_DTYPE_I64, 1);
   for (size_t i = 0; i < g->num_together; ++i) {
@@ -106,7 +106,7 @@ ls_status gradient_rms_norm(ls_gradient *g) {
   return ls_ok();
 }
 
-// What the gradients of the mean and of the variance add to that of x.
+// Makes what the gradients of the mean and of the variance add to that of x.
 static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const grouping axes = group_axes(x, true);
@@ -243,7 +243,7 @@ static ls_tensor ones_like(ls_tensor x) {
   return ls_broadcast_like(ls_gradient_number(x, 1), x);
 }
 
-// Of layer_norm_grad and rms_norm_grad: dy, x, scale.
+// Operands of layer_norm_grad and rms_norm_grad: dy, x, scale.
 ls_status gradient_layer_norm_grad(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
@@ -262,8 +262,8 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Of dy, x, scale, offset, mean and variance. The last two are functions of x,
-// and all they do is counted there; the offset only switches.
+// Operands: dy, x, scale, offset, mean and variance. The last two are functions
+// of x, and all they do is counted there; the offset only switches.
 ls_status gradient_batch_norm_grad(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);

@@ -61,7 +61,7 @@ ls_status gradient_reduce_mean(ls_gradient *g) {
   return ls_ok();
 }
 
-// Of maximum and minimum. Elements that are equally extreme share the gradient
+// Maximum and minimum. Elements that are equally extreme share the gradient
 // equally.
 ls_status gradient_reduce_max(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);

@@ -43,7 +43,7 @@ static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
 }
 
 // ---- Convolutions ----------------------------------------------------------
-// Of c(x, w) where d is the gradient of the result.
+// Differentiates c(x, w), where d is the gradient of the result.
 static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));

@@ -16,7 +16,7 @@
 #include "grad/forward.h"
 #include "grad/grad.h"
 
-// What all walks of one call of ls_gradients share.
+// Shared by all walks of one call of ls_gradients.
 typedef struct ls_gradient_context {
   ls_arena *arena;
   ls_runtime *runtime;
@@ -39,7 +39,7 @@ typedef struct ls_gradient_term {
   ls_tensor gradient;
 } ls_gradient_term;
 
-// What to differentiate with respect to: a tensor, or all reads of a variable.
+// The target of a derivative: a tensor, or all reads of a variable.
 typedef struct ls_gradient_goal {
   ls_tensor tensor;
   const ls_variable *variable;  // NULL: the tensor.
@@ -90,7 +90,7 @@ ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
                                      const ls_node *node,
                                      ls_gradient_goal **out_goals,
                                      size_t **out_sources, size_t *out_count);
-// Whether the op, or one in its regions, reads such a goal.
+// Returns true if the op, or one in its regions, reads such a goal.
 bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
 // Adds what the op being visited contributes to a goal that is a variable.
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,

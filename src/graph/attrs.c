@@ -182,7 +182,7 @@ static ls_status attrs_check_sizes(const ls_attr_info *info,
   return ls_ok();
 }
 
-// What stands in one of the op's own.
+// Checks the value of one of the op's own.
 static ls_status attrs_check_value(const ls_attr_info *info,
                                    const ls_attr *attr, size_t num_inputs) {
   if (attr->kind != info->kind)
@@ -212,7 +212,7 @@ static ls_status attrs_check_value(const ls_attr_info *info,
   }
 }
 
-// What an attribute points to is there.
+// Checks that what an attribute points to is there.
 static ls_status check_pointer(const ls_attr *attr) {
   bool is_null = (attr->kind == LS_ATTR_ARRAY && attr->as.array == NULL) ||
                  (attr->kind == LS_ATTR_KERNEL && attr->as.kernel == NULL) ||
@@ -249,7 +249,7 @@ static ls_status check_needed(uint16_t type, const bool *is_there) {
   return ls_ok();
 }
 
-// Whether an attribute before the `end`-th has its name.
+// Returns true if an attribute before the `end`-th has its name.
 static bool is_there_before(const ls_attr *attrs, size_t end) {
   for (size_t i = 0; i < end; ++i)
     if (attrs[i].id == LS_ATTR_ID_NONE &&

@@ -80,12 +80,12 @@ void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr);
 //   LS_INVALID_ARGUMENT  one has no name or kind.
 ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
                            size_t count, const ls_attr **out_attrs);
-// Of a resolved attribute: it is a mark, which is not the op's own and changes
-// nothing that the op computes.
+// Returns true if a resolved attribute is a mark, which is not the op's own and
+// changes nothing that the op computes.
 static inline bool ls_attr_is_mark(const ls_attr *attr) {
   return attr->id == LS_ATTR_ID_NONE;
 }
-// Whether the op's row has the attribute.
+// Returns true if the op's row has the attribute.
 bool ls_op_owns(uint16_t type, uint16_t id);
 
 // The attributes of an op with so many operands, all resolved: all that it

@@ -104,11 +104,11 @@ void ls_graph_drop_collections(ls_graph *graph) {
 }
 
 // ---- Losses -----------------------------------------------------------------
-// What a graph knows of the losses in it: how the last one was reduced, whether
-// an optimizer has scaled it, and whether one takes a step. Replicas that share
-// a graph, in eager or in one that is built, each have a record of their own:
-// it is changed with the fiber (distribute/replicas/rounds.c). What a region
-// says, the graph around it says too. In eager a tape begins without one.
+// Records of the losses in a graph: how the last one was reduced, whether an
+// optimizer has scaled it, and whether one takes a step. Replicas that share a
+// graph, in eager or in one that is built, each have a record of their own: it
+// is changed with the fiber (distribute/replicas/rounds.c). What a region says,
+// the graph around it says too. In eager a tape begins without one.
 ls_status ls_graph_record_loss_reduction(ls_graph *graph,
                                          const char *reduction) {
   LS_REQUIRE(graph);
@@ -149,8 +149,8 @@ void ls_graph_note_training(ls_graph *graph) {
 }
 
 // ---- Exports ----------------------------------------------------------------
-// What an export changes in graphs: which variable an access means, and that
-// what was traced outside of one may not be fit for it.
+// Changes in graphs by an export: which variable an access means, and that what
+// was traced outside of one may not be fit for it.
 static bool is_packed_handle(const ls_variable *variable) {
   const ls_variable *container =
       variable->num_targets > 0 ? variable->targets[0]->container : NULL;

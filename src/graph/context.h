@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a thread (or fiber) is building: the current graph and the scopes that
-// new ops get. One context per thread and fiber, swapped as a whole with it;
-// lent, never kept.
+// The context of a thread or fiber: the current graph and the scopes that new
+// ops get. One context per thread and fiber, swapped as a whole with it; lent,
+// never kept.
 //
 // Scopes are entries on the C stack of whoever opened them, linked outward; an
 // entry keeps what it replaced, so leaving needs no look-up. What the layers
@@ -16,8 +16,8 @@
 
 struct ls_scope_state;
 
-// What a kind of scope is: a static table, of the graph's here, of the layers
-// above in their own files.
+// A kind of scope: a static table, of the graph's here, of the layers above in
+// their own files.
 typedef struct ls_scope_type {
   const char *name;  // "a device scope", for messages.
   // After one was left: `inside` is what held in it. NULL: nothing is to do.
@@ -40,12 +40,12 @@ typedef struct ls_creator_entry {
   bool is_strategy;  // Makes distributed variables.
 } ls_creator_entry;
 
-// What ops about replicas do where a replica's callback runs op by op and can
-// meet the others only by pausing.
+// Functions of ops about replicas where a replica's callback runs op by op and
+// can meet the others only by pausing.
 typedef struct ls_replica_hooks {
   ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
   ls_tensor (*all_gather)(ls_tensor x, int axis);
-  // Of numbers of rows, one a replica: those of the lower replicas.
+  // Adds up the numbers of rows of the lower replicas.
   int64_t (*rows_before)(int64_t rows);
   ls_tensor (*replica_id)(void);
   // The gradients of what was given to a merge call, from those of what was got
@@ -57,7 +57,7 @@ typedef struct ls_replica_hooks {
 
 typedef struct ls_open_scope ls_open_scope;
 
-// What scopes say. An open one keeps all of it as it was outside.
+// Settings of scopes. An open one keeps all of them as they were outside.
 typedef struct ls_scope_state {
   ls_graph *graph;  // NULL: the runtime's eager graph.
   const ls_name_scope *names;
@@ -79,7 +79,7 @@ typedef struct ls_scope_state {
   uint64_t runtime[1], distribute[5], train[1];
 } ls_scope_state;
 
-// What an ls_scope is.
+// The inside of an ls_scope.
 struct ls_open_scope {
   const ls_scope_type *type;  // NULL: never opened, or left.
   ls_open_scope *outer;
@@ -133,7 +133,7 @@ typedef struct ls_context {
   ls_open_scope *refused;  // Outermost refused scope: nothing works inside.
   ls_status refusal;       // Its reason.
   const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
-  // Of a replica's fiber. Else all 0.
+  // State of a replica's fiber. Else all 0.
   int32_t replicas;   // How many there are; 1 also in the trace of one alone.
   int32_t replica;    // Its id + 1.
   uint64_t meetings;  // So far: others ran at each, and may have added ops.
@@ -148,13 +148,14 @@ typedef struct ls_context {
 
 // This thread's or fiber's. Never NULL.
 ls_context *ls_context_current(void);
-// Which replica the callback at hand is; 0 outside.
+// Returns which replica the callback at hand is; 0 outside.
 static inline int32_t ls_context_replica(void) {
   const int32_t replica = ls_context_current()->replica;
   return replica > 0 ? replica - 1 : 0;
 }
-// How many replicas the code at hand is for: those that its callback is one of,
-// or those of the replicated computation that is being built; 0: neither.
+// Returns how many replicas the code at hand is for: those that its callback is
+// one of, or those of the replicated computation that is being built; 0:
+// neither.
 static inline int32_t ls_context_replicas_here(void) {
   const ls_context *context = ls_context_current();
   return context->replicas > 0 ? context->replicas : context->scoped.shards;
@@ -174,8 +175,8 @@ void ls_context_enter_graph(ls_scope *scope, ls_graph *graph);
 // The graph that a state belongs to which is entered now: the current one,
 // NULL for eager.
 const ls_graph *ls_context_graph(void);
-// Whether a state that was entered for `graph` holds in the current graph: it
-// is that graph or around it.
+// Returns true if a state that was entered for `graph` holds in the current
+// graph: it is that graph or around it.
 bool ls_context_is_inside(const ls_graph *graph);
 // Opens a scope that changes nothing yet: for the layers above.
 ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type);
@@ -210,7 +211,7 @@ ls_status ls_control_split(const ls_graph *graph, ls_op_spec *spec,
                            size_t *out_count);
 
 // ---- Numbers of examples ----------------------------------------------------
-// What the code at hand has been told about its number of examples: a list of
+// Knowledge of the code at hand about its number of examples: a list of
 // entries, innermost first, each on the C stack of whoever entered it.
 // distribute/replicas/examples.c finds the one that holds.
 typedef enum ls_examples_source {

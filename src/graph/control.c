@@ -49,7 +49,7 @@ static const ls_node *operand(const gathering *g, ls_tensor input) {
              : NULL;
 }
 
-// Whether one of the operands was made in the scope.
+// Returns true if one of the operands was made in the scope.
 static bool is_implied(const gathering *g, const ls_op_spec *spec,
                        const ls_control_group *group) {
   for (size_t i = 0; i < spec->num_inputs; ++i) {

@@ -232,7 +232,7 @@ ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node) {
 }
 
 // ---- Lowered ops -----------------------------------------------------------
-// What its regions capture are other values now.
+// Lets its regions capture other values.
 static ls_status move_regions(const ls_node *node, ls_graph *to,
                               const uint64_t *inputs) {
   for (uint32_t r = 0; r < node->num_regions; ++r) {

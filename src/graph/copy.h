@@ -13,7 +13,7 @@
 
 typedef struct ls_copying ls_copying;
 
-// What a copying does in ways of its own; NULL: the ordinary one.
+// Ways of a copying of its own; NULL: the ordinary one.
 typedef struct ls_copy_policy {
   // Copies a region of `holder` into `to`, by ls_copy_region. `c`: around.
   ls_status (*copy_into)(ls_copying *c, ls_node *holder, ls_graph *from,
@@ -45,11 +45,12 @@ void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
 void ls_copying_deinit(ls_copying *c);
 LS_OWNED_STRUCT(ls_copying, ls_copying_deinit)
 
-// What a value of `from` is in the copy; a body captures what it needs from
-// around. `user` is who asks, for messages; NULL: a result.
+// Returns what a value of `from` is in the copy; a body captures what it needs
+// from around. `user` is who asks, for messages; NULL: a result.
 ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,
                     uint64_t *out_ref);
-// What is there already stays: a fed value is what is fed.
+// Sets the copy of a value. One that is there already stays: a fed value is
+// what is fed.
 ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to);
 ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to);
 
@@ -88,7 +89,7 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
                           size_t num_args, ls_tensor *results);
 
-// Which ops are copied, by their places.
+// Chooses the ops that are copied, by their places.
 typedef struct ls_inline_part {
   const bool *keep;        // All that the wanted results need.
   const ls_tensor *known;  // Not zeroed: what stands for the op's first value.
@@ -98,12 +99,12 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
                                size_t num_args, const ls_inline_part *part,
                                ls_tensor *results);
 
-// Whether a second copy of the op does no harm and gives the same values: it
-// neither reads or writes variables nor calls the host nor uses stacks, nor
-// does what is in its regions. Inside a loop a copy of what draws random
-// numbers gives others, though.
+// Returns true if a second copy of the op does no harm and gives the same
+// values: it neither reads or writes variables nor calls the host nor uses
+// stacks, nor does what is in its regions. Inside a loop a copy of what draws
+// random numbers gives others, though.
 bool ls_node_is_repeatable(const ls_node *node);
-// Whether the op, or one in its regions, writes the variable.
+// Returns true if the op, or one in its regions, writes the variable.
 bool ls_node_writes(const ls_node *node, const ls_object *variable);
 
 #endif  // LS_GRAPH_COPY_H_

@@ -9,8 +9,8 @@
 // innermost, then of those around it. Who leaves control dependencies (an init
 // scope, a control scope of NULL) leaves all flows as well.
 //
-// What is no op of a maker is none of theirs: parameters, captures, constants
-// of eager values, what a text is read into.
+// Nodes that no maker adds are not theirs: parameters, captures, constants of
+// eager values, what a text is read into.
 #ifndef LS_GRAPH_FLOW_H_
 #define LS_GRAPH_FLOW_H_
 
@@ -18,7 +18,7 @@
 
 typedef struct ls_flow ls_flow;
 
-// What a kind of flow does; each function may be NULL. While one works, its
+// Functions of a kind of flow; each function may be NULL. While one works, its
 // flow is the innermost: ops that it makes are the flow's and of those around.
 typedef struct ls_flow_type {
   const char *name;
@@ -33,7 +33,8 @@ typedef struct ls_flow_type {
   // feed and fetch. A refusal takes it back. Makes no ops. A copy of an op that
   // was made in the flow (gradients of loops make some) comes with its marks.
   ls_status (*mark)(ls_flow *self, ls_op op);
-  // What stands for a read of the variable; a failed tensor: its read does.
+  // Returns what stands for a read of the variable; a failed tensor: its read
+  // does.
   ls_tensor (*read)(ls_flow *self, ls_variable *variable);
   // Gradient ops that follow are beside `op`, and were asked for by the call
   // that `uid` tells from others; in between the flow may change what scopes
@@ -65,15 +66,15 @@ void ls_flow_alone_begin(ls_scope *scope);
 // The innermost replicated flow here; NULL: there is none.
 ls_flow *ls_flow_replicated(void);
 
-// What the innermost flow that knows gives for a read of the variable; a failed
-// tensor: none does.
+// Returns what the innermost flow that knows gives for a read of the variable;
+// a failed tensor: none does.
 ls_tensor ls_flow_read(ls_variable *variable);
 
 // The uid of a call of gradients that has none.
 #define LS_NO_GRADIENT_UID "__unsupported__"
 
 // ---- Doors -----------------------------------------------------------------
-// Of op_add.c, where there are flows.
+// Called by op_add.c, where there are flows.
 ls_status ls_flow_admit(ls_op_spec *spec, ls_arena *memory);
 ls_status ls_flow_mark(ls_op op);
 // A colocation scope of which the innermost flow that wants to is told; if that
@@ -82,7 +83,7 @@ void ls_flow_gradient_begin(ls_scope *scope, ls_op op, const char *uid);
 // The same without a colocation: for ops of a loop's or branch's gradient,
 // which lie in another graph than `op`. Without flows nothing is opened.
 void ls_flow_gradient_inside_begin(ls_scope *scope, ls_op op, const char *uid);
-// Of ls_scope_end.
+// Called by ls_scope_end.
 void ls_flow_leave_gradient(const ls_open_scope *opened);
 
 #endif  // LS_GRAPH_FLOW_H_

@@ -87,7 +87,7 @@ static void release_nodes(ls_graph *graph, size_t from) {
   if (graph->num_nodes > from) graph->num_nodes = from;
 }
 
-// What stale handles find: a graph without ops, to which none can be added. Of
+// The graph of stale handles: one without ops, to which none can be added. Of
 // programs there are no handles.
 static void bury(ls_graph *graph) {
   const bool has_handles = graph->kind != LS_GRAPH_LOWERED;

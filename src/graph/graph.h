@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a graph is inside.
+// The inside of graphs.
 //
 // One data structure, two stages. A build or function graph is what the user
 // made and nothing rewrites it; a lowered graph is a pruned copy with static
@@ -31,8 +31,8 @@ typedef enum ls_graph_kind {
   LS_GRAPH_LOWERED,   // A program's body, or a region of one.
 } ls_graph_kind;
 
-// How deep graphs lie in graphs: all that walks them calls itself, also on a
-// fiber's stack.
+// Limit of the depth of graphs in graphs: all that walks them calls itself,
+// also on a fiber's stack.
 enum { LS_MAX_GRAPH_DEPTH = 64 };
 
 // A name's length within its scope, and with all scopes.
@@ -88,7 +88,7 @@ typedef struct ls_wait_outside {
   ls_op outer;
 } ls_wait_outside;
 
-// What a graph knows of the losses in it; see collection.c.
+// Records of the losses in a graph; see collection.c.
 typedef struct ls_losses {
   const char *reduction;  // Of the last one; NULL: there was none.
   bool scaled;            // An optimizer has scaled it.
@@ -257,7 +257,7 @@ ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 
 // ---- Looking up ------------------------------------------------------------
-// What a ref is made of. A graph has fewer ids than a ref has room for.
+// The parts of a ref. A graph has fewer ids than a ref has room for.
 enum { LS_MAX_OUTPUTS = 1 << LS_TENSOR_OUTPUT_BITS };
 static inline uint64_t ls_ref(uint64_t id, unsigned output) {
   return id << LS_TENSOR_OUTPUT_BITS | output;
@@ -334,7 +334,7 @@ const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
 // Returns true if the op, or one in its regions, writes variables or has
 // effects on the host.
 bool ls_node_has_effects(const ls_node *node);
-// Whether it is a write of a variable.
+// Returns true if it is a write of a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
          node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
@@ -343,12 +343,12 @@ static inline bool ls_node_assigns(const ls_node *node) {
 static inline uint16_t ls_node_met_as(const ls_node *node) {
   return ls_attrs_met_as(node->type, node->attrs, node->num_attrs);
 }
-// What regions capture are the last operands of the op that holds them, region
-// by region. The number of the first one that region `region` captures; that of
-// all operands for a region behind the last.
+// Captured values of regions are the last operands of the op that holds them,
+// region by region. Returns the number of the first one that region `region`
+// captures; that of all operands for a region behind the last.
 uint32_t ls_node_captures(const ls_node *node, uint32_t region);
-// How many values `count` regions capture; writes these, of the graph around,
-// and returns how many there are.
+// Counts the values that `count` regions capture; writes these, of the graph
+// around, and returns how many there are.
 size_t ls_count_captures(ls_graph *const *regions, size_t count);
 size_t ls_list_captures(ls_graph *const *regions, size_t count, ls_tensor *out);
 size_t ls_list_capture_refs(ls_graph *const *regions, size_t count,
@@ -397,7 +397,7 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
              .as.object = (v)})
 
-// What nests show of tensors and ops: text/tensor_print.c.
+// The table by which nests show tensors and ops: text/tensor_print.c.
 extern const ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 

@@ -29,8 +29,8 @@ typedef struct ls_eager_vtable {
                      ls_arena_mark_point memory);
   // A value of the eager graph that failed with `status`, taken over.
   ls_op (*fail)(ls_graph *graph, ls_status status);
-  // What an eager variable starts with: a value, zeros that are made nowhere
-  // else first, a place without a value; and that it is gone.
+  // Starts of an eager variable: a value, zeros that are made nowhere else
+  // first, a place without a value; and that it is gone.
   ls_status (*initialize)(ls_variable *variable, ls_tensor value);
   ls_status (*initialize_zero)(ls_variable *variable);
   ls_status (*reserve)(ls_variable *variable);

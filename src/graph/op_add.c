@@ -13,7 +13,7 @@
 #include "graph/layers.h"
 #include "graph/make/make.h"
 
-// What is being added, gathered on the stack; long lists in `memory`.
+// An op that is being added, gathered on the stack; long lists in `memory`.
 typedef struct addition {
   ls_op_spec spec;  // With what attributes, scopes and flows have made of it.
   const ls_op_info *info;

@@ -18,7 +18,7 @@ enum {
   LS_OP_TABLE_COUNT,
 };
 
-// What a row says about an op beyond its columns.
+// Properties of an op beyond the columns of its row.
 typedef enum ls_op_traits {
   LS_OP_PLAIN = 0,
   LS_OP_ELEMENTWISE = 1 << 0,  // Output i depends on input elements i only.
@@ -34,7 +34,7 @@ typedef enum ls_op_traits {
   LS_OP_REGIONS = 1 << 9,     // Holds child graphs.
   LS_OP_ON_HOST = 1 << 10,    // Runs on the host.
   LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
-  // Which operands are rows, that is, lie along dimension 0 and are computed
+  // The operands that are rows, that is, lie along dimension 0 and are computed
   // apart, so that the rows of several replicas can be those of one. Operands
   // that are not are used whole, for each row. An elementwise op's all are.
   LS_OP_WHOLE = 1 << 12,            // None.
@@ -113,7 +113,7 @@ ls_status ls_infer_sizes(const ls_infer *infer, ls_shape *out_shape);
 uint16_t ls_op_type_find(const char *name);
 
 // ---- Wide values ------------------------------------------------------------
-// Those of all replicas, one after another, as one value.
+// A wide value holds those of all replicas, one after another.
 //
 // Where a lowered replicate op's body was cut into several, what differs from
 // replica to replica passes between them as one value of the graph around: that

@@ -23,7 +23,7 @@ bool ls_graph_note(ls_graph *graph, ls_graph_undo entry) {
   return true;
 }
 
-// What an attribute holds, as a leaf; none: nothing.
+// Returns what an attribute holds, as a leaf; none: nothing.
 static ls_nest held_by(const ls_attr *attr) {
   if (attr->kind == LS_ATTR_ARRAY && attr->as.array != NULL)
     return (ls_nest){.kind = LS_KIND_ARRAY, .as.ref = attr->as.array};
@@ -71,7 +71,7 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
   graph->num_trials = trials;
 }
 
-// What the last trial leaves stays.
+// Keeps what the last trial leaves.
 static void trial_forget(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_undo; ++i)
     if (holds_leaf(&graph->undo[i])) ls_nest_release(graph->undo[i].leaf);
@@ -142,8 +142,8 @@ static const ls_graph *trial_root_of(const ls_graph *graph) {
   return graph;
 }
 
-// Whether a graph is to be marked for the trial: it was there before, and is
-// one of those that hold each other.
+// Returns true if a graph is to be marked for the trial: it was there before,
+// and is one of those that hold each other.
 static bool lacks(const ls_trial *trial, const ls_graph *graph) {
   if (trial == NULL || graph == trial->graph || graph == trial->around ||
       graph->id > trial->last_graph ||
@@ -208,7 +208,7 @@ static void end_in(ls_graph *graph, ls_graph_rollback_point mark, bool undo) {
   if (--graph->num_trials == 0) trial_forget(graph);
 }
 
-// What stays, a trial around this one may still take back.
+// Hands what stays to a trial around this one, which may still take it back.
 static void end_in_joined(ls_trial *trial, bool undo) {
   while (trial->joined != NULL) {
     ls_joined_graph *joined = trial->joined;

@@ -39,19 +39,19 @@ ls_status ls_window_slide(ls_window *window, int32_t axis, int64_t size,
                           int64_t *out_size);
 
 // ---- Convolutions and the maxima of their results --------------------------
-// What the ops that join them take (ops.def, from pool_max on): shape rules and
-// the pass that makes these ops ask here.
+// Operands of the ops that join them (ops.def, from pool_max on): shape rules
+// and the pass that makes these ops ask here.
 enum { LS_POOL_RANK = 4, LS_POOL_SIDE = 2, LS_POOL_TAPS = 3 };
 
-// Whether maxima of 2 by 2 windows can be taken of this.
+// Returns true if maxima of 2 by 2 windows can be taken of this.
 bool ls_can_pool(ls_type y);
 
-// Whether the result of a convolution with these attributes, by weights of this
-// shape, can go into them.
+// Returns true if the result of a convolution with these attributes, by weights
+// of this shape, can go into them.
 bool ls_can_join_pool(const ls_attr *attrs, size_t num_attrs, ls_shape w);
 
-// Whether the windows have `side` taps, side by side, along each dimension, and
-// lie `stride` apart.
+// Returns true if the windows have `side` taps, side by side, along each
+// dimension, and lie `stride` apart.
 bool ls_window_is(const ls_window *window, int64_t side, int64_t stride);
 
 #endif  // LS_GRAPH_WINDOW_H_

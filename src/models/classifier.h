@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// What classifiers have in common: how they are made and what a step gives.
-// A classifier's struct begins with an ls_classifier.
+// SPDX-License-Identifier: Apache-2.0 Shared by classifiers: how they are made
+// and what a step gives. A classifier's struct begins with an ls_classifier.
 #ifndef LS_MODELS_CLASSIFIER_H_
 #define LS_MODELS_CLASSIFIER_H_
 
@@ -31,7 +30,7 @@ LS_MUST_USE ls_status ls_classifier_use_sgd(ls_classifier *self,
 LS_MUST_USE ls_status ls_classifier_use_adam(ls_classifier *self,
                                              const ls_model_options *options);
 
-// Of the variables of norms: they are f32 beside 16-bit weights.
+// Returns the type of variables of norms: they are f32 beside 16-bit weights.
 ls_dtype ls_classifier_norm_dtype(const ls_model_options *options);
 
 // ---- Using -----------------------------------------------------------------

@@ -132,7 +132,7 @@ ls_status ls_optimizer_check_gradient(const ls_variable *variable,
 }
 
 // ---- Applying --------------------------------------------------------------
-// What a step works on: the variables that have a gradient.
+// A step: the variables that have a gradient.
 typedef struct step {
   const ls_optimizer *over;  // The cross-shard one around; else the optimizer.
   ls_optimizer *optimizer;
@@ -190,7 +190,7 @@ static ls_status move_one(step *s, size_t i) {
   return ls_ok();
 }
 
-// What the replicas' gradients make together, where the user has ops for it.
+// Reduces the replicas' gradients where the user has ops for it.
 static ls_status reduce_by_own(step *s) {
   if (ls_cross_shard_sums(s->over))
     return ls_cross_shard_find(s->over, &s->shares);
@@ -333,7 +333,7 @@ ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
       ls_tensor_name(loss));
 }
 
-// Of the tape, or of the graph being built.
+// Takes gradients of the tape, or of the graph being built.
 static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
                                 ls_tensor loss, ls_variable *const *variables,
                                 size_t count, ls_nest *gradients) {

@@ -92,7 +92,7 @@ static ls_status on_device(ls_nest leaf, const char *device,
   return ls_distributed_as_tensor(component, out_tensor);
 }
 
-// What the replicas make together, on one device.
+// Takes what the replicas make together, on one device.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   const bool divides = a->total.kind != LS_KIND_NONE;
@@ -110,7 +110,7 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   return ls_ok();
 }
 
-// What the components on one device move by.
+// Clips what the components on one device move by.
 static void clip_device(across *a, size_t device) {
   const ls_clip *clip = &a->optimizer->clip;
   ls_tensor *sums = a->sums + device * a->count;
@@ -144,7 +144,7 @@ static ls_status reduce_all(across *a) {
 }
 
 // ---- Updates ---------------------------------------------------------------
-// Of the variable that is being updated, the slots of a component.
+// Finds a component's slots of the variable that is being updated.
 static ls_status find_slots(const across *a, const ls_variable *component,
                             ls_variable **slots) {
   ls_variable **all = NULL;
@@ -393,7 +393,7 @@ bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
   return true;
 }
 
-// What all replicas have given: one variable, and which.
+// Finds the variable that all replicas have given.
 static ls_status one_variable(ls_nest leaf, size_t index,
                               ls_variable **out_variable) {
   *out_variable = ls_nest_as_variable(leaf);

@@ -91,7 +91,8 @@ static int64_t size_or(ls_shape list, int i, int64_t fallback) {
   return list.rank > 0 ? list.dim[i] : fallback;
 }
 
-// What a transposed convolution makes of size n along dimension i of space.
+// Returns what a transposed convolution makes of size n along dimension i of
+// space.
 static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
   const ls_convolution_options *how = &layer->how;
   const int64_t stride = size_or(how->strides, i, 1);

@@ -18,7 +18,8 @@ static ls_variable *held(const ls_optimizer *optimizer,
   return slots[optimizer->rule.num_slots];
 }
 
-// What a call adds of a gradient: nothing, whatever it is, without examples.
+// Weighs what a call adds of a gradient: nothing, whatever it is, without
+// examples.
 static ls_tensor weighted(const ls_held_call *call, ls_tensor gradient,
                           ls_dtype dtype) {
   const ls_tensor x =

@@ -133,8 +133,8 @@ static ls_nest improve(ls_nest values, void *user) {
   return with_product(better(values));
 }
 
-// Whether the product is not the identity yet. The step behind the loop squares
-// the error that is left.
+// Returns true if the product is not the identity yet. The step after the loop
+// squares the error that is left.
 static ls_nest is_far(ls_nest values, void *user) {
   (void)user;
   const ls_tensor product = ls_nest_tensor(values, 1);

@@ -50,7 +50,7 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
 }
 
-// What a cross-shard optimizer is around; else the optimizer.
+// Returns what a cross-shard optimizer is around; else the optimizer.
 static const ls_optimizer *inside(const ls_optimizer *optimizer) {
   return optimizer->inner != NULL ? optimizer->inner : optimizer;
 }
@@ -153,7 +153,7 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
   return options;
 }
 
-// Those that went with a refused call are none.
+// Returns known slots, without those dropped by a rolled-back call.
 static ls_variable **known_slots(const ls_optimizer *optimizer,
                                  const ls_variable *variable) {
   ls_variable **slots = ls_map_find_u64(&optimizer->slots, variable->id);

@@ -13,14 +13,14 @@
 
 enum { LS_MAX_SLOTS = 3, LS_MAX_STEP_SCALARS = 2 };
 
-// What all variables of one step share: f64 scalars.
+// Shared by all variables of one step: f64 scalars.
 typedef struct ls_step_scalars {
   bool rate_changes;
   ls_tensor rate;  // Where it changes, or the rule counts steps.
   ls_tensor own[LS_MAX_STEP_SCALARS];  // The rule's.
 } ls_step_scalars;
 
-// How one variable is moved.
+// A move of one variable.
 typedef struct ls_update {
   const ls_optimizer *optimizer;
   const ls_step_scalars *scalars;
@@ -52,19 +52,19 @@ struct ls_optimizer {
   char *name_text;  // What `name` points to.
   LS_OPTIMIZER_FIELDS;
   ls_optimizer_rule rule;
-  // Of each variable: those of the rule, then, where several calls make a step,
-  // the sum of their gradients.
+  // Slots of each variable: those of the rule, then, where several calls make a
+  // step, the sum of their gradients.
   size_t num_slots;
   ls_map slots;        // Id of a variable -> its ls_variable *[num_slots].
   ls_variable *step;   // Steps done, i64; NULL until it is needed.
   ls_variable *calls;  // Since the last step, i64; the same.
   // Examples of these calls, and of the first of them that had any: f64.
   ls_variable *examples, *first_examples;
-  // Of the rules.
+  // Numbers of the rules.
   double momentum, beta1, beta2, epsilon, initial;
   bool nesterov, centered, no_momentum;
-  // Of a cross-shard one: the optimizer that it is around, which has all of the
-  // above but `over_replicas`, and its groups; without members one of all.
+  // For a cross-shard one: the optimizer that it is around, which has all of
+  // the above but `over_replicas`, and its groups; without members one of all.
   ls_optimizer *inner;
   ls_replica_groups groups;
   bool one_group;  // They are one, of 0 to its size less 1.
@@ -86,26 +86,27 @@ LS_MUST_USE ls_status ls_schedule_check(const char *kind,
 LS_MUST_USE ls_status ls_optimizer_slots(ls_optimizer *optimizer,
                                          ls_variable *variable,
                                          ls_variable ***out_slots);
-// Of a slot, what belongs to a component of its variable.
+// Returns what belongs to a component of the slot's variable.
 ls_variable *ls_slot_component(ls_variable *slot, const ls_variable *component);
 // Makes the numbers of steps, calls and examples unless they are there or
 // nothing depends on them.
 LS_MUST_USE ls_status ls_optimizer_count_steps(ls_optimizer *optimizer);
-// What the updates of one step share; makes the number of steps.
+// Makes what the updates of one step share, and the number of steps.
 LS_MUST_USE ls_status ls_optimizer_begin_step(ls_optimizer *optimizer,
                                               ls_step_scalars *scalars);
 // Names those of which none has a gradient.
 LS_MUST_USE ls_status ls_optimizer_no_gradients(ls_variable *const *variables,
                                                 size_t count);
-// Whether a gradient, a tensor or array, can move the variable: all are looked
-// at before the first moves.
+// Checks that a gradient, a tensor or array, can move the variable: all are
+// looked at before the first moves.
 LS_MUST_USE ls_status ls_optimizer_check_gradient(const ls_variable *variable,
                                                   ls_nest gradient);
 // The loss to differentiate, scaled where the optimizer is like the loss; marks
 // the graph.
 ls_tensor ls_optimizer_scale_loss(const ls_optimizer *optimizer,
                                   ls_tensor loss);
-// Whether replicas that run op by op meet for one step of all, and that step.
+// Returns true if replicas that run op by op meet for one step of all, and that
+// step.
 bool ls_optimizer_meets(ls_variable *const *variables, size_t count);
 LS_MUST_USE ls_status ls_optimizer_apply_met(ls_optimizer *optimizer,
                                              ls_variable *const *variables,
@@ -132,7 +133,7 @@ void ls_update_make(ls_update *update);
 ls_tensor ls_update_scale(ls_tensor x, ls_tensor scalar);
 // x times the learning rate.
 ls_tensor ls_update_rate(const ls_update *update, ls_tensor x);
-// Whether weight decay moves the variable.
+// Returns true if weight decay moves the variable.
 bool ls_update_decays(const ls_update *update);
 // weight_decay w
 ls_tensor ls_update_decay(const ls_update *update);
@@ -149,8 +150,8 @@ void ls_update_move(const ls_update *update, ls_tensor delta);
 typedef struct ls_update_rows {
   ls_tensor indices, gradient;
 } ls_update_rows;
-// Whether the gradient is that of some rows of many. Then a rule that leaves a
-// row alone whose gradient is 0 may move those rows alone.
+// Returns true if the gradient is that of some rows of many. Then a rule that
+// leaves a row alone whose gradient is 0 may move those rows alone.
 bool ls_update_find_rows(ls_tensor gradient, ls_update_rows *out_rows);
 ls_tensor ls_update_read_rows(const ls_update *update, size_t slot,
                               const ls_update_rows *rows);
@@ -164,8 +165,8 @@ ls_tensor ls_gradient_of_all(const ls_optimizer *optimizer,
                              const ls_shares *shares, ls_tensor gradient);
 
 // ---- Across shards ---------------------------------------------------------
-// Whether gradients go through cross_replica_sum here: replicas that run op by
-// op meet as they do without it.
+// Returns true if gradients go through cross_replica_sum here: replicas that
+// run op by op meet as they do without it.
 bool ls_cross_shard_sums(const ls_optimizer *optimizer);
 // Refuses what it cannot do here; says so where there are no shards, and then
 // opens a scope of one. The scope is the caller's to end.
@@ -176,17 +177,17 @@ LS_MUST_USE ls_status ls_cross_shard_find(const ls_optimizer *optimizer,
                                           ls_shares *out_shares);
 // Examples of all replicas, whatever the groups: see ls_shares_examples.
 ls_tensor ls_cross_shard_examples(void);
-// What the group's gradients make together.
+// Reduces the group's gradients.
 LS_MUST_USE ls_status ls_cross_shard_reduce(const ls_optimizer *optimizer,
                                             const ls_shares *shares,
                                             ls_tensor *gradient);
 
 // ---- Over several calls ----------------------------------------------------
-// Whether several calls make one step.
+// Returns true if several calls make one step.
 bool ls_optimizer_holds(const ls_optimizer *optimizer);
 // Sums are in units of the first call's gradients: those of a call with twice
 // its examples count twice, and where all calls have as many nothing is scaled.
-// What one call adds, f64 scalars; made before its gradients are held.
+// The weights of one call, f64 scalars; made before its gradients are held.
 typedef struct ls_held_call {
   ls_tensor weight;           // Of its gradients, in that unit; 0: none.
   ls_tensor total;            // Weight of all calls, with this one.
@@ -195,9 +196,9 @@ typedef struct ls_held_call {
 // `examples`: of all replicas in this call, an f64 scalar.
 LS_MUST_USE ls_status ls_hold_begin(ls_optimizer *optimizer, ls_tensor examples,
                                     ls_held_call *out_call);
-// How many examples a call counts for in a step of several, an f64 scalar made
-// here: those of all replicas; 1 where that is not known, or where the loss has
-// its own weights (LS_GRADIENTS_LIKE_LOSS).
+// Counts the examples of a call in a step of several, an f64 scalar made here:
+// those of all replicas; 1 where that is not known, or where the loss has its
+// own weights (LS_GRADIENTS_LIKE_LOSS).
 ls_tensor ls_optimizer_examples(const ls_optimizer *optimizer,
                                 const ls_shares *shares);
 // Adds a gradient to the sum that a variable's slots hold; gives the new one.

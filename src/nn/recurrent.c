@@ -109,7 +109,7 @@ static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
 
 enum { MAX_GATES = 4 };
 
-// What steps share: values of the variables.
+// Shared by steps: values of the variables.
 typedef struct shared {
   const ls_recurrent_layer *layer;
   ls_tensor kernel, bias;  // For the state.

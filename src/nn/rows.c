@@ -6,8 +6,8 @@
 #include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"
 
-// Whether a gradient is that of few rows, so few that looking after them costs
-// less than all of them: up to half as many, over all replicas.
+// Returns true if a gradient is that of few rows, so few that looking after
+// them costs less than all of them: up to half as many, over all replicas.
 static bool has_few_rows(ls_tensor gradient, int32_t replicas,
                          ls_tensor *out_indices, ls_tensor *out_values) {
   if (!ls_tensor_is_slices(gradient, out_indices, out_values)) return false;
@@ -66,7 +66,8 @@ static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
                     LS_SHAPE(replicas * count));
 }
 
-// Which one of those of all replicas each of this replica's indices is.
+// Finds the position of each of this replica's indices among those of all
+// replicas.
 static ls_tensor own_places(const row_set *all, int64_t count) {
   const ls_tensor zeros =
       ls_broadcast_like(ls_scalar(LS_DTYPE_I64, 0), all->places);
@@ -77,8 +78,8 @@ static ls_tensor own_places(const row_set *all, int64_t count) {
   return ls_dynamic_slice(places, &start, LS_SHAPE(count));
 }
 
-// Of the rows that any replica has, each makes what it makes of all rows, and
-// these are put together as all rows are: what is left out is zeros.
+// Reduces the rows that any replica has: each makes what it makes of all rows,
+// and these are put together as all rows are: what is left out is zeros.
 static ls_tensor put_together(const ls_shares *shares, bool is_sum,
                               ls_tensor indices, ls_tensor values,
                               ls_tensor gradient) {

@@ -37,7 +37,7 @@ static ls_tensor present(const ls_shares *shares, ls_tensor x) {
                    ls_scalar(ls_tensor_dtype(x), -0.0));
 }
 
-// What a replica gives for a mean by examples.
+// Returns what a replica gives for a mean by examples.
 static ls_tensor weighted(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
@@ -78,7 +78,7 @@ static ls_nest take_mean(ls_nest inputs, void *user) {
   return mean_of_inputs(inputs, ls_nest_tensor(inputs, 0));
 }
 
-// Of losses that are means over a part's examples, the gradient of the whole
+// For losses that are means over a part's examples, the gradient of the whole
 // batch's is their mean too, and so is what flows back to each part.
 static ls_nest mean_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
                              void *user) {

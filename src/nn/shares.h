@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// What the replicas' parts of a batch make together. Each part counts by its
-// examples; one without any counts nothing, whatever its value is.
+// SPDX-License-Identifier: Apache-2.0 Means and sums over the replicas' parts
+// of a batch. Each part counts by its examples; one without any counts nothing,
+// whatever its value is.
 #ifndef LS_NN_SHARES_H_
 #define LS_NN_SHARES_H_
 
@@ -27,12 +27,12 @@ ls_tensor ls_shares_examples(const ls_shares *shares,
                              ls_tensor (*sum)(ls_tensor count));
 // The sum over replicas that have examples.
 ls_tensor ls_shares_sum(const ls_shares *shares, ls_tensor x);
-// What this replica gives for a mean or sum, and what a sum of that is divided
+// Return what this replica gives for a mean or sum, and a sum of that divided
 // by `total` for a mean where parts differ.
 ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x);
 ls_tensor ls_shares_divided(ls_tensor total, ls_tensor sum, ls_dtype dtype);
-// Whether the strategy has cross-device ops of the user's own, which must be
-// asked for what all_reduce would do in a compiled step.
+// Returns true if the strategy has cross-device ops of the user's own, which
+// must be asked for what all_reduce would do in a compiled step.
 bool ls_shares_has_own_ops(const ls_shares *shares);
 // Such sums or means of all of them, in place, by one call of those ops.
 LS_MUST_USE ls_status ls_shares_reduce_by_own(const ls_shares *shares,

@@ -18,7 +18,7 @@ void ls_update_ops_add(ls_tensor written) {
 // ---- What an op needs ------------------------------------------------------
 typedef struct needs {
   const ls_graph *graph;
-  // Of each node who has come by: `STEP`, or an update by its number from 1.
+  // The visitor of each node: `STEP`, or an update by its number from 1.
   uint32_t *seen;
   size_t *stack;
   size_t depth;

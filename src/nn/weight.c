@@ -12,7 +12,7 @@ static void print_scope(char *buffer, size_t size) {
   ls_name_scope_print(ls_context_current()->scoped.names, buffer, size);
 }
 
-// What the callback of ls_variable_create needs; lives during that call only.
+// State of the callback of ls_variable_create; lives during that call only.
 typedef struct weight_draw {
   const ls_weight_options *options;
   const char *eager_name;  // Its full name in eager, where none is changed.
@@ -44,7 +44,8 @@ static ls_nest draw(ls_nest args, void *user) {
       initializer->draw(initializer, options->dtype, options->shape, &random));
 }
 
-// What a variable starts with by itself. -0 is none of them.
+// Returns true for the value that a variable starts with by itself, which -0 is
+// not.
 static bool is_zeros(const ls_initializer *initializer) {
   const ls_initializer zeros = ls_init_zeros();
   return initializer->draw == zeros.draw &&

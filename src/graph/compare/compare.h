@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is the same: regions op for op, graphs by their content, and values of a
-// replica that are those of all.
+// Sameness: of regions op for op, of graphs by their content, and of values of
+// a replica that are those of all.
 #ifndef LS_GRAPH_COMPARE_COMPARE_H_
 #define LS_GRAPH_COMPARE_COMPARE_H_
 
@@ -26,7 +26,7 @@ bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
 void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 
 // ---- identity.c -------------------------------------------------------------
-// What a graph is, in 128 bits: its nodes with their attributes and constants,
+// Sums up a graph in 128 bits: its nodes with their attributes and constants,
 // by content. Two lowered ones that have the same compute the same. Variables
 // are told apart by their names, other objects and host kernels by their type
 // only: a caller that needs more adds it.

@@ -205,7 +205,7 @@ static bool same_node(const comparison *c, ls_node *a, ls_node *b) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-// Of values that are constants, as eager ones are, what differs in those.
+// Finds what differs in values that are constants, as eager ones are.
 static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
   char what[200] = "";
   const ls_node *x = ls_graph_node_of(a.graph, a.ref);
@@ -231,7 +231,7 @@ static bool same_captures(const comparison *c) {
   return true;
 }
 
-// What ops wait for in graphs around.
+// Compares what ops wait for in graphs around.
 static bool same_waits(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   bool same = a->num_waits_outside == b->num_waits_outside;

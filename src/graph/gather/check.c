@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is checked of a replicated computation once all of it is known.
+// Checks a replicated computation once all of it is known.
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
@@ -97,8 +97,8 @@ static bool is_collective(const ls_node *node) {
   }
 }
 
-// Whether a core has no form of it: texts, and calls of the host, but for those
-// that say so.
+// Returns true if a core has no form of it: texts, and calls of the host, but
+// for those that say so.
 static bool has_no_device_form(const ls_node *node) {
   if (node->type == LS_OP_HOST)
     return (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags &
@@ -298,9 +298,9 @@ ls_status ls_check_clusters(const ls_copying *c) {
 }
 
 // ---- Bans -------------------------------------------------------------------
-// Which ops of replicated computations may be neither fed nor fetched: all but
-// those outside of computations of one replica. Their marks say so, and so a
-// graph that is read from its text has the bans of the one that was printed.
+// Bans ops of replicated computations from being fed or fetched: all but those
+// outside of computations of one replica. Their marks say so, and so a graph
+// that is read from its text has the bans of the one that was printed.
 bool ls_marks_ban(const ls_node *node, int64_t replicas) {
   return ls_node_mark(node, LS_MARK_REPLICATE) != NULL &&
          (replicas > 1 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL);

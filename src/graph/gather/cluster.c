@@ -142,7 +142,7 @@ static ls_status cluster_add_result(body *b, ls_node *user, uint64_t ref) {
              : ls_out_of_memory();
 }
 
-// What outputs are made of, and what other computations use.
+// Lists what outputs are made of, and what other computations use.
 static ls_status cluster_list_results(body *b) {
   const ls_graph *from = b->c->from;
   size_t most = 0;
@@ -164,7 +164,7 @@ static ls_status cluster_list_results(body *b) {
 }
 
 // ---- The op ----------------------------------------------------------------
-// What replica r has of a split argument.
+// Finds what replica r has of a split argument.
 static ls_status copied_for(const body *b, uint64_t ref, size_t replica,
                             uint64_t *out_ref) {
   const ls_cluster *other = ls_cluster_of_ref(b->c, ref);
@@ -194,7 +194,7 @@ static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
   return ls_ok();
 }
 
-// What members wait for outside of it all of it waits for.
+// Lists what members wait for outside of it: all of it waits for that.
 static ls_status list_control(body *b, ls_op_spec *spec) {
   const ls_graph *from = b->c->from;
   ls_op *control = ls_arena_new_array(b->c->memory, ls_op, from->num_nodes + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which clusters there are, what is of them, and what a request needs.
+// Finds clusters, their members, and what a request needs.
 #include "graph/gather/copy.h"
 
 ls_cluster *ls_cluster_at(const ls_copying *c, size_t place) {

@@ -35,7 +35,7 @@ typedef struct ls_gather_level {
   size_t num_clusters;
   uint32_t *cluster_of;
   bool *needed, *done;
-  // Of several replicas: the steps of this level, and by place 1 + which an op
+  // For several replicas: the steps of this level, and by place 1 + which an op
   // is of.
   ls_host_step *steps;
   size_t num_steps;
@@ -68,7 +68,7 @@ ls_status ls_copy_places(ls_copying *c, const ls_node *node, size_t count,
 
 // Finds the clusters of a level and what they hold.
 ls_status ls_find_clusters(ls_copying *c);
-// What a request needs.
+// Finds what a request needs.
 ls_status ls_find_needed(ls_copying *c, const ls_gather_request *request);
 // Checks the clusters that are needed: check.c.
 ls_status ls_check_clusters(const ls_copying *c);

@@ -20,28 +20,29 @@
 // The marks.
 #define LS_MARK_REPLICATE "_tpu_replicate"
 #define LS_MARK_OUTSIDE "_xla_outside_compilation"
-// Of what came of compiling a cluster: which, and in a copy what it was.
+// A mark of reports of compilations: the cluster, and in a copy the report.
 #define LS_MARK_COMPILED "_tpu_compilation_status"
 #define LS_MARK_TOLD "_told"
-// Of an op outside: its function is called for each part of what is cut.
+// A mark of an op outside: its function is called for each part of what is cut.
 #define LS_MARK_MAP_OUTSIDE "_xla_map_outside_compilation"
-// Of metadata: on which core of each replica an outside compiled cluster
+// A mark of metadata: on which core of each replica an outside compiled cluster
 // exchanges values, "cluster:core" each.
 #define LS_MARK_HOST_CORES "host_compute_core"
-// Of metadata, where cores are on several hosts: each replica's cores' hosts.
+// A mark of metadata, where cores are on several hosts: each replica's cores'
+// hosts.
 #define LS_MARK_HOSTS "_hosts"
 
-// Of metadata, where the system that a computation is for is known: its name;
-// its job, where that is not the local one; its mesh, x, y, z and cores of a
-// chip, and its hosts, as it was then. They say where it runs, not what it
+// Marks of metadata, where the system that a computation is for is known: its
+// name; its job, where that is not the local one; its mesh, x, y, z and cores
+// of a chip, and its hosts, as it was then. They say where it runs, not what it
 // computes: no part of a graph's identity (graph/compare/identity.h).
 #define LS_MARK_SYSTEM "_tpu_system"
 #define LS_MARK_JOB "_tpu_job"
 #define LS_MARK_MESH "_tpu_mesh"
-// Whether an attribute is one of these.
+// Returns true if an attribute is one of these.
 bool ls_attr_is_of_system(const ls_attr *attr);
 
-// What is asked of a graph: as in an ls_lower_request.
+// A request to a graph: as in an ls_lower_request.
 typedef struct ls_gather_request {
   ls_graph *graph;
   const uint64_t *fetches;
@@ -78,10 +79,11 @@ LS_MUST_USE ls_status ls_graph_find_needed(const ls_gather_request *request,
                                            ls_arena *memory,
                                            const bool **out_needed);
 
-// Whether the marks of an op of a computation of so many replicas say that it
-// may be neither fed nor fetched (ls_op_prevent_feeding).
+// Returns true if the marks of an op of a computation of so many replicas say
+// that it may be neither fed nor fetched (ls_op_prevent_feeding).
 bool ls_marks_ban(const ls_node *node, int64_t replicas);
-// Whether it pads inputs so that nobody can see it, and is banned likewise.
+// Returns true if it pads inputs so that nobody can see it, and is banned
+// likewise.
 bool ls_pads_unseen(const ls_node *node);
 // Sets the bans that marks say on all ops, at any depth.
 ls_status ls_graph_ban_by_marks(ls_graph *graph);

@@ -25,7 +25,7 @@ typedef struct host_step {
 LS_OWNED_(host_step, host_step, ls_graph_free(ls_owned->body))
 
 // ---- Steps -----------------------------------------------------------------
-// Whether an op of the level is the computation's.
+// Returns true if an op of the level is the computation's.
 static bool is_member(const ls_copying *c, size_t place) {
   return !c->is_body || ls_cluster_at(c->outer, place) == c->level->inside;
 }

@@ -9,7 +9,7 @@ static bool is_done(const ls_copying *c, uint64_t id) {
   return place == SIZE_MAX || c->level->done[place];
 }
 
-// Whether what an op needs is there, but for ops of the cluster itself.
+// Returns true if what an op needs is there, but for ops of the cluster itself.
 static bool has_all(const ls_copying *c, const ls_node *node,
                     const ls_cluster *cluster) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
@@ -127,7 +127,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   LS_RETURN_IF_ERROR(ls_find_host_steps(c));
   c->level->done = ls_arena_new_array(c->memory, bool, count + 1);
   if (c->level->done == NULL) return ls_out_of_memory();
-  // What waits for a cluster is looked at again behind it.
+  // What waits for a cluster is looked at again after it.
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
     if (i == count) return circle(c, waiting);
     const bool to_do = c->level->needed[i] && !c->level->done[i];

@@ -118,7 +118,7 @@ ls_status infer_call(ls_infer *infer) {
 }
 
 // ---- Replicate -------------------------------------------------------------
-// How many there are of what.
+// The numbers of operands and results.
 typedef struct replicate {
   size_t replicas, split, wide_split, gathered, wide_gathered;
 } replicate;

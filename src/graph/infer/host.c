@@ -21,8 +21,8 @@ static ls_status check_wide(const ls_infer *infer, const ls_attr *wide) {
   return ls_ok();
 }
 
-// What the kernel is asked with: of a call for all replicas the operands of
-// one.
+// Types that the kernel is asked with: of a call for all replicas the operands
+// of one.
 static ls_status host_operands(const ls_infer *infer, const ls_type **out) {
   const ls_attr *replicas = ls_infer_attr(infer, LS_ATTR_ID_REPLICAS);
   const ls_attr *wide = ls_infer_attr(infer, LS_ATTR_ID_WIDE);

@@ -120,8 +120,8 @@ static bool agree(int64_t a, int64_t b) { return a < 0 || b < 0 || a == b; }
 
 static int64_t known(int64_t a, int64_t b) { return a < 0 ? b : a; }
 
-// Whether all of `count` operands from `first` on have rank 3; those whose
-// rank is unknown get it, with unknown sizes, in `shapes`.
+// Returns true if all of `count` operands from `first` on have rank 3; those
+// whose rank is unknown get it, with unknown sizes, in `shapes`.
 static bool take_shapes(const ls_infer *infer, size_t first, size_t count,
                         ls_shape *shapes) {
   for (size_t i = 0; i < count; ++i) {

@@ -35,7 +35,7 @@ static ls_status check_groups(const ls_infer *infer, int64_t size) {
                                     infer->op_name, (long long)size, count);
 }
 
-// How many replicas put something together.
+// Returns the number of replicas that put something together.
 static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
   const ls_attr *size = ls_infer_attr(infer, LS_ATTR_ID_GROUP_SIZE);
   *out_size =
@@ -186,8 +186,8 @@ ls_status infer_permute(ls_infer *infer) {
 ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
 
 // ---- Replicated computations ------------------------------------------------
-// What is known of all replicas' values.
-// A variable's handle has no operands.
+// Merges what is known of all replicas' values. A variable's handle has no
+// operands.
 static ls_status infer_handle(ls_infer *infer) {
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
@@ -227,7 +227,7 @@ ls_status infer_replicated_input(ls_infer *infer) {
   return ls_ok();
 }
 
-// Of the operands along an axis: their largest size, unknown if one is.
+// Finds the largest size of the operands along an axis, unknown if one is.
 static ls_status largest(const ls_infer *infer, int64_t axis, int64_t most,
                          int64_t *out_size) {
   int64_t size = 0;

@@ -101,7 +101,7 @@ static ls_status check_starts(const ls_infer *infer, size_t first,
   return ls_ok();
 }
 
-// Whether each dimension of `part` is no larger than that of `whole`.
+// Returns true if each dimension of `part` is no larger than that of `whole`.
 static bool fits_in(ls_shape part, ls_shape whole) {
   if (part.rank < 0 || whole.rank < 0) return true;
   if (part.rank != whole.rank) return false;

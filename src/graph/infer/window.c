@@ -14,8 +14,8 @@ static ls_status read_window(const ls_infer *infer, int32_t rank,
 }
 
 // ---- Convolutions ----------------------------------------------------------
-// Whether channels x of the input, c of the weights and o of the output can go
-// together in `groups` groups.
+// Returns true if channels x of the input, c of the weights and o of the output
+// can go together in `groups` groups.
 static bool channels_fit(int64_t x, int64_t c, int64_t o, int64_t groups) {
   if ((x >= 0 && x % groups != 0) || (o >= 0 && o % groups != 0)) return false;
   return x < 0 || c < 0 || x / groups == c;

@@ -159,7 +159,7 @@ static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
   return values;
 }
 
-// How often a loop goes round at most, and whether its trips are steps.
+// The limit of a loop's trips, and whether they are steps.
 typedef struct loop_trips {
   int64_t most;
   bool are_steps;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What replicas do together in groups, or one with another.
+// Ops that replicas do together in groups, or one with another.
 //
 // Op by op all of it comes from one stack of everybody's values.
 #include "base/memory/own.h"
@@ -170,7 +170,7 @@ static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                      : ls_make_meeting(type, x, attrs, num_own, *got);
 }
 
-// What the op's shape rule says against it, before replicas meet.
+// Asks the op's shape rule before replicas meet.
 static ls_status groups_check_op(uint16_t type, ls_tensor x,
                                  const group_list *groups, const ls_attr *own,
                                  size_t num_own) {

@@ -6,7 +6,7 @@
 #include "graph/make/make.h"
 #include "lockstep/host.h"
 
-// What an op calls. `structure` has nothing in its leaves.
+// The function that an op calls. `structure` has nothing in its leaves.
 typedef struct function {
   ls_object object;
   ls_allocator *allocator;

@@ -133,7 +133,7 @@ static int64_t seed_of(const ls_random_options *options, ls_graph *graph) {
                    whole * UINT64_C(0x9E3779B97F4A7C15));
 }
 
-// What random numbers depend on, and what they are: attributes.
+// Lists attributes of random numbers: what they depend on, and what they are.
 static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
                            size_t num_own, const ls_random_options *options,
                            ls_attr attrs[MAX_RANDOM_ATTRS]) {
@@ -184,8 +184,8 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
                  count);
 }
 
-// Which replica an op is made for where one run is that of all: in a build
-// graph. Elsewhere the engine knows.
+// Returns the replica that an op is made for where one run is that of all: in a
+// build graph. Elsewhere the engine knows.
 static int32_t replica_of_op(void) {
   const ls_graph *graph = ls_graph_current();
   while (graph != NULL && graph->kind == LS_GRAPH_REGION && !graph->is_replica)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What op makers share.
+// Shared by op makers.
 #ifndef LS_GRAPH_MAKE_MAKE_H_
 #define LS_GRAPH_MAKE_MAKE_H_
 
@@ -9,7 +9,7 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
-// What an op says of where its value is on a replica's cores.
+// A mark: where the op's value is on a replica's cores.
 #define LS_MARK_SHARDING "_XlaSharding"
 
 // Adds an op with these operands and attributes and gives its first output.
@@ -42,12 +42,12 @@ ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
 // One of one value.
 ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
                           size_t num_attrs, ls_tensor got);
-// That of an all-reduce.
+// Gives an all-reduce its gradient.
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
 // The type of a mean over replicas: that of integers is a true division.
 ls_dtype ls_mean_dtype(ls_dtype dtype);
-// Whether a reduction of x in a replica is such a division, and that of the sum
-// over `count` replicas.
+// Returns true if a reduction of x in a replica is such a division, and that of
+// the sum over `count` replicas.
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
 ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
 // As ls_all_reduce; by the strategy's table if that is a user's.
@@ -74,7 +74,7 @@ ls_tensor ls_make_failed(const char *op_name, ls_status status);
       return ls_tensor_op(                                                     \
           ls_make_failed(__func__, ls_null_argument(__func__, #object)));      \
   } while (0)
-// What a scatter op's attribute says; NULL, and why, if there is no such op.
+// Returns a scatter op's attribute; NULL, and why, if there is no such op.
 const char *ls_scatter_name(ls_scatter_op op);
 ls_status ls_no_scatter(ls_scatter_op op);
 // "MAX", or "reduce op 7" of what is none; LS_REDUCE_OP_TEXT is a short-lived

@@ -84,8 +84,8 @@ ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
 static ls_tensor in_groups(ls_tensor x, int64_t groups) {
   const ls_shape shape = ls_tensor_shape(x);
   const int64_t channels = shape.dim[shape.rank - 1];
-  // What is left, but said as a number where it can be: of no examples any
-  // number could be left.
+  // The rest, but as a number where it can be: of no examples any number could
+  // be left.
   int64_t positions = 1;
   for (int32_t i = 1; i < shape.rank - 1 && positions >= 0; ++i)
     positions = shape.dim[i] < 0 ? -1 : positions * shape.dim[i];

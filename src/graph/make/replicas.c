@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What replicas do together. In a trace these are ops of the replica's graph;
-// where replicas run op by op, they meet on the spot, through the context.
+// Ops that replicas do together. In a trace these are ops of the replica's
+// graph; where replicas run op by op, they meet on the spot, through the
+// context.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"

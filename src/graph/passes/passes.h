@@ -17,7 +17,7 @@ ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
                         const char *pass, bool is_last);
 
 // ---- twins.c ----------------------------------------------------------------
-// What two bodies of one replicate op have in common.
+// Finds what two bodies of one replicate op have in common.
 //
 // Replicas whose arguments have other shapes run other bodies, which were
 // lowered from one source. What depends on no argument is the same in all of

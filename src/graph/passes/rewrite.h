@@ -55,7 +55,7 @@ const ls_node_use *ls_rewrite_next_use(const ls_rewrite *r,
                                        const ls_node_use *use);
 const ls_node_use *ls_rewrite_previous_use(const ls_rewrite *r,
                                            const ls_node_use *use);
-// How often results of a node are among those of the graph, and in all.
+// Counts how often results of a node are among those of the graph, and in all.
 uint32_t ls_rewrite_count_leaving(const ls_rewrite *r, uint64_t id);
 uint32_t ls_rewrite_count_uses(const ls_rewrite *r, uint64_t id);
 // The node that makes a value, if it is one of this type; else NULL.

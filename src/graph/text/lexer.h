@@ -41,7 +41,7 @@ void ls_lexer_init(ls_lexer *lexer, const char *text, size_t size);
 // Goes on to the token after this one.
 void ls_lexer_next(ls_lexer *lexer);
 
-// Whether the next token is this mark or word.
+// Returns true if the next token is this mark or word.
 bool ls_lexer_at(const ls_lexer *lexer, const char *text);
 // The same, and takes it.
 bool ls_lexer_accept(ls_lexer *lexer, const char *text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of the parser share. README.md has the grammar.
+// Shared by the parts of the parser. README.md has the grammar.
 #ifndef LS_GRAPH_TEXT_PARSE_H_
 #define LS_GRAPH_TEXT_PARSE_H_
 
@@ -33,8 +33,8 @@ ls_status ls_parse_type(ls_parser *parser, ls_type *out_type);
 // A float of `dtype` into `out`.
 ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out);
 ls_status ls_parse_bool(ls_parser *parser, bool *out_value);
-// What follows an array's type: [1, 2.5] or base64 "...". The caller owns the
-// array.
+// Parses what follows an array's type: [1, 2.5] or base64 "...". The caller
+// owns the array.
 ls_status ls_parse_array(ls_parser *parser, ls_type type, ls_array **out_array);
 // {name = value, ...} or nothing. The attributes are in the scratch; arrays
 // and objects in them hold a reference: see ls_parse_release_attrs.

@@ -59,8 +59,8 @@ static bool print_add_variable(printer *p, const ls_object *object) {
   return ls_map_insert(&p->variables, &object, sizeof(object), (void *)number);
 }
 
-// What a leaf of a collection is in the text, NULL if it is no variable: what
-// makes of several one is not there, so it is the first of these.
+// Finds what a leaf of a collection is in the text, NULL if it is no variable:
+// what makes of several one is not there, so it is the first of these.
 static const ls_variable *collected(ls_nest leaf) {
   if (leaf.kind != LS_KIND_VARIABLE) return NULL;
   const ls_variable *variable = leaf.as.ref;
@@ -178,8 +178,8 @@ static void print_name(printer *p, const ls_graph *graph, ls_node *node) {
   ls_print_string(p->out, name, strlen(name));
 }
 
-// What a capturing parameter stands for. Without the word `outer` it is a
-// value of the graph around, as the text shows it.
+// Prints what a capturing parameter stands for. Without the word `outer` it is
+// a value of the graph around, as the text shows it.
 static void print_capture(printer *p, const ls_graph *graph,
                           const ls_graph *holder, const ls_node *node) {
   if (node->type != LS_OP_PARAMETER) return;
@@ -278,7 +278,8 @@ static void print_graph(printer *p, const ls_graph *graph,
 }
 
 // ---- Collections -----------------------------------------------------------
-// What stands in a text: variables, and ops and values of the graph itself.
+// Returns true if it stands in a text: variables, and ops and values of the
+// graph itself.
 static bool has_text(const printer *p, ls_nest leaf) {
   return collected(leaf) != NULL ||
          (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph == p->root) ||

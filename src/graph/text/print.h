@@ -21,7 +21,7 @@ void ls_print_ref(ls_text *out, const ls_graph *graph, uint64_t ref);
 void ls_print_element(ls_text *out, const ls_array *array, int64_t index);
 // The value of any attribute but an object.
 void ls_print_value(ls_text *out, const ls_attr *attr);
-// Whether it can stand without quotes where a name is expected.
+// Returns true if it can stand without quotes where a name is expected.
 bool ls_print_is_word(const char *text);
 
 // A text that ls_text_release can free: it remembers its allocator.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What nests show of tensors and ops.
+// Prints tensors and ops for nests.
 #include <stdio.h>
 
 #include "base/values/array_internal.h"

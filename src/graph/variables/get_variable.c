@@ -34,7 +34,7 @@ static ls_nest constant_of(const ls_array *array) {
   return ls_leaf(ls_constant(copy));
 }
 
-// What the variable is to begin with, in its own type.
+// Makes the first value of the variable, in its own type.
 static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
   const ls_variable *from = options->initial_of;
   if (from != NULL)

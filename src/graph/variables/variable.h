@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a variable is inside: identity and rules, no value.
+// The inside of a variable: identity and rules, no value.
 #ifndef LS_GRAPH_VARIABLES_VARIABLE_H_
 #define LS_GRAPH_VARIABLES_VARIABLE_H_
 
@@ -10,15 +10,15 @@
 
 extern const ls_object_type ls_variable_object_type;
 
-// What reads and writes do of a variable that others stand behind, a
-// distributed one or a handle; static data, see distribute/.
+// Reads and writes of a variable that stands for others, a distributed one or a
+// handle; static data, see distribute/.
 typedef struct ls_variable_rules ls_variable_rules;
 struct ls_variable_rules {
   const char *class_name;
-  // Of strategies whose replicas are replicated computations (flow.h): in one
+  // For strategies whose replicas are replicated computations (flow.h): in one
   // all accesses are of the replica's own, through its handle.
   bool replicates;
-  // Of a handle: it is all of its targets, not one of them, and has itself a
+  // For a handle: it is all of its targets, not one of them, and has itself a
   // handle in replicated computations and exports only.
   bool is_replicated;
   ls_tensor (*read)(ls_variable *container);
@@ -28,7 +28,7 @@ struct ls_variable_rules {
                        ls_tensor indices, ls_tensor updates);
   // The variable that it is where the thread is.
   ls_variable *(*here)(const ls_variable *variable);
-  // What a file holds, made of the components' values, and what each component
+  // Makes what a file holds of the components' values, and what each component
   // gets of it; arrays of the caller's. NULL: the first one's, and the same.
   ls_status (*make_saved)(ls_variable *container, ls_array *const *components,
                           ls_array **out_value);
@@ -36,7 +36,7 @@ struct ls_variable_rules {
                            ls_array **out_share);
 };
 
-// Who keeps the first values of variables that get them later, all at once.
+// Keeps the first values of variables that get them later, all at once.
 typedef struct ls_late_values {
   ls_status (*initialize)(struct ls_late_values *self);
 } ls_late_values;
@@ -60,7 +60,7 @@ struct ls_variable {
   ls_callback constraint;
   void *constraint_user;
 
-  // Of a container: what it is made of, and its rules. A component knows its
+  // For a container: what it is made of, and its rules. A component knows its
   // container as long as that lives. Its class is what it is called; its policy
   // (distribute/variables/variable_create.h) goes with it.
   const char *class_name;
@@ -73,20 +73,20 @@ struct ls_variable {
   uint64_t family;  // The id of its container, even of one that has gone; else
                     // its own.
   size_t index;
-  // Of a handle (distribute/variables/handle.c): what it stands for, and what
+  // For a handle (distribute/variables/handle.c): what it stands for, and what
   // it keeps.
   ls_variable **targets;
   size_t num_targets;
   ls_object *kept;
   ls_variable *packed;  // Of a container: a packed handle over its components.
-  // Of a container whose replicas have several cores: for each component the
+  // For a container whose replicas have several cores: for each component the
   // handle over the replica's cores, which is what users see of it. NULL: none.
   ls_variable **replicated;
   ls_slice_info *slice;    // NULL: none.
   uint64_t restored_from;  // The file that it started with and that has not
                            // been restored since (state/saved_file.c); or 0.
-  // Of one whose first value has not been stored, and of its components: before
-  // the first read or write it is. The strategy's, NULL: it is there.
+  // For one whose first value has not been stored, and of its components:
+  // before the first read or write it is. The strategy's, NULL: it is there.
   ls_late_values *late;
   bool joining;  // Will be a component: a value of its own is not stored yet.
   bool is_dropped;  // Its ops went with the refused call that made it.
@@ -117,16 +117,16 @@ ls_variable *ls_node_variable(const ls_node *node);
 // component of the replica or update, across replicas that on the current
 // device, else the first; of a handle what it stands for.
 ls_variable *ls_variable_here(const ls_variable *variable);
-// What an access of it means where the thread is: in an export that knows
-// nothing of components the first one, for a container and its packed handle;
-// else itself.
+// Returns what an access of it means where the thread is: in an export that
+// knows nothing of components the first one, for a container and its packed
+// handle; else itself.
 ls_variable *ls_variable_meant(const ls_variable *variable);
 // Before a read or write: gives it its first value, with all that wait.
 static inline ls_status ls_variable_settle(const ls_variable *variable) {
   ls_late_values *late = __atomic_load_n(&variable->late, __ATOMIC_ACQUIRE);
   return late == NULL ? ls_ok() : late->initialize(late);
 }
-// Whether variables that are made here are a strategy's.
+// Returns true if variables that are made here are a strategy's.
 bool ls_in_strategy_scope(void);
 // A variable without ops or value: what the parser and the maker use.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a variable says of itself.
+// Accessors of variables.
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -58,7 +58,7 @@ ls_graph *ls_variable_graph(const ls_variable *variable) {
   return variable->graph;
 }
 
-// That of the first component, or of what a handle stands for.
+// Returns the first component, or what a handle stands for.
 static ls_variable *primary(const ls_variable *variable) {
   if (variable->num_components > 0) return variable->components[0];
   while (variable->num_targets > 0)

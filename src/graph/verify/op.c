@@ -88,7 +88,7 @@ static ls_status check_call(const ls_verifier *v) {
 }
 
 // ---- Replicate -------------------------------------------------------------
-// How many there are of what.
+// The numbers of operands and results.
 typedef struct replicate {
   int64_t replicas, split, wide_split, gathered, wide_gathered;
 } replicate;

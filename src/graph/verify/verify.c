@@ -40,7 +40,7 @@ static bool is_lowered(const ls_verifier *v) {
   return v->graph->kind == LS_GRAPH_LOWERED;
 }
 
-// Whether `ref` is an output of an op before `limit`.
+// Returns true if `ref` is an output of an op before `limit`.
 static bool verify_is_value(const ls_graph *graph, uint64_t ref,
                             uint64_t limit) {
   const ls_node *node = ls_graph_node_of(graph, ref);

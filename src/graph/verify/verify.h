@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the halves of the verifier share.
+// Shared by the halves of the verifier.
 #ifndef LS_GRAPH_VERIFY_VERIFY_H_
 #define LS_GRAPH_VERIFY_VERIFY_H_
 
