@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Shared by classifiers: how they are made
-// and what a step gives. A classifier's struct begins with an ls_classifier.
+// SPDX-License-Identifier: Apache-2.0
+// Shared by classifiers: how they are made and what a step gives. A
+// classifier's struct begins with an ls_classifier.
 #ifndef LS_MODELS_CLASSIFIER_H_
 #define LS_MODELS_CLASSIFIER_H_
 

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The base of all layers: a name and
-// variables. A layer's struct begins with an ls_layer.
+// SPDX-License-Identifier: Apache-2.0
+// The base of all layers: a name and variables. A layer's struct begins with an
+// ls_layer.
 #ifndef LS_NN_LAYER_H_
 #define LS_NN_LAYER_H_
 

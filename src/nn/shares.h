@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Means and sums over the replicas' parts
-// of a batch. Each part counts by its examples; one without any counts nothing,
-// whatever its value is.
+// SPDX-License-Identifier: Apache-2.0
+// Means and sums over the replicas' parts of a batch. Each part counts by its
+// examples; one without any counts nothing, whatever its value is.
 #ifndef LS_NN_SHARES_H_
 #define LS_NN_SHARES_H_
 
