@@ -180,20 +180,15 @@ static ls_status get_batch(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_dataset *input = dataset->inputs[0];
   int64_t first = 0;
   const size_t count = batch_part_of(self, index, &first);
-  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
-  LS_OWN_ARRAY(dataset->allocator, int64_t, ids, count);
-  ls_status status = ls_ok();
-  if (elements == NULL || ids == NULL) status = ls_out_of_memory();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    status = ls_dataset_get(input, fetch, first + (int64_t)i, &elements[i]);
-    if (self->options.ids)
-      ids[i] = ls_dataset_id(input, fetch, first + (int64_t)i);
+  LS_OWN(ls_nests, elements) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&elements, dataset->allocator, count));
+  LS_OWN_ARRAY_OR_RETURN(dataset->allocator, int64_t, ids, count);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t at = first + (int64_t)i;
+    LS_RETURN_IF_ERROR(ls_dataset_get(input, fetch, at, &elements.items[i]));
+    if (self->options.ids) ids[i] = ls_dataset_id(input, fetch, at);
   }
-  if (ls_status_is_ok(status))
-    status = ls_batch_stack(self, elements, count, ids, batch);
-  for (size_t i = 0; elements != NULL && i < count; ++i)
-    ls_nest_release(elements[i]);
-  return status;
+  return ls_batch_stack(self, elements.items, count, ids, batch);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -230,18 +225,18 @@ static const ls_dataset_class batch_class = {.name = "batch",
                                              .describe = describe_batch,
                                              .remake = remake_batch,
                                              .get = get_batch,
-                                             .id = ls_dataset_id_own,
-                                             .open = ls_stream_open_batch};
-static const ls_dataset_class batch_of_rows_class = {
-    .name = "batch",
-    .is_quick = true,
-    .destroy = ls_batch_destroy,
-    .describe = describe_batch,
-    .remake = remake_batch,
-    .measure = measure_batch,
-    .fill = fill_rows,
-    .id = ls_dataset_id_own,
-    .open = ls_stream_open_batch};
+                                             .id = id_batch,
+                                             .stage = &ls_batch_stage};
+static const ls_dataset_class batch_of_rows_class = {.name = "batch",
+                                                     .is_quick = true,
+                                                     .destroy =
+                                                         ls_batch_destroy,
+                                                     .describe = describe_batch,
+                                                     .remake = remake_batch,
+                                                     .measure = measure_batch,
+                                                     .fill = fill_rows,
+                                                     .id = id_batch,
+                                                     .stage = &ls_batch_stage};
 
 // Whether a leaf's elements may have the shape that they are padded to; where
 // that is the longest of all alike, it is theirs.
@@ -387,12 +382,11 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
 }
 
 // How far ahead has no influence on what comes out, so it is not described.
-static const ls_dataset_class prefetch_class = {
-    .name = "prefetch",
-    .is_quick = true,
-    .remake = remake_prefetch,
-    .locate = ls_dataset_locate_same,
-    .open = ls_stream_open_prefetch};
+static const ls_dataset_class prefetch_class = {.name = "prefetch",
+                                                .is_quick = true,
+                                                .remake = remake_prefetch,
+                                                .locate = batch_locate_same,
+                                                .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_prefetch(ls_dataset *dataset, int64_t count) {
   ls_dataset *self =

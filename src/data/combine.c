@@ -84,14 +84,14 @@ static const ls_dataset_class concatenate_class = {
     .remake = remake_concatenate,
     .get = get_concatenated,
     .find_ids = find_concatenated_ids,
-    .open = ls_stream_open_concatenate};
+    .stage = &ls_concatenate_stage};
 static const ls_dataset_class concatenate_rows_class = {
     .name = "concatenate",
     .is_quick = true,
     .remake = remake_concatenate,
     .read = read_concatenated,
     .find_ids = find_concatenated_ids,
-    .open = ls_stream_open_concatenate};
+    .stage = &ls_concatenate_stage};
 
 // What leaf `at` of `other` leaves of one that is as `leaf` is.
 static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
@@ -207,14 +207,14 @@ static const ls_dataset_class zip_class = {.name = "zip",
                                            .destroy = destroy_zip,
                                            .remake = remake_zip,
                                            .get = get_zipped,
-                                           .open = ls_stream_open_zip};
+                                           .stage = &ls_zip_stage};
 static const ls_dataset_class zip_rows_class = {.name = "zip",
                                                 .is_quick = true,
                                                 .describe = describe_zip,
                                                 .destroy = destroy_zip,
                                                 .remake = remake_zip,
                                                 .read = read_zipped,
-                                                .open = ls_stream_open_zip};
+                                                .stage = &ls_zip_stage};
 
 static int64_t smaller(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;

@@ -8,7 +8,11 @@
 #include "data/streams.h"
 #include "lockstep/element_spec.h"
 
-typedef ls_convert_dataset convert_dataset;
+typedef struct convert_dataset {
+  ls_dataset base;
+  size_t leaf;
+  ls_convert_options options;  // `shape` is NULL: it is in the spec.
+} convert_dataset;
 
 // ---- Numbers ---------------------------------------------------------------
 // The pairs that loaders of images and texts need.
@@ -79,8 +83,8 @@ static void convert_any(const convert_dataset *self, ls_dtype from_type,
   }
 }
 
-void ls_convert_values(const convert_dataset *self, const void *from, void *to,
-                       size_t count) {
+static void convert_values(const convert_dataset *self, const void *from,
+                           void *to, size_t count) {
   const ls_convert_options *options = &self->options;
   const ls_dtype type = self->base.inputs[0]->leaves[self->leaf].type.dtype;
   const float scale = (float)options->scale, offset = (float)options->offset;
@@ -128,7 +132,7 @@ static ls_status read_converted(const ls_dataset *dataset, ls_fetch *fetch,
     at[leaf] = between;
     status = ls_dataset_read(input, fetch, indices + begin, some, at);
     if (ls_status_is_ok(status))
-      ls_convert_values(self, between, to, some * width);
+      convert_values(self, between, to, some * width);
   }
   ls_fetch_end(fetch, mark);
   return status;
@@ -144,13 +148,13 @@ static ls_nest convert_leaf(const convert_dataset *self, ls_nest leaf) {
       ls_shape_is_known(type->shape) ? type->shape : ls_array_shape(from);
   const ls_status status = ls_array_create_unwritten(type->dtype, shape, &to);
   if (!ls_status_is_ok(status)) return ls_fail(status);
-  ls_convert_values(self, ls_array_data(from), ls_array_mutable_data(to),
-                    (size_t)ls_array_num_elements(from));
+  convert_values(self, ls_array_data(from), ls_array_mutable_data(to),
+                 (size_t)ls_array_num_elements(from));
   return ls_nest_array(to);
 }
 
-ls_status ls_convert_element(const convert_dataset *self, ls_nest from,
-                             ls_nest *element) {
+static ls_status convert_element(const convert_dataset *self, ls_nest from,
+                                 ls_nest *element) {
   const size_t count = self->base.num_leaves;
   LS_OWN_ARRAY_OR_RETURN(self->base.allocator, ls_nest, leaves, count);
   ls_nest_flatten(from, leaves, count);
@@ -165,8 +169,31 @@ static ls_status get_converted(const ls_dataset *dataset, ls_fetch *fetch,
                                int64_t index, ls_nest *element) {
   LS_OWN(ls_nest, from) = ls_none();
   LS_RETURN_IF_ERROR(ls_dataset_get(dataset->inputs[0], fetch, index, &from));
-  return ls_convert_element((const convert_dataset *)dataset, from, element);
+  return convert_element((const convert_dataset *)dataset, from, element);
 }
+
+// ---- Streams ---------------------------------------------------------------
+typedef struct convert_stage {
+  ls_stage stage;
+  ls_nest input;  // Used again for the input's elements.
+} convert_stage;
+
+static ls_status next_converted(ls_stage *stage, ls_nest *element) {
+  convert_stage *self = (convert_stage *)stage;
+  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &self->input));
+  return convert_element((const convert_dataset *)stage->dataset, self->input,
+                         element);
+}
+
+static void close_converted(ls_stage *stage) {
+  ls_nest_release(((convert_stage *)stage)->input);
+}
+
+static const ls_stage_class convert_stage_class = {.size =
+                                                       sizeof(convert_stage),
+                                                   .next = next_converted,
+                                                   .skip = ls_stage_skip_inputs,
+                                                   .close = close_converted};
 
 // ---- Making ----------------------------------------------------------------
 static void describe_convert(const ls_dataset *dataset, ls_text *text) {
@@ -203,7 +230,7 @@ static const ls_dataset_class convert_class = {.name = "convert",
                                                .remake = remake_convert,
                                                .get = get_converted,
                                                .bounds = convert_bounds,
-                                               .open = ls_stream_open_convert};
+                                               .stage = &convert_stage_class};
 static const ls_dataset_class convert_rows_class = {
     .name = "convert",
     .is_quick = true,
@@ -211,7 +238,7 @@ static const ls_dataset_class convert_rows_class = {
     .remake = remake_convert,
     .read = read_converted,
     .bounds = convert_bounds,
-    .open = ls_stream_open_convert};
+    .stage = &convert_stage_class};
 
 static bool convert_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||

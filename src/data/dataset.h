@@ -10,13 +10,13 @@
 #define LS_DATA_DATASET_H_
 
 #include "base/export.h"
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
 #include "data/fetch.h"
 #include "lockstep/dataset.h"
 
-struct ls_work;
-struct ls_stage;
+struct ls_stage_class;
 
 typedef struct ls_dataset_class {
   const char *name;
@@ -66,9 +66,8 @@ typedef struct ls_dataset_class {
                  int64_t *out_most);
 
   // ---- Streams ----
-  // Opens it at the start of epoch 0; only of those that are not indexed.
-  ls_status (*open)(ls_dataset *dataset, struct ls_work *work,
-                    struct ls_stage **out_stage);
+  // Reads it where it is not indexed, from the start of epoch 0.
+  const struct ls_stage_class *stage;
 
   // ---- Sources that read files ----
   // Of those that have a file for each element: appends its path. NULL: others.
@@ -197,6 +196,17 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_element_reuse(ls_nest structure,
 // The same for an element of a data set whose shapes are known.
 LS_MUST_USE ls_status ls_element_reuse_row(const ls_dataset *dataset,
                                            ls_nest *element);
+// A list of nests, none at first, that are released together.
+typedef struct ls_nests {
+  ls_allocator *allocator;
+  ls_nest *items;
+  size_t count;
+} ls_nests;
+LS_MUST_USE ls_status ls_nests_init(ls_nests *nests, ls_allocator *allocator,
+                                    size_t count);
+void ls_nests_deinit(ls_nests *nests);
+LS_OWNED_STRUCT(ls_nests, ls_nests_deinit)
+
 // Replaces what is there by `made`, taken over.
 LS_PRIVATE_API LS_MUST_USE ls_status ls_element_replace(ls_nest made,
                                                         ls_nest *element);

@@ -205,7 +205,7 @@ static const ls_dataset_class map_class = {.name = "map",
                                            .describe = describe_map,
                                            .remake = remake_map,
                                            .get = get_mapped,
-                                           .open = ls_stream_open_map};
+                                           .stage = &ls_map_stage};
 // From rows to rows.
 static const ls_dataset_class map_rows_class = {.name = "map",
                                                 .destroy = destroy_map,
@@ -213,7 +213,7 @@ static const ls_dataset_class map_rows_class = {.name = "map",
                                                 .remake = remake_map,
                                                 .get = get_mapped,
                                                 .read = read_mapped,
-                                                .open = ls_stream_open_map};
+                                                .stage = &ls_map_stage};
 
 // What the first element becomes.
 static ls_status find_result(map_dataset *self) {

@@ -106,8 +106,8 @@ static ls_nest split_leaf(ls_nest leaf, void *user) {
   return parts_split(array, ((const parts_dataset *)user)->count);
 }
 
-ls_status ls_parts_split(const ls_dataset *dataset, ls_nest whole,
-                         ls_nest *element) {
+static ls_status split_batch(const ls_dataset *dataset, ls_nest whole,
+                             ls_nest *element) {
   return ls_element_replace(
       ls_nest_map(whole, split_leaf, (void *)(uintptr_t)dataset), element);
 }
@@ -117,7 +117,7 @@ static ls_status get_split(const parts_dataset *self, ls_fetch *fetch,
   LS_OWN(ls_nest, whole) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_dataset_get(self->base.inputs[0], fetch, index, &whole));
-  return ls_parts_split(&self->base, whole, element);
+  return split_batch(&self->base, whole, element);
 }
 
 static ls_status get_parts(const ls_dataset *dataset, ls_fetch *fetch,
@@ -131,6 +131,16 @@ static ls_status get_parts(const ls_dataset *dataset, ls_fetch *fetch,
   return status;
 }
 
+static ls_status next_parts(ls_stage *stage, ls_nest *element) {
+  LS_OWN(ls_nest, whole) = ls_none();
+  // A batch that fails may have taken memory.
+  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &whole));
+  return split_batch(stage->dataset, whole, element);
+}
+
+static const ls_stage_class parts_stage = {.next = next_parts,
+                                           .skip = ls_stage_skip_inputs};
+
 // ---- Making ----------------------------------------------------------------
 static ls_dataset *remake_parts(const ls_dataset *dataset,
                                 ls_dataset **inputs) {
@@ -142,29 +152,27 @@ static const ls_dataset_class parts_class = {.name = "parts",
                                              .is_quick = true,
                                              .remake = remake_parts,
                                              .get = get_parts,
-                                             .open = ls_stream_open_parts};
+                                             .stage = &parts_stage};
 
-// What a replica's part is.
+// Describes a replica's part.
 static ls_status set_parts_spec(parts_dataset *self) {
   ls_dataset *base = &self->base;
   LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
                          base->num_leaves);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < base->num_leaves && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < base->num_leaves; ++i) {
     leaves[i] = base->leaves[i];
     ls_shape *shape = &leaves[i].type.shape;
     if (shape->rank == 0)
-      status = ls_invalid_argument("leaf %zu of what is dealt to replicas is a "
-                                   "scalar: batch elements first",
-                                   i);
+      return ls_invalid_argument("leaf %zu of what is dealt to replicas is a "
+                                 "scalar: batch elements first",
+                                 i);
     const int64_t rows = shape->rank > 0 ? shape->dim[0] : LS_UNKNOWN_DIM;
     if (shape->rank > 0)
       shape->dim[0] = rows >= 0 && rows % self->count == 0 ? rows / self->count
                                                            : LS_UNKNOWN_DIM;
   }
-  if (ls_status_is_ok(status))
-    status = ls_dataset_set_leaves(base, ls_nest_retain(base->structure),
-                                   leaves, base->num_leaves);
+  const ls_status status = ls_dataset_set_leaves(
+      base, ls_nest_retain(base->structure), leaves, base->num_leaves);
   base->rows = false;  // Leaves are no arrays.
   return status;
 }

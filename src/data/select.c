@@ -61,19 +61,19 @@ static const ls_dataset_class take_class = {.name = "take",
                                             .describe = describe_take,
                                             .remake = remake_take,
                                             .locate = locate_part,
-                                            .open = ls_stream_open_take};
+                                            .stage = &ls_take_stage};
 static const ls_dataset_class skip_class = {.name = "skip",
                                             .is_quick = true,
                                             .describe = describe_skip,
                                             .remake = remake_skip,
                                             .locate = locate_part,
-                                            .open = ls_stream_open_skip};
+                                            .stage = &ls_skip_stage};
 static const ls_dataset_class shard_class = {.name = "shard",
                                              .is_quick = true,
                                              .describe = describe_shard,
                                              .remake = remake_shard,
                                              .locate = locate_part,
-                                             .open = ls_stream_open_shard};
+                                             .stage = &ls_shard_stage};
 
 static part_dataset *new_part(const ls_dataset_class *kind, ls_dataset *input) {
   part_dataset *self = LS_DATASET_NEW(part_dataset, kind, &input, 1, ls_ok());
@@ -205,15 +205,15 @@ static const ls_dataset_class repeat_class = {.name = "repeat",
                                               .remake = remake_repeat,
                                               .get = get_repeated,
                                               .find_ids = find_repeated_ids,
-                                              .open = ls_stream_open_repeat};
-static const ls_dataset_class repeat_rows_class = {
-    .name = "repeat",
-    .is_quick = true,
-    .describe = describe_repeat,
-    .remake = remake_repeat,
-    .read = read_repeated,
-    .find_ids = find_repeated_ids,
-    .open = ls_stream_open_repeat};
+                                              .stage = &ls_repeat_stage};
+static const ls_dataset_class repeat_rows_class = {.name = "repeat",
+                                                   .is_quick = true,
+                                                   .describe = describe_repeat,
+                                                   .remake = remake_repeat,
+                                                   .read = read_repeated,
+                                                   .find_ids =
+                                                       find_repeated_ids,
+                                                   .stage = &ls_repeat_stage};
 
 ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
   repeat_dataset *self =
@@ -313,7 +313,7 @@ static const ls_dataset_class shuffle_class = {.name = "shuffle",
                                                .describe = describe_shuffle,
                                                .remake = remake_shuffle,
                                                .locate = locate_shuffled,
-                                               .open = ls_stream_open_shuffle};
+                                               .stage = &ls_shuffle_stage};
 static const ls_dataset_class shuffle_blocks_class = {
     .name = "shuffle",
     .is_quick = true,
@@ -321,7 +321,7 @@ static const ls_dataset_class shuffle_blocks_class = {
     .remake = remake_shuffle,
     .read = read_blocks,
     .locate = locate_shuffled,
-    .open = ls_stream_open_shuffle};
+    .stage = &ls_shuffle_stage};
 
 static ls_status check_shuffle(shuffle_dataset *self) {
   const ls_shuffle_options *options = &self->options;

@@ -166,29 +166,22 @@ ls_status ls_batch_stack(const ls_batch_dataset *self, const ls_nest *elements,
   ls_allocator *allocator = self->base.allocator;
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
   const int64_t rows = pads ? self->options.size : (int64_t)count;
-  LS_OWN_ARRAY(allocator, ls_nest, all, count * leaves);
-  LS_OWN_ARRAY(allocator, ls_nest, column, count);
-  LS_OWN_ARRAY(allocator, ls_nest, stacked, leaves);
-  ls_status status = ls_ok();
-  if (all == NULL || column == NULL || stacked == NULL)
-    status = ls_out_of_memory();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    status = ls_nest_same_structure(input->structure, elements[i]);
-    if (ls_status_is_ok(status))
-      ls_nest_flatten(elements[i], all + i * leaves, leaves);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, all, count * leaves);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, column, count);
+  LS_OWN(ls_nests, stacked) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&stacked, allocator, leaves));
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(ls_nest_same_structure(input->structure, elements[i]));
+    ls_nest_flatten(elements[i], all + i * leaves, leaves);
   }
-  for (size_t k = 0; k < leaves && ls_status_is_ok(status); ++k) {
+  for (size_t k = 0; k < leaves; ++k) {
     for (size_t i = 0; i < count; ++i)
       column[i] = all[i * leaves + k];
-    status = stack_leaf(self, k, column, count, rows, &stacked[k]);
+    LS_RETURN_IF_ERROR(
+        stack_leaf(self, k, column, count, rows, &stacked.items[k]));
   }
-  if (ls_status_is_ok(status)) {
-    const ls_nest packed = ls_nest_pack(input->structure, stacked, leaves);
-    status = ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
-                                batch);
-  } else {
-    for (size_t k = 0; stacked != NULL && k < leaves; ++k)
-      ls_nest_release(stacked[k]);
-  }
-  return status;
+  const ls_nest packed = ls_nest_pack(input->structure, stacked.items, leaves);
+  stacked.count = 0;  // The packed nest has them.
+  return ls_element_replace(ls_batch_wrap(self, packed, rows, ids, count),
+                            batch);
 }

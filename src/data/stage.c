@@ -4,47 +4,56 @@
 #include <stdio.h>
 
 // ---- Making ----------------------------------------------------------------
-ls_status ls_stage_new(const ls_stage_class *kind, size_t bytes,
-                       const ls_dataset *dataset, ls_work *work,
-                       bool own_inputs, ls_stage **out_stage) {
-  *out_stage = NULL;
-  ls_stage *self = ls_allocate_zeroed(work->allocator, 1, bytes);
-  if (self == NULL) return ls_out_of_memory();
+static ls_status open_inputs(ls_stage *self) {
+  const ls_dataset *dataset = self->dataset;
+  if (self->kind->keeps_inputs_closed || dataset->num_inputs == 0)
+    return ls_ok();
+  self->inputs =
+      ls_new_array(self->work->allocator, ls_stage *, dataset->num_inputs);
+  LS_RETURN_IF_NO_MEMORY(self->inputs);
+  for (size_t i = 0; i < dataset->num_inputs; ++i) {
+    LS_RETURN_IF_ERROR(
+        ls_stage_open(dataset->inputs[i], self->work, &self->inputs[i]));
+    self->inputs[i]->outer = self;
+    self->num_inputs = i + 1;
+  }
+  return ls_ok();
+}
+
+static void close_inputs(ls_stage *stage) {
+  ls_allocator *allocator = stage->work->allocator;
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    ls_stage_close(stage->inputs[i]);
+  ls_release(allocator, stage->inputs);
+  ls_release(allocator, stage);
+}
+
+static ls_status open_stage(const ls_stage_class *kind,
+                            const ls_dataset *dataset, ls_work *work,
+                            ls_stage **out_stage) {
+  ls_stage *self = ls_allocate_zeroed(
+      work->allocator, 1, kind->size > 0 ? kind->size : sizeof(ls_stage));
+  LS_RETURN_IF_NO_MEMORY(self);
   self->kind = kind;
   self->dataset = dataset;
   self->work = work;
-  ls_status status = ls_ok();
-  if (!own_inputs && dataset->num_inputs > 0) {
-    self->inputs =
-        ls_new_array(work->allocator, ls_stage *, dataset->num_inputs);
-    if (self->inputs == NULL) status = ls_out_of_memory();
-    for (size_t i = 0; i < dataset->num_inputs && ls_status_is_ok(status);
-         ++i) {
-      status = ls_stage_open(dataset->inputs[i], work, &self->inputs[i]);
-      if (!ls_status_is_ok(status)) break;
-      self->inputs[i]->outer = self;
-      self->num_inputs = i + 1;
-    }
-  }
-  if (ls_status_is_ok(status)) {
-    *out_stage = self;
+  ls_status status = open_inputs(self);
+  if (!ls_status_is_ok(status)) {
+    close_inputs(self);
     return status;
   }
-  for (size_t i = 0; i < self->num_inputs; ++i)
-    ls_stage_close(self->inputs[i]);
-  ls_release(work->allocator, self->inputs);
-  ls_release(work->allocator, self);
+  if (kind->open != NULL) status = kind->open(self);
+  if (ls_status_is_ok(status))
+    *out_stage = self;
+  else
+    ls_stage_close(self);
   return status;
 }
 
 void ls_stage_close(ls_stage *stage) {
   if (stage == NULL) return;
-  ls_allocator *allocator = stage->work->allocator;
   if (stage->kind->close != NULL) stage->kind->close(stage);
-  for (size_t i = 0; i < stage->num_inputs; ++i)
-    ls_stage_close(stage->inputs[i]);
-  ls_release(allocator, stage->inputs);
-  ls_release(allocator, stage);
+  close_inputs(stage);
 }
 
 // ---- What classes leave out ------------------------------------------------
@@ -78,38 +87,63 @@ ls_status ls_stage_next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
+#define FOR_COUNTERS(stage, counter)                                           \
+  for (const ls_stage_counter *counter = (stage)->kind->counters;              \
+       counter < (stage)->kind->counters + 3 && counter->name != NULL;         \
+       ++counter)
+
+static int64_t *counter_at(ls_stage *stage, const ls_stage_counter *counter) {
+  return (int64_t *)(void *)((char *)stage + counter->offset);
+}
+
 ls_status ls_stage_restart(ls_stage *stage, int64_t epoch) {
   stage->epoch = epoch;
-  return stage->kind->restart(stage, epoch);
+  FOR_COUNTERS(stage, counter) * counter_at(stage, counter) = 0;
+  if (stage->kind->restart != NULL) return stage->kind->restart(stage, epoch);
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(ls_stage_restart(stage->inputs[i], epoch));
+  return ls_ok();
 }
 
 ls_status ls_stage_save(ls_stage *stage, ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "epoch", stage->epoch));
-  return stage->kind->save(stage, record);
+  FOR_COUNTERS(stage, counter)
+  LS_RETURN_IF_ERROR(
+      ls_record_set_i64(record, counter->name, *counter_at(stage, counter)));
+  if (stage->kind->save != NULL) return stage->kind->save(stage, record);
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(ls_stage_save_input(stage, i, record));
+  return ls_ok();
 }
 
 ls_status ls_stage_restore(ls_stage *stage, const ls_record *record) {
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "epoch", &stage->epoch));
-  return stage->kind->restore(stage, record);
+  FOR_COUNTERS(stage, counter)
+  LS_RETURN_IF_ERROR(
+      ls_stage_get_count(record, counter->name, counter_at(stage, counter)));
+  if (stage->kind->restore != NULL) return stage->kind->restore(stage, record);
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(ls_stage_restore_input(stage, i, record));
+  return ls_ok();
+}
+
+ls_status ls_stage_skip_inputs(ls_stage *stage, int64_t count) {
+  for (size_t i = 0; i < stage->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(ls_stage_skip(stage->inputs[i], count));
+  return ls_ok();
 }
 
 ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
   if (count <= 0) return ls_ok();
   if (stage->kind->skip != NULL) return stage->kind->skip(stage, count);
-  ls_nest element = ls_none();
-  ls_status status = ls_ok();
-  for (int64_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    status = ls_stage_next(stage, &element);
+  LS_OWN(ls_nest, element) = ls_none();
+  for (int64_t i = 0; i < count; ++i) {
+    const ls_status status = ls_stage_next(stage, &element);
     const ls_code code = ls_status_code(status);
-    if (code == LS_OK || code == LS_OUT_OF_RANGE ||
-        code == LS_RESOURCE_EXHAUSTED)
-      continue;
-    ls_status_free(status);  // That element's, and it is passed over.
-    status = ls_ok();
+    if (code == LS_RESOURCE_EXHAUSTED) return status;
+    ls_status_free(status);  // Of one element, which is passed over.
+    if (code == LS_OUT_OF_RANGE) break;
   }
-  ls_nest_release(element);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
   return ls_ok();
 }
 
@@ -179,20 +213,10 @@ static ls_status next_indexed(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-static ls_status restart_indexed(ls_stage *stage, int64_t epoch) {
-  (void)epoch;
-  ((index_stage *)stage)->index = 0;
-  return ls_ok();
-}
-
-static ls_status save_indexed(ls_stage *stage, ls_record *record) {
-  return ls_record_set_i64(record, "index", ((index_stage *)stage)->index);
-}
-
 static ls_status restore_indexed(ls_stage *stage, const ls_record *record) {
   index_stage *self = (index_stage *)stage;
   const int64_t size = stage->dataset->size;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "index", &self->index));
+  (void)record;
   if (size < 0 || self->index <= size) return ls_ok();
   self->index = size;
   return ls_invalid_argument("the position is behind the %lld elements of '%s'",
@@ -217,22 +241,22 @@ static int64_t id_indexed(const ls_stage *stage) {
              : 0;
 }
 
-static const ls_stage_class index_class = {.next = next_indexed,
-                                           .restart = restart_indexed,
-                                           .save = save_indexed,
-                                           .restore = restore_indexed,
-                                           .skip = skip_indexed,
-                                           .id = id_indexed};
+static const ls_stage_class index_class = {
+    .size = sizeof(index_stage),
+    .counters = {LS_STAGE_COUNTER(index_stage, index)},
+    .keeps_inputs_closed = true,
+    .next = next_indexed,
+    .restore = restore_indexed,
+    .skip = skip_indexed,
+    .id = id_indexed};
 
 ls_status ls_stage_open(const ls_dataset *dataset, ls_work *work,
                         ls_stage **out_stage) {
   *out_stage = NULL;
   LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   if (!dataset->indexed)
-    return dataset->kind->open((ls_dataset *)(uintptr_t)dataset, work,
-                               out_stage);
-  LS_RETURN_IF_ERROR(ls_stage_new(&index_class, sizeof(index_stage), dataset,
-                                  work, true, out_stage));
+    return open_stage(dataset->kind->stage, dataset, work, out_stage);
+  LS_RETURN_IF_ERROR(open_stage(&index_class, dataset, work, out_stage));
   (*out_stage)->counts_itself = true;
   return ls_ok();
 }

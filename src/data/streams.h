@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What classes of data sets share with their stages, which read a stream.
+// Data sets and functions that classes share with their stages, which read
+// streams.
 #ifndef LS_DATA_STREAMS_H_
 #define LS_DATA_STREAMS_H_
 
@@ -43,18 +44,6 @@ LS_MUST_USE ls_status ls_map_apply(const ls_map_dataset *self, ls_nest element,
 ls_map_call ls_map_call_make(uint64_t seed, uint64_t stream, int64_t epoch,
                              int64_t id);
 
-typedef struct ls_convert_dataset {
-  ls_dataset base;
-  size_t leaf;
-  ls_convert_options options;  // `shape` is NULL: it is in the spec.
-} ls_convert_dataset;
-// An element of the input, converted, in-out.
-LS_MUST_USE ls_status ls_convert_element(const ls_convert_dataset *self,
-                                         ls_nest from, ls_nest *element);
-// `count` elements of the leaf.
-void ls_convert_values(const ls_convert_dataset *self, const void *from,
-                       void *to, size_t count);
-
 typedef struct ls_zip_dataset {
   ls_dataset base;
   ls_nest shape;  // Its leaves are nothing, one an input.
@@ -84,32 +73,10 @@ void ls_batch_destroy(ls_dataset *dataset);
 ls_nest ls_batch_wrap(const ls_batch_dataset *self, ls_nest element,
                       int64_t rows, const int64_t *ids, size_t count);
 
-ls_status ls_stream_open_take(ls_dataset *dataset, ls_work *work,
-                              ls_stage **out_stage);
-ls_status ls_stream_open_skip(ls_dataset *dataset, ls_work *work,
-                              ls_stage **out_stage);
-ls_status ls_stream_open_shard(ls_dataset *dataset, ls_work *work,
-                               ls_stage **out_stage);
-ls_status ls_stream_open_repeat(ls_dataset *dataset, ls_work *work,
-                                ls_stage **out_stage);
-ls_status ls_stream_open_shuffle(ls_dataset *dataset, ls_work *work,
-                                 ls_stage **out_stage);
-ls_status ls_stream_open_map(ls_dataset *dataset, ls_work *work,
-                             ls_stage **out_stage);
-ls_status ls_stream_open_convert(ls_dataset *dataset, ls_work *work,
-                                 ls_stage **out_stage);
-ls_status ls_stream_open_concatenate(ls_dataset *dataset, ls_work *work,
-                                     ls_stage **out_stage);
-ls_status ls_stream_open_zip(ls_dataset *dataset, ls_work *work,
-                             ls_stage **out_stage);
-ls_status ls_stream_open_batch(ls_dataset *dataset, ls_work *work,
-                               ls_stage **out_stage);
-// A batch as the parts that a data set of parts deals, in-out.
-LS_MUST_USE ls_status ls_parts_split(const ls_dataset *dataset, ls_nest whole,
-                                     ls_nest *element);
-ls_status ls_stream_open_parts(ls_dataset *dataset, ls_work *work,
-                               ls_stage **out_stage);
-ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
-                                  ls_stage **out_stage);
+// Reading of streams.
+extern const ls_stage_class ls_take_stage, ls_skip_stage, ls_shard_stage;
+extern const ls_stage_class ls_repeat_stage, ls_shuffle_stage, ls_map_stage;
+extern const ls_stage_class ls_concatenate_stage, ls_zip_stage, ls_batch_stage;
+extern const ls_stage_class ls_prefetch_stage;
 
 #endif  // LS_DATA_STREAMS_H_

@@ -155,7 +155,6 @@ static void bucket_forget(bucket_stage *self) {
   for (size_t i = 0; i < bucket_of(self)->num_buckets; ++i)
     clear(self, &self->buckets[i]);
   ls_anchors_reset(&self->anchors);
-  self->given = 0;
 }
 
 static ls_status bucket_restart(ls_stage *stage, int64_t epoch) {
@@ -186,7 +185,6 @@ static ls_status save_waiting(const bucket_stage *self, ls_record *record) {
 
 static ls_status bucket_save(ls_stage *stage, ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   LS_RETURN_IF_ERROR(save_waiting(self, record));
   return ls_anchors_save_all(&self->anchors, record);
 }
@@ -196,9 +194,7 @@ static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
   bucket_stage *self = (bucket_stage *)stage;
   const void *data = NULL;
   size_t size = 0;
-  int64_t given = 0;
   bucket_forget(self);
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &given));
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "waiting", &data, &size));
   LS_RETURN_IF_ERROR(ls_anchors_begin_all(&self->anchors, record));
   for (size_t i = 0; i < size / sizeof(int64_t); ++i) {
@@ -213,16 +209,14 @@ static ls_status bucket_restore(ls_stage *stage, const ls_record *record) {
                                  "batch has",
                                  bucket);
   }
-  LS_RETURN_IF_ERROR(ls_anchors_end_all(&self->anchors, record));
-  self->given = given;
-  return ls_ok();
+  return ls_anchors_end_all(&self->anchors, record);
 }
 
 static int64_t bucket_id(const ls_stage *stage) {
   return ((const bucket_stage *)stage)->given - 1;
 }
 
-static void bucket_close_stage(ls_stage *stage) {
+static void bucket_close(ls_stage *stage) {
   bucket_stage *self = (bucket_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
   if (self->buckets == NULL) return;
@@ -240,29 +234,24 @@ static void bucket_close_stage(ls_stage *stage) {
   ls_release(allocator, self->buckets);
 }
 
-static ls_status bucket_open_stage(ls_dataset *dataset, ls_work *work,
-                                   ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = bucket_next,
-                                      .restart = bucket_restart,
-                                      .save = bucket_save,
-                                      .restore = bucket_restore,
-                                      .id = bucket_id,
-                                      .close = bucket_close_stage};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(bucket_stage), dataset, work, false, &stage));
+static ls_status bucket_open(ls_stage *stage) {
   bucket_stage *self = (bucket_stage *)stage;
   ls_anchors_init(&self->anchors, stage->inputs[0], ANCHOR_DISTANCE);
-  self->buckets = ls_new_array(work->allocator, waiting,
-                               ((bucket_dataset *)dataset)->num_buckets);
-  if (self->buckets == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->buckets = ls_new_array(stage->work->allocator, waiting,
+                               bucket_of(self)->num_buckets);
+  return self->buckets != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+static const ls_stage_class bucket_stage_class = {
+    .size = sizeof(bucket_stage),
+    .counters = {LS_STAGE_COUNTER(bucket_stage, given)},
+    .open = bucket_open,
+    .next = bucket_next,
+    .restart = bucket_restart,
+    .save = bucket_save,
+    .restore = bucket_restore,
+    .id = bucket_id,
+    .close = bucket_close};
 
 // ---- Making ----------------------------------------------------------------
 static void bucket_destroy(ls_dataset *dataset) {
@@ -391,7 +380,7 @@ static const ls_dataset_class bucket_class = {.name = "bucket",
                                               .destroy = bucket_destroy,
                                               .describe = bucket_describe,
                                               .remake = bucket_remake,
-                                              .open = bucket_open_stage};
+                                              .stage = &bucket_stage_class};
 
 static ls_dataset *bucket_make(ls_dataset *input, const ls_bucket_options *o,
                                ls_user *user) {

@@ -75,24 +75,23 @@ static ls_status read_more(cache *self) {
   return ls_ok();
 }
 
-static ls_status get_streamed(cache *self, int64_t index, ls_nest *element) {
-  ls_mutex_lock(&self->lock);
-  ls_status status = ls_ok();
-  while (ls_status_is_ok(status) && !self->ended &&
-         (int64_t)self->count <= index)
-    status = read_more(self);
-  ls_nest found = ls_none();
-  const bool there = (int64_t)self->count > index;
-  if (ls_status_is_ok(status) && there) {
-    status = ls_status_clone(self->items[index].status);
-    found = ls_nest_retain(self->items[index].element);
-  }
-  ls_mutex_unlock(&self->lock);
-  if (ls_status_is_ok(status) && !there)
+// With the lock held: finds element `index` of a stream, retained.
+static ls_status find_streamed(cache *self, int64_t index, ls_nest *found) {
+  while (!self->ended && (int64_t)self->count <= index)
+    LS_RETURN_IF_ERROR(read_more(self));
+  if ((int64_t)self->count <= index)
     return ls_out_of_range("the end of a cache");
-  if (ls_status_is_ok(status)) return ls_element_replace(found, element);
-  ls_nest_release(found);
-  return status;
+  LS_RETURN_IF_ERROR(ls_status_clone(self->items[index].status));
+  *found = ls_nest_retain(self->items[index].element);
+  return ls_ok();
+}
+
+static ls_status get_streamed(cache *self, int64_t index, ls_nest *element) {
+  ls_nest found = ls_none();
+  ls_mutex_lock(&self->lock);
+  const ls_status status = find_streamed(self, index, &found);
+  ls_mutex_unlock(&self->lock);
+  return ls_status_is_ok(status) ? ls_element_replace(found, element) : status;
 }
 
 // ---- In a file -------------------------------------------------------------
@@ -162,8 +161,8 @@ static ls_status cache_read_element(const ls_dataset *dataset, int64_t index,
                           : get_streamed(self, index, element);
 }
 
-static ls_status get(const ls_dataset *dataset, ls_fetch *fetch, int64_t index,
-                     ls_nest *element) {
+static ls_status cache_get(const ls_dataset *dataset, ls_fetch *fetch,
+                           int64_t index, ls_nest *element) {
   (void)fetch;
   return ls_stage_no_end(cache_read_element(dataset, index, element));
 }
@@ -181,23 +180,7 @@ static ls_status cache_next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-static ls_status cache_restart(ls_stage *stage, int64_t epoch) {
-  (void)epoch;
-  ((cache_stage *)stage)->position = 0;
-  return ls_ok();
-}
-
-static ls_status cache_save(ls_stage *stage, ls_record *record) {
-  return ls_record_set_i64(record, "position",
-                           ((cache_stage *)stage)->position);
-}
-
-static ls_status cache_restore(ls_stage *stage, const ls_record *record) {
-  return ls_stage_get_count(record, "position",
-                            &((cache_stage *)stage)->position);
-}
-
-static ls_status skip(ls_stage *stage, int64_t count) {
+static ls_status cache_skip(ls_stage *stage, int64_t count) {
   cache_stage *self = (cache_stage *)stage;
   if (__builtin_add_overflow(self->position, count, &self->position))
     self->position = INT64_MAX;
@@ -208,17 +191,13 @@ static int64_t cache_id(const ls_stage *stage) {
   return ((const cache_stage *)stage)->position - 1;
 }
 
-static ls_status cache_open_stage(ls_dataset *dataset, ls_work *work,
-                                  ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = cache_next,
-                                      .restart = cache_restart,
-                                      .save = cache_save,
-                                      .restore = cache_restore,
-                                      .skip = skip,
-                                      .id = cache_id};
-  return ls_stage_new(&kind, sizeof(cache_stage), dataset, work, true,
-                      out_stage);
-}
+static const ls_stage_class cache_stage_class = {
+    .size = sizeof(cache_stage),
+    .counters = {LS_STAGE_COUNTER(cache_stage, position)},
+    .keeps_inputs_closed = true,
+    .next = cache_next,
+    .skip = cache_skip,
+    .id = cache_id};
 
 // ---- Making ----------------------------------------------------------------
 static void cache_destroy(ls_dataset *dataset) {
@@ -261,8 +240,8 @@ ls_dataset *ls_dataset_cache(ls_dataset *dataset, const char *file) {
   static const ls_dataset_class kind = {.name = "cache",
                                         .destroy = cache_destroy,
                                         .remake = cache_remake,
-                                        .get = get,
-                                        .open = cache_open_stage};
+                                        .get = cache_get,
+                                        .stage = &cache_stage_class};
   cache *self = LS_DATASET_NEW(cache, &kind, &dataset, 1, ls_ok());
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))
     return (ls_dataset *)self;

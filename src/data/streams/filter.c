@@ -34,26 +34,7 @@ static ls_status filter_next(ls_stage *stage, ls_nest *element) {
   return ls_ok();
 }
 
-static ls_status filter_restart(ls_stage *stage, int64_t epoch) {
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
-static ls_status filter_save(ls_stage *stage, ls_record *record) {
-  return ls_stage_save_input(stage, 0, record);
-}
-
-static ls_status filter_restore(ls_stage *stage, const ls_record *record) {
-  return ls_stage_restore_input(stage, 0, record);
-}
-
-static ls_status filter_open_stage(ls_dataset *dataset, ls_work *work,
-                                   ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = filter_next,
-                                      .restart = filter_restart,
-                                      .save = filter_save,
-                                      .restore = filter_restore};
-  return ls_stage_new(&kind, sizeof(ls_stage), dataset, work, false, out_stage);
-}
+static const ls_stage_class filter_stage = {.next = filter_next};
 
 // ---- Making ----------------------------------------------------------------
 static void filter_destroy(ls_dataset *dataset) {
@@ -75,7 +56,7 @@ static const ls_dataset_class filter_class = {.name = "filter",
                                               .destroy = filter_destroy,
                                               .describe = filter_describe,
                                               .remake = filter_remake,
-                                              .open = filter_open_stage};
+                                              .stage = &filter_stage};
 
 static ls_dataset *filter_make(ls_dataset *input, const ls_filter_options *o,
                                ls_user *user) {

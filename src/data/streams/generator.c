@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources of the caller's that are read from the start to the end.
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/stage.h"
@@ -15,8 +16,9 @@ typedef struct generator {
 typedef struct generator_stage {
   ls_stage stage;
   void *state;
-  bool is_open, ended;
+  bool is_open;
   int64_t position;  // Elements given.
+  int64_t ended;
 } generator_stage;
 
 // ---- Reading ---------------------------------------------------------------
@@ -52,32 +54,26 @@ static ls_status generator_next(ls_stage *stage, ls_nest *element) {
   const ls_generator_options *options = generator_options_of(self);
   if (self->ended) return ls_out_of_range("the end of a generator");
   LS_RETURN_IF_ERROR(open_state(self));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   ls_runtime_begin_callback(stage->work->runtime);
   ls_status status = options->next(self->state, &made);
   ls_runtime_end_callback(stage->work->runtime);
   if (ls_status_is_ok(status)) status = ls_nest_status(made);
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    self->ended = true;
-    ls_nest_release(made);
-    return status;
-  }
+  self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
+  if (self->ended) return status;
   ++self->position;
   if (ls_status_is_ok(status))
     status = ls_dataset_check_element(stage->dataset, made);
-  if (ls_status_is_ok(status)) return ls_element_replace(made, element);
-  ls_nest_release(made);
+  if (ls_status_is_ok(status))
+    return ls_element_replace(ls_give(&made), element);
   return ls_status_annotate(status, "element %lld of generator '%s'",
                             (long long)self->position - 1,
                             ((const generator *)stage->dataset)->name);
 }
 
 static ls_status generator_restart(ls_stage *stage, int64_t epoch) {
-  generator_stage *self = (generator_stage *)stage;
   (void)epoch;  // Is the stage's by now.
-  close_state(self);
-  self->position = 0;
-  self->ended = false;
+  close_state((generator_stage *)stage);
   return ls_ok();
 }
 
@@ -86,8 +82,6 @@ static ls_status generator_save(ls_stage *stage, ls_record *record) {
   generator_stage *self = (generator_stage *)stage;
   const ls_generator_options *options = generator_options_of(self);
   ls_record *inner = NULL;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", self->position));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
   if (options->save == NULL || !self->is_open || self->ended) return ls_ok();
   LS_RETURN_IF_ERROR(ls_record_add(record, "generator", &inner));
   ls_runtime_begin_callback(stage->work->runtime);
@@ -96,48 +90,40 @@ static ls_status generator_save(ls_stage *stage, ls_record *record) {
   return status;
 }
 
-// Reads and drops what had been given.
+// Reads and drops the elements that were given.
 static ls_status read_again(generator_stage *self, int64_t position) {
-  ls_nest element = ls_none();
-  ls_status status = open_state(self);
-  while (ls_status_is_ok(status) && self->position < position) {
-    status = generator_next(&self->stage, &element);
-    if (ls_status_is_ok(status) || ls_status_code(status) == LS_OUT_OF_RANGE ||
-        ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
-      continue;
-    ls_status_free(status);  // Was told of when it was given.
-    status = ls_ok();
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_RETURN_IF_ERROR(open_state(self));
+  while (self->position < position) {
+    const ls_status status = generator_next(&self->stage, &element);
+    const ls_code code = ls_status_code(status);
+    if (code == LS_RESOURCE_EXHAUSTED) return status;
+    ls_status_free(status);  // Was reported when the element was given.
+    if (code == LS_OUT_OF_RANGE)
+      return LS_STATUS(LS_DATA_LOSS,
+                       "the generator ends behind %lld elements; when the "
+                       "position was saved it had given %lld",
+                       (long long)self->position, (long long)position);
   }
-  ls_nest_release(element);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
-  return LS_STATUS(LS_DATA_LOSS,
-                   "the generator ends behind %lld elements; when the position "
-                   "was saved it had given %lld",
-                   (long long)self->position, (long long)position);
+  return ls_ok();
 }
 
 static ls_status generator_restore(ls_stage *stage, const ls_record *record) {
   generator_stage *self = (generator_stage *)stage;
   const ls_generator_options *options = generator_options_of(self);
   const ls_record *inner = NULL;
-  int64_t position = 0, ended = 0;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "position", &position));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
-  LS_RETURN_IF_ERROR(generator_restart(stage, stage->epoch));
-  if (ended != 0) {
-    self->position = position;
-    self->ended = true;
-    return ls_ok();
-  }
+  const int64_t position = self->position;
+  close_state(self);
+  if (self->ended) return ls_ok();
+  self->position = 0;
   if (options->restore == NULL) return read_again(self, position);
   ls_status status = ls_record_find(record, "generator", &inner);
   if (ls_status_code(status) == LS_NOT_FOUND) {  // It was not open.
     ls_status_free(status);
     return ls_ok();
   }
-  if (ls_status_is_ok(status)) status = open_state(self);
-  if (!ls_status_is_ok(status)) return status;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(open_state(self));
   ls_runtime_begin_callback(stage->work->runtime);
   status = options->restore(self->state, inner);
   ls_runtime_end_callback(stage->work->runtime);
@@ -149,21 +135,20 @@ static int64_t generator_id(const ls_stage *stage) {
   return ((const generator_stage *)stage)->position - 1;
 }
 
-static void generator_close_stage(ls_stage *stage) {
+static void generator_close(ls_stage *stage) {
   close_state((generator_stage *)stage);
 }
 
-static ls_status generator_open_stage(ls_dataset *dataset, ls_work *work,
-                                      ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = generator_next,
-                                      .restart = generator_restart,
-                                      .save = generator_save,
-                                      .restore = generator_restore,
-                                      .id = generator_id,
-                                      .close = generator_close_stage};
-  return ls_stage_new(&kind, sizeof(generator_stage), dataset, work, false,
-                      out_stage);
-}
+static const ls_stage_class generator_stage_class = {
+    .size = sizeof(generator_stage),
+    .counters = {LS_STAGE_COUNTER(generator_stage, position),
+                 LS_STAGE_COUNTER(generator_stage, ended)},
+    .next = generator_next,
+    .restart = generator_restart,
+    .save = generator_save,
+    .restore = generator_restore,
+    .id = generator_id,
+    .close = generator_close};
 
 // ---- Making ----------------------------------------------------------------
 static void generator_destroy(ls_dataset *dataset) {
@@ -200,7 +185,7 @@ ls_dataset *ls_dataset_from_generator(const ls_generator_options *options) {
   static const ls_dataset_class kind = {.name = "generator",
                                         .destroy = generator_destroy,
                                         .describe = generator_describe,
-                                        .open = generator_open_stage};
+                                        .stage = &generator_stage_class};
   if (options == NULL)
     return ls_dataset_new(
         &kind, sizeof(generator), NULL, 0,

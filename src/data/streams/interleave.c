@@ -6,6 +6,7 @@
 // function can be called again, and where the data set is.
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "data/streams.h"
@@ -30,7 +31,7 @@ typedef struct interleave_stage {
   ls_stage stage;
   slot *slots;
   int64_t at, turn;  // The slot that is read, and elements of it in this turn.
-  bool ended;        // The input has.
+  int64_t ended;     // The input has.
   int64_t id;
   ls_nest outer;  // Used again for the input's elements.
 } interleave_stage;
@@ -39,54 +40,53 @@ static const interleave *interleave_of(const interleave_stage *self) {
   return (const interleave *)self->stage.dataset;
 }
 
-static void free_slot(slot *it) {
-  ls_stage_close(it->stage);
-  ls_dataset_release(it->dataset);
-  ls_record_destroy(it->before);
-  *it = (slot){0};
+static void free_slot(slot *freed) {
+  ls_stage_close(freed->stage);
+  ls_dataset_release(freed->dataset);
+  ls_record_destroy(freed->before);
+  *freed = (slot){0};
 }
+LS_OWNED_STRUCT(slot, free_slot)
 
 static void free_slots(interleave_stage *self) {
   for (int64_t i = 0;
        self->slots != NULL && i < interleave_of(self)->options.cycle; ++i)
     free_slot(&self->slots[i]);
-  self->at = self->turn = 0;
-  self->ended = false;
 }
 
 // ---- Slots -----------------------------------------------------------------
 // Calls the function with the element, and opens what it gives.
-static ls_status open_inner(interleave_stage *self, slot *it) {
+static ls_status open_inner(interleave_stage *self, slot *opened) {
   const interleave *of = interleave_of(self);
   ls_work *work = self->stage.work;
   const ls_map_call call =
       ls_map_call_make(work->seed, of->options.stream, self->stage.epoch,
                        ls_stage_id(self->stage.inputs[0]));
   ls_runtime_begin_callback(work->runtime);
-  it->dataset = of->options.call(self->outer, &call, of->options.user);
+  opened->dataset = of->options.call(self->outer, &call, of->options.user);
   ls_runtime_end_callback(work->runtime);
-  if (it->dataset == NULL) return ls_out_of_memory();
+  if (opened->dataset == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_dataset_status(it->dataset), "%s '%s' of element %lld",
+      ls_dataset_status(opened->dataset), "%s '%s' of element %lld",
       self->stage.dataset->kind->name, of->name, (long long)call.id));
   LS_RETURN_IF_ERROR(
-      ls_stage_open_inner(it->dataset, &self->stage, &it->stage));
-  return ls_stage_restart(it->stage, self->stage.epoch);
+      ls_stage_open_inner(opened->dataset, &self->stage, &opened->stage));
+  return ls_stage_restart(opened->stage, self->stage.epoch);
 }
 
 // Reads the input's next element into a free slot. Where that fails, it stays
 // free.
-static ls_status fill_slot(interleave_stage *self, slot *it) {
+static ls_status fill_slot(interleave_stage *self, slot *filled) {
   ls_stage *input = self->stage.inputs[0];
-  ls_status status = ls_record_create(&it->before);
-  if (ls_status_is_ok(status)) status = ls_stage_save(input, it->before);
-  if (ls_status_is_ok(status)) {
-    status = ls_stage_next(input, &self->outer);
-    self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
-    if (ls_status_is_ok(status)) status = ls_stage_no_end(open_inner(self, it));
-  }
-  if (!ls_status_is_ok(status)) free_slot(it);
-  return status;
+  LS_OWN(slot, made) = {0};
+  LS_RETURN_IF_ERROR(ls_record_create(&made.before));
+  LS_RETURN_IF_ERROR(ls_stage_save(input, made.before));
+  const ls_status status = ls_stage_next(input, &self->outer);
+  self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_stage_no_end(open_inner(self, &made)));
+  *filled = ls_give(&made);
+  return ls_ok();
 }
 
 static void interleave_go_on(interleave_stage *self) {
@@ -98,27 +98,27 @@ static ls_status interleave_next(ls_stage *stage, ls_nest *element) {
   interleave_stage *self = (interleave_stage *)stage;
   const interleave *of = interleave_of(self);
   for (int64_t free = 0; free < of->options.cycle;) {
-    slot *it = &self->slots[self->at];
+    slot *current = &self->slots[self->at];
     ls_status status = ls_ok();
-    if (it->stage == NULL && !self->ended) {
-      status = fill_slot(self, it);
+    if (current->stage == NULL && !self->ended) {
+      status = fill_slot(self, current);
       if (!ls_status_is_ok(status) && !self->ended) return status;
       ls_status_free(status);
     }
-    if (it->stage == NULL) {
+    if (current->stage == NULL) {
       ++free;
       interleave_go_on(self);
       continue;
     }
     free = 0;
-    status = ls_stage_next(it->stage, element);
+    status = ls_stage_next(current->stage, element);
     if (ls_status_code(status) == LS_OUT_OF_RANGE) {
       ls_status_free(status);
-      free_slot(it);
+      free_slot(current);
       interleave_go_on(self);
       continue;
     }
-    self->id = ls_stage_id(it->stage);
+    self->id = ls_stage_id(current->stage);
     if (++self->turn >= of->options.block) interleave_go_on(self);
     return ls_status_is_ok(status)
                ? ls_dataset_check_element(stage->dataset, *element)
@@ -133,22 +133,20 @@ static ls_status interleave_restart(ls_stage *stage, int64_t epoch) {
 }
 
 // ---- State -----------------------------------------------------------------
-static ls_status save_slot(const slot *it, int64_t number, ls_record *record) {
+static ls_status save_slot(const slot *saved, int64_t number,
+                           ls_record *record) {
   char name[32];
   ls_record *inner = NULL, *state = NULL;
   snprintf(name, sizeof(name), "slot%lld", (long long)number);
   LS_RETURN_IF_ERROR(ls_record_add(record, name, &inner));
   LS_RETURN_IF_ERROR(ls_record_add(inner, "before", &state));
-  LS_RETURN_IF_ERROR(ls_record_copy(state, it->before));
+  LS_RETURN_IF_ERROR(ls_record_copy(state, saved->before));
   LS_RETURN_IF_ERROR(ls_record_add(inner, "state", &state));
-  return ls_stage_save(it->stage, state);
+  return ls_stage_save(saved->stage, state);
 }
 
 static ls_status interleave_save(ls_stage *stage, ls_record *record) {
   interleave_stage *self = (interleave_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "at", self->at));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "turn", self->turn));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
   for (int64_t i = 0; i < interleave_of(self)->options.cycle; ++i)
     if (self->slots[i].stage != NULL)
       LS_RETURN_IF_ERROR(save_slot(&self->slots[i], i, record));
@@ -159,7 +157,7 @@ static ls_status restore_slot(interleave_stage *self, int64_t number,
                               const ls_record *record) {
   char name[32];
   const ls_record *inner = NULL, *before = NULL, *state = NULL;
-  slot *it = &self->slots[number];
+  slot *restored = &self->slots[number];
   snprintf(name, sizeof(name), "slot%lld", (long long)number);
   ls_status status = ls_record_find(record, name, &inner);
   if (ls_status_code(status) == LS_NOT_FOUND) {
@@ -170,26 +168,23 @@ static ls_status restore_slot(interleave_stage *self, int64_t number,
   LS_RETURN_IF_ERROR(ls_record_find(inner, "before", &before));
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
   LS_RETURN_IF_ERROR(ls_stage_restore(self->stage.inputs[0], before));
-  LS_RETURN_IF_ERROR(fill_slot(self, it));
-  return ls_stage_restore(it->stage, state);
+  LS_RETURN_IF_ERROR(fill_slot(self, restored));
+  return ls_stage_restore(restored->stage, state);
 }
 
 static ls_status interleave_restore(ls_stage *stage, const ls_record *record) {
   interleave_stage *self = (interleave_stage *)stage;
   const int64_t cycle = interleave_of(self)->options.cycle;
-  int64_t at = 0, turn = 0, ended = 0;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "at", &at));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "turn", &turn));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
-  if (at < 0 || at >= cycle)
+  const int64_t at = self->at, ended = self->ended;
+  self->at = 0;
+  if (at >= cycle)
     return ls_invalid_argument("slot %lld of %lld is none", (long long)at,
                                (long long)cycle);
   free_slots(self);
   for (int64_t i = 0; i < cycle; ++i)
     LS_RETURN_IF_ERROR(restore_slot(self, i, record));
   self->at = at;
-  self->turn = turn;
-  self->ended = ended != 0;
+  self->ended = ended;
   return ls_stage_restore_input(stage, 0, record);
 }
 
@@ -197,35 +192,32 @@ static int64_t interleave_id(const ls_stage *stage) {
   return ((const interleave_stage *)stage)->id;
 }
 
-static void interleave_close_stage(ls_stage *stage) {
+static void interleave_close(ls_stage *stage) {
   interleave_stage *self = (interleave_stage *)stage;
   free_slots(self);
   ls_nest_release(self->outer);
   ls_release(stage->work->allocator, self->slots);
 }
 
-static ls_status interleave_open_stage(ls_dataset *dataset, ls_work *work,
-                                       ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = interleave_next,
-                                      .restart = interleave_restart,
-                                      .save = interleave_save,
-                                      .restore = interleave_restore,
-                                      .id = interleave_id,
-                                      .close = interleave_close_stage};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(interleave_stage), dataset,
-                                  work, false, &stage));
+static ls_status interleave_open(ls_stage *stage) {
   interleave_stage *self = (interleave_stage *)stage;
-  self->slots = ls_new_array(work->allocator, slot,
-                             (size_t)((interleave *)dataset)->options.cycle);
-  if (self->slots == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->slots = ls_new_array(stage->work->allocator, slot,
+                             (size_t)interleave_of(self)->options.cycle);
+  return self->slots != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+static const ls_stage_class interleave_stage_class = {
+    .size = sizeof(interleave_stage),
+    .counters = {LS_STAGE_COUNTER(interleave_stage, at),
+                 LS_STAGE_COUNTER(interleave_stage, turn),
+                 LS_STAGE_COUNTER(interleave_stage, ended)},
+    .open = interleave_open,
+    .next = interleave_next,
+    .restart = interleave_restart,
+    .save = interleave_save,
+    .restore = interleave_restore,
+    .id = interleave_id,
+    .close = interleave_close};
 
 // ---- Making ----------------------------------------------------------------
 static void interleave_destroy(ls_dataset *dataset) {
@@ -252,13 +244,14 @@ static const ls_dataset_class flat_map_class = {.name = "flat_map",
                                                 .destroy = interleave_destroy,
                                                 .describe = interleave_describe,
                                                 .remake = remake_flat_map,
-                                                .open = interleave_open_stage};
+                                                .stage =
+                                                    &interleave_stage_class};
 static const ls_dataset_class interleave_class = {
     .name = "interleave",
     .destroy = interleave_destroy,
     .describe = interleave_describe,
     .remake = remake_interleave,
-    .open = interleave_open_stage};
+    .stage = &interleave_stage_class};
 
 static ls_status interleave_check(const ls_dataset_class *kind,
                                   const ls_flat_options *o) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams behind each other, and beside each other.
+// Streams one after another, and side by side.
 #include "data/streams.h"
 
 // ---- Concatenate -----------------------------------------------------------
@@ -25,28 +25,22 @@ static ls_status next_concatenated(ls_stage *stage, ls_nest *element) {
 }
 
 static ls_status restart_concatenated(ls_stage *stage, int64_t epoch) {
-  concatenate_stage *self = (concatenate_stage *)stage;
-  self->side = self->given = 0;
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status save_concatenated(ls_stage *stage, ls_record *record) {
   const concatenate_stage *self = (const concatenate_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "side", self->side));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   return ls_stage_save_input(stage, (size_t)self->side, record);
 }
 
 static ls_status restore_concatenated(ls_stage *stage,
                                       const ls_record *record) {
   concatenate_stage *self = (concatenate_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "side", &self->side));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   self->side = self->side != 0;
   return ls_stage_restore_input(stage, (size_t)self->side, record);
 }
 
-// The second's numbers are behind the first's.
+// The second's numbers follow the first's.
 static int64_t id_concatenated(const ls_stage *stage) {
   const concatenate_stage *self = (const concatenate_stage *)stage;
   const int64_t size = stage->dataset->inputs[0]->size;
@@ -55,25 +49,24 @@ static int64_t id_concatenated(const ls_stage *stage) {
   return id + (size >= 0 ? size : self->given);
 }
 
-ls_status ls_stream_open_concatenate(ls_dataset *dataset, ls_work *work,
-                                     ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_concatenated,
-                                      .restart = restart_concatenated,
-                                      .save = save_concatenated,
-                                      .restore = restore_concatenated,
-                                      .id = id_concatenated};
-  return ls_stage_new(&kind, sizeof(concatenate_stage), dataset, work, false,
-                      out_stage);
-}
+const ls_stage_class ls_concatenate_stage = {
+    .size = sizeof(concatenate_stage),
+    .counters = {LS_STAGE_COUNTER(concatenate_stage, side),
+                 LS_STAGE_COUNTER(concatenate_stage, given)},
+    .next = next_concatenated,
+    .restart = restart_concatenated,
+    .save = save_concatenated,
+    .restore = restore_concatenated,
+    .id = id_concatenated};
 
 // ---- Zip -------------------------------------------------------------------
 typedef struct zip_stage {
   ls_stage stage;
-  bool ended;      // One of them has.
+  int64_t ended;   // One of them has.
   ls_nest *parts;  // Room for the inputs' elements.
 } zip_stage;
 
-// All are read also where one fails, so that they stay beside each other.
+// Reads all inputs also where one fails, so that they stay side by side.
 static ls_status next_zipped(ls_stage *stage, ls_nest *element) {
   zip_stage *self = (zip_stage *)stage;
   const size_t count = stage->num_inputs;
@@ -99,58 +92,21 @@ static ls_status next_zipped(ls_stage *stage, ls_nest *element) {
   return ls_out_of_range("one of the data sets beside each other has ended");
 }
 
-static ls_status restart_zipped(ls_stage *stage, int64_t epoch) {
-  ((zip_stage *)stage)->ended = false;
-  for (size_t i = 0; i < stage->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(ls_stage_restart(stage->inputs[i], epoch));
-  return ls_ok();
-}
-
-static ls_status save_zipped(ls_stage *stage, ls_record *record) {
-  LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "ended", ((zip_stage *)stage)->ended));
-  for (size_t i = 0; i < stage->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(ls_stage_save_input(stage, i, record));
-  return ls_ok();
-}
-
-static ls_status restore_zipped(ls_stage *stage, const ls_record *record) {
-  int64_t ended = 0;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
-  ((zip_stage *)stage)->ended = ended != 0;
-  for (size_t i = 0; i < stage->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(ls_stage_restore_input(stage, i, record));
-  return ls_ok();
-}
-
-static ls_status skip_zipped(ls_stage *stage, int64_t count) {
-  for (size_t i = 0; i < stage->num_inputs; ++i)
-    LS_RETURN_IF_ERROR(ls_stage_skip(stage->inputs[i], count));
-  return ls_ok();
-}
-
 static void close_zipped(ls_stage *stage) {
   ls_release(stage->work->allocator, ((zip_stage *)stage)->parts);
 }
 
-ls_status ls_stream_open_zip(ls_dataset *dataset, ls_work *work,
-                             ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_zipped,
-                                      .restart = restart_zipped,
-                                      .save = save_zipped,
-                                      .restore = restore_zipped,
-                                      .skip = skip_zipped,
-                                      .close = close_zipped};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(zip_stage), dataset, work, false, &stage));
+static ls_status open_zipped(ls_stage *stage) {
   zip_stage *self = (zip_stage *)stage;
-  self->parts = ls_new_array(work->allocator, ls_nest, stage->num_inputs);
-  if (self->parts == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->parts =
+      ls_new_array(stage->work->allocator, ls_nest, stage->num_inputs);
+  return self->parts != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+const ls_stage_class ls_zip_stage = {
+    .size = sizeof(zip_stage),
+    .counters = {LS_STAGE_COUNTER(zip_stage, ended)},
+    .open = open_zipped,
+    .next = next_zipped,
+    .skip = ls_stage_skip_inputs,
+    .close = close_zipped};

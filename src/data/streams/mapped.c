@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Map and convert of streams.
+// Map of streams.
 //
-// Map's elements are read in order by who asks, become results on input
-// threads, some at the same time, and are given in order. Who asks for one that
+// Elements are read in order by the caller, become results on input threads,
+// some at the same time, and are given in order. A caller that needs one that
 // no thread has begun makes it, so that nobody waits for a thread that has not
 // come.
 #include "base/runtime_internal.h"
@@ -44,7 +44,7 @@ static map_slot *slot_of(map_stage *self, int64_t number) {
 }
 
 // ---- Results ---------------------------------------------------------------
-static void mapped_make(map_slot *slot) {
+static void make_result(map_slot *slot) {
   ls_making making;
   ls_making_enter(&making, slot->owner->stage.work);
   const ls_status status = ls_map_apply(map_of(slot->owner), slot->input,
@@ -55,7 +55,7 @@ static void mapped_make(map_slot *slot) {
 static void run_slot(ls_input_task *task) {
   map_slot *slot = (map_slot *)(void *)task;
   map_stage *self = slot->owner;
-  mapped_make(slot);
+  make_result(slot);
   ls_runtime_note_input(self->stage.work->runtime);
   ls_mutex_lock(&self->lock);
   slot->done = true;
@@ -79,7 +79,8 @@ static ls_status read_slot(map_stage *self, map_slot *slot) {
   return ls_ok();
 }
 
-// Whether one more may be read ahead; the one to be given next always may.
+// Returns true if one more may be read ahead; the one to be given next always
+// may.
 static bool may_read(const map_stage *self) {
   const int64_t ahead = self->anchors.read - self->next;
   if (self->anchors.ended || ahead >= self->capacity) return false;
@@ -112,10 +113,10 @@ static ls_status top_up(map_stage *self) {
 }
 
 // Waits for a slot, or makes it here.
-static void mapped_finish(map_stage *self, map_slot *slot, bool wanted) {
+static void finish_slot(map_stage *self, map_slot *slot, bool wanted) {
   if (slot->queued &&
       ls_input_threads_withdraw(self->stage.work->threads, &slot->task)) {
-    if (wanted) mapped_make(slot);
+    if (wanted) make_result(slot);
   } else if (slot->queued) {
     ls_mutex_lock(&self->lock);
     while (!slot->done)
@@ -126,7 +127,7 @@ static void mapped_finish(map_stage *self, map_slot *slot, bool wanted) {
   ls_work_buffer(self->stage.work, self->stage.dataset, -1, -slot->bytes);
 }
 
-static ls_status mapped_give(map_stage *self, map_slot *slot,
+static ls_status give_result(map_stage *self, map_slot *slot,
                              ls_nest *element) {
   const ls_status status = slot->status;
   slot->status = ls_ok();
@@ -134,7 +135,7 @@ static ls_status mapped_give(map_stage *self, map_slot *slot,
   if (!ls_status_is_ok(status)) return status;
   const ls_nest old = *element;
   *element = slot->result;
-  slot->result = old;  // To be written anew.
+  slot->result = old;  // To be written again.
   self->last_bytes = ls_element_bytes(*element);
   return ls_ok();
 }
@@ -145,23 +146,23 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
     map_slot *slot = slot_of(self, 0);
     LS_RETURN_IF_ERROR(read_slot(self, slot));
     self->next = self->anchors.read;
-    if (ls_status_is_ok(slot->status)) mapped_make(slot);
-    return mapped_give(self, slot, element);
+    if (ls_status_is_ok(slot->status)) make_result(slot);
+    return give_result(self, slot, element);
   }
   LS_RETURN_IF_ERROR(top_up(self));
   map_slot *slot = slot_of(self, self->next);
-  mapped_finish(self, slot, true);
+  finish_slot(self, slot, true);
   ++self->next;
   ls_anchors_drop(&self->anchors, self->next);
-  return mapped_give(self, slot, element);
+  return give_result(self, slot, element);
 }
 
 // ---- State -----------------------------------------------------------------
 // Drops what was read ahead.
-static void drain(map_stage *self) {
+static void drain_slots(map_stage *self) {
   for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
     map_slot *slot = slot_of(self, self->next);
-    mapped_finish(self, slot, false);
+    finish_slot(self, slot, false);
     ls_status_free(slot->status);
     slot->status = ls_ok();
   }
@@ -170,7 +171,7 @@ static void drain(map_stage *self) {
 }
 
 static ls_status restart_mapped(ls_stage *stage, int64_t epoch) {
-  drain((map_stage *)stage);
+  drain_slots((map_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
@@ -180,7 +181,7 @@ static ls_status save_mapped(ls_stage *stage, ls_record *record) {
 }
 
 static ls_status restore_mapped(ls_stage *stage, const ls_record *record) {
-  drain((map_stage *)stage);
+  drain_slots((map_stage *)stage);
   return ls_anchors_restore(&((map_stage *)stage)->anchors, record);
 }
 
@@ -190,13 +191,13 @@ static ls_status skip_mapped(ls_stage *stage, int64_t count) {
   for (; count > 0 && self->next < self->anchors.read && self->capacity > 0;
        --count) {
     map_slot *slot = slot_of(self, self->next++);
-    mapped_finish(self, slot, false);
+    finish_slot(self, slot, false);
     self->id = slot->call.id;
     ls_status_free(slot->status);
     slot->status = ls_ok();
   }
   if (count == 0) return ls_ok();
-  drain(self);
+  drain_slots(self);
   return ls_stage_skip(stage->inputs[0], count);
 }
 
@@ -207,7 +208,7 @@ static int64_t id_mapped(const ls_stage *stage) {
 static void close_mapped(ls_stage *stage) {
   map_stage *self = (map_stage *)stage;
   if (self->slots == NULL) return;
-  drain(self);
+  drain_slots(self);
   for (int64_t i = 0; i == 0 || i < self->capacity; ++i) {
     ls_nest_release(self->slots[i].input);
     ls_nest_release(self->slots[i].result);
@@ -218,7 +219,8 @@ static void close_mapped(ls_stage *stage) {
   ls_release(stage->work->allocator, self->slots);
 }
 
-static ls_status fill_stage(map_stage *self) {
+static ls_status open_mapped(ls_stage *stage) {
+  map_stage *self = (map_stage *)stage;
   ls_work *work = self->stage.work;
   const int64_t threads =
       work->threads == NULL ? 0 : ls_input_threads_count(work->threads);
@@ -236,65 +238,12 @@ static ls_status fill_stage(map_stage *self) {
   return ls_ok();
 }
 
-ls_status ls_stream_open_map(ls_dataset *dataset, ls_work *work,
-                             ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_mapped,
-                                      .restart = restart_mapped,
-                                      .save = save_mapped,
-                                      .restore = restore_mapped,
-                                      .skip = skip_mapped,
-                                      .id = id_mapped,
-                                      .close = close_mapped};
-  LS_OWN(ls_stage, stage) = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(map_stage), dataset, work, false, &stage));
-  LS_RETURN_IF_ERROR(fill_stage((map_stage *)stage));
-  *out_stage = ls_give(&stage);
-  return ls_ok();
-}
-
-// ---- Convert ---------------------------------------------------------------
-typedef struct convert_stage {
-  ls_stage stage;
-  ls_nest input;  // Used again for the input's elements.
-} convert_stage;
-
-static ls_status next_converted(ls_stage *stage, ls_nest *element) {
-  convert_stage *self = (convert_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_stage_next(stage->inputs[0], &self->input));
-  return ls_convert_element((const ls_convert_dataset *)stage->dataset,
-                            self->input, element);
-}
-
-static ls_status restart_converted(ls_stage *stage, int64_t epoch) {
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
-static ls_status save_converted(ls_stage *stage, ls_record *record) {
-  return ls_stage_save_input(stage, 0, record);
-}
-
-static ls_status restore_converted(ls_stage *stage, const ls_record *record) {
-  return ls_stage_restore_input(stage, 0, record);
-}
-
-static ls_status skip_converted(ls_stage *stage, int64_t count) {
-  return ls_stage_skip(stage->inputs[0], count);
-}
-
-static void close_converted(ls_stage *stage) {
-  ls_nest_release(((convert_stage *)stage)->input);
-}
-
-ls_status ls_stream_open_convert(ls_dataset *dataset, ls_work *work,
-                                 ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_converted,
-                                      .restart = restart_converted,
-                                      .save = save_converted,
-                                      .restore = restore_converted,
-                                      .skip = skip_converted,
-                                      .close = close_converted};
-  return ls_stage_new(&kind, sizeof(convert_stage), dataset, work, false,
-                      out_stage);
-}
+const ls_stage_class ls_map_stage = {.size = sizeof(map_stage),
+                                     .open = open_mapped,
+                                     .next = next_mapped,
+                                     .restart = restart_mapped,
+                                     .save = save_mapped,
+                                     .restore = restore_mapped,
+                                     .skip = skip_mapped,
+                                     .id = id_mapped,
+                                     .close = close_mapped};

@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Take, skip and shard of streams.
+// Take, skip, shard and repeat of streams.
 #include "data/streams.h"
 
 typedef struct part_stage {
   ls_stage stage;
-  int64_t done;  // Of take: elements given. Else whether it has begun.
+  int64_t done;  // Of take: elements given. Of others: 1 once it has begun.
 } part_stage;
 
 static const ls_part_dataset *part_of(const ls_stage *stage) {
   return (const ls_part_dataset *)stage->dataset;
 }
 
-static ls_status part_restart(ls_stage *stage, int64_t epoch) {
-  ((part_stage *)stage)->done = 0;
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
-static ls_status part_save(ls_stage *stage, ls_record *record) {
-  LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "done", ((part_stage *)stage)->done));
-  return ls_stage_save_input(stage, 0, record);
-}
-
-static ls_status part_restore(ls_stage *stage, const ls_record *record) {
-  LS_RETURN_IF_ERROR(
-      ls_stage_get_count(record, "done", &((part_stage *)stage)->done));
-  return ls_stage_restore_input(stage, 0, record);
-}
-
-static ls_status open_part(const ls_stage_class *kind, ls_dataset *dataset,
-                           ls_work *work, ls_stage **out_stage) {
-  return ls_stage_new(kind, sizeof(part_stage), dataset, work, false,
-                      out_stage);
-}
+#define PART_STAGE                                                             \
+  .size = sizeof(part_stage), .counters = {LS_STAGE_COUNTER(part_stage, done)}
 
 // ---- Take ------------------------------------------------------------------
 static ls_status next_taken(ls_stage *stage, ls_nest *element) {
@@ -53,15 +33,8 @@ static ls_status skip_taken(ls_stage *stage, int64_t count) {
   return ls_stage_skip(stage->inputs[0], count);
 }
 
-ls_status ls_stream_open_take(ls_dataset *dataset, ls_work *work,
-                              ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_taken,
-                                      .restart = part_restart,
-                                      .save = part_save,
-                                      .restore = part_restore,
+const ls_stage_class ls_take_stage = {PART_STAGE, .next = next_taken,
                                       .skip = skip_taken};
-  return open_part(&kind, dataset, work, out_stage);
-}
 
 // ---- Skip ------------------------------------------------------------------
 static ls_status skip_skipped(ls_stage *stage, int64_t count) {
@@ -80,19 +53,12 @@ static ls_status next_skipped(ls_stage *stage, ls_nest *element) {
   return ls_stage_next(stage->inputs[0], element);
 }
 
-ls_status ls_stream_open_skip(ls_dataset *dataset, ls_work *work,
-                              ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_skipped,
-                                      .restart = part_restart,
-                                      .save = part_save,
-                                      .restore = part_restore,
+const ls_stage_class ls_skip_stage = {PART_STAGE, .next = next_skipped,
                                       .skip = skip_skipped};
-  return open_part(&kind, dataset, work, out_stage);
-}
 
 // ---- Shard -----------------------------------------------------------------
-// Goes to its next element, which is behind `more` others of it.
-static ls_status go_to(ls_stage *stage, int64_t more) {
+// Goes to its next element, past `more` others of it.
+static ls_status go_to_element(ls_stage *stage, int64_t more) {
   part_stage *self = (part_stage *)stage;
   const ls_part_dataset *part = part_of(stage);
   const int64_t before = self->done == 0 ? part->first : part->stride - 1;
@@ -101,22 +67,70 @@ static ls_status go_to(ls_stage *stage, int64_t more) {
 }
 
 static ls_status next_sharded(ls_stage *stage, ls_nest *element) {
-  LS_RETURN_IF_ERROR(go_to(stage, 0));
+  LS_RETURN_IF_ERROR(go_to_element(stage, 0));
   return ls_stage_next(stage->inputs[0], element);
 }
 
 static ls_status skip_sharded(ls_stage *stage, int64_t count) {
   if (count <= 0) return ls_ok();
-  LS_RETURN_IF_ERROR(go_to(stage, count - 1));
+  LS_RETURN_IF_ERROR(go_to_element(stage, count - 1));
   return ls_stage_skip(stage->inputs[0], 1);
 }
 
-ls_status ls_stream_open_shard(ls_dataset *dataset, ls_work *work,
-                               ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = next_sharded,
-                                      .restart = part_restart,
-                                      .save = part_save,
-                                      .restore = part_restore,
-                                      .skip = skip_sharded};
-  return open_part(&kind, dataset, work, out_stage);
+const ls_stage_class ls_shard_stage = {PART_STAGE, .next = next_sharded,
+                                       .skip = skip_sharded};
+
+// ---- Repeat ----------------------------------------------------------------
+// Its times are epochs of the input.
+typedef struct repeat_stage {
+  ls_stage stage;
+  int64_t time;   // The one that is read.
+  int64_t given;  // Elements of it: one without any is the last.
+} repeat_stage;
+
+static int64_t times_of(const ls_stage *stage) {
+  return ((const ls_repeat_dataset *)stage->dataset)->times;
 }
+
+// Numbers epochs as those of indexed data sets.
+static ls_status enter_time(ls_stage *stage, int64_t time) {
+  const int64_t times = times_of(stage);
+  const uint64_t each = times > 0 ? (uint64_t)times : INT32_MAX;
+  ((repeat_stage *)stage)->time = time;
+  ((repeat_stage *)stage)->given = 0;
+  return ls_stage_restart(
+      stage->inputs[0],
+      (int64_t)((uint64_t)stage->epoch * each + (uint64_t)time));
+}
+
+static ls_status repeated_next(ls_stage *stage, ls_nest *element) {
+  repeat_stage *self = (repeat_stage *)stage;
+  const int64_t times = times_of(stage);
+  while (times < 0 || self->time < times) {
+    const ls_status status = ls_stage_next(stage->inputs[0], element);
+    if (ls_status_code(status) != LS_OUT_OF_RANGE) {
+      ++self->given;
+      return status;
+    }
+    if (self->given == 0) return status;
+    ls_status_free(status);
+    if (times >= 0 && self->time + 1 >= times) {
+      self->time = times;
+      break;
+    }
+    LS_RETURN_IF_ERROR(enter_time(stage, self->time + 1));
+  }
+  return ls_out_of_range("all %lld times are read", (long long)times);
+}
+
+static ls_status repeated_restart(ls_stage *stage, int64_t epoch) {
+  (void)epoch;
+  return enter_time(stage, 0);
+}
+
+const ls_stage_class ls_repeat_stage = {
+    .size = sizeof(repeat_stage),
+    .counters = {LS_STAGE_COUNTER(repeat_stage, time),
+                 LS_STAGE_COUNTER(repeat_stage, given)},
+    .next = repeated_next,
+    .restart = repeated_restart};

@@ -50,8 +50,8 @@ static ls_status prefetched_next(ls_stage *stage, ls_nest *element) {
   return status;
 }
 
-// Forgets what is ahead, of an input whose place is about to change.
-static void drain(prefetch_stage *self) {
+// Forgets what is ahead of an input whose position is about to change.
+static void drain_ahead(prefetch_stage *self) {
   if (self->ahead == NULL) return;
   ls_ahead_seek(self->ahead, 0, -1);
   self->begun = self->given = 0;
@@ -59,7 +59,7 @@ static void drain(prefetch_stage *self) {
 }
 
 static ls_status prefetched_restart(ls_stage *stage, int64_t epoch) {
-  drain((prefetch_stage *)stage);
+  drain_ahead((prefetch_stage *)stage);
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
@@ -74,7 +74,7 @@ static ls_status prefetched_save(ls_stage *stage, ls_record *record) {
 
 static ls_status prefetched_restore(ls_stage *stage, const ls_record *record) {
   prefetch_stage *self = (prefetch_stage *)stage;
-  drain(self);
+  drain_ahead(self);
   return ls_anchors_restore(&self->anchors, record);
 }
 
@@ -82,15 +82,15 @@ static int64_t prefetched_id(const ls_stage *stage) {
   return ((const prefetch_stage *)stage)->id;
 }
 
-static void prefetched_close_stage(ls_stage *stage) {
+static void prefetched_close(ls_stage *stage) {
   prefetch_stage *self = (prefetch_stage *)stage;
   ls_ahead_destroy(self->ahead);
   ls_anchors_deinit(&self->anchors);
   ls_release(stage->work->allocator, self->ids);
 }
 
-static ls_status fill_stage(prefetch_stage *self) {
-  ls_stage *stage = &self->stage;
+static ls_status prefetched_open(ls_stage *stage) {
+  prefetch_stage *self = (prefetch_stage *)stage;
   ls_work *work = stage->work;
   ls_anchors_init(&self->anchors, stage->inputs[0], ANCHOR_DISTANCE);
   const bool is_last = work->stages[work->num_stages - 1] == stage->dataset;
@@ -111,19 +111,11 @@ static ls_status fill_stage(prefetch_stage *self) {
   return ls_ok();
 }
 
-ls_status ls_stream_open_prefetch(ls_dataset *dataset, ls_work *work,
-                                  ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = prefetched_next,
-                                      .restart = prefetched_restart,
-                                      .save = prefetched_save,
-                                      .restore = prefetched_restore,
-                                      .id = prefetched_id,
-                                      .close = prefetched_close_stage};
-  LS_OWN(ls_stage, stage) = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(prefetch_stage), dataset, work,
-                                  false, &stage));
-  LS_RETURN_IF_ERROR(fill_stage((prefetch_stage *)stage));
-  *out_stage = ls_give(&stage);
-  return ls_ok();
-}
+const ls_stage_class ls_prefetch_stage = {.size = sizeof(prefetch_stage),
+                                          .open = prefetched_open,
+                                          .next = prefetched_next,
+                                          .restart = prefetched_restart,
+                                          .save = prefetched_save,
+                                          .restore = prefetched_restore,
+                                          .id = prefetched_id,
+                                          .close = prefetched_close};

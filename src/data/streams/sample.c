@@ -17,7 +17,7 @@ typedef struct sample_stage {
   ls_stage stage;
   int64_t position;  // Elements given.
   size_t last;       // The input that the last one came from.
-  bool ended;
+  int64_t ended;
   bool *gone;  // Inputs that have ended.
 } sample_stage;
 
@@ -72,8 +72,6 @@ static ls_status sample_next(ls_stage *stage, ls_nest *element) {
 
 static ls_status sample_restart(ls_stage *stage, int64_t epoch) {
   sample_stage *self = (sample_stage *)stage;
-  self->position = 0;
-  self->ended = false;
   memset(self->gone, 0, stage->num_inputs * sizeof(*self->gone));
   for (size_t i = 0; i < stage->num_inputs; ++i)
     LS_RETURN_IF_ERROR(ls_stage_restart(stage->inputs[i], epoch));
@@ -82,8 +80,6 @@ static ls_status sample_restart(ls_stage *stage, int64_t epoch) {
 
 static ls_status sample_save(ls_stage *stage, ls_record *record) {
   const sample_stage *self = (const sample_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "position", self->position));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "ended", self->ended));
   LS_RETURN_IF_ERROR(ls_record_set_bytes(
       record, "gone", self->gone, stage->num_inputs * sizeof(*self->gone)));
   for (size_t i = 0; i < stage->num_inputs; ++i)
@@ -93,19 +89,14 @@ static ls_status sample_save(ls_stage *stage, ls_record *record) {
 
 static ls_status sample_restore(ls_stage *stage, const ls_record *record) {
   sample_stage *self = (sample_stage *)stage;
-  int64_t position = 0, ended = 0;
   const void *gone = NULL;
   size_t size = 0;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "position", &position));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "ended", &ended));
   LS_RETURN_IF_ERROR(ls_record_get_bytes(record, "gone", &gone, &size));
   if (size != stage->num_inputs)
     return ls_invalid_argument("the position is of %zu data sets, not of %zu",
                                size, stage->num_inputs);
-  for (size_t i = 0; i < stage->num_inputs; ++i)
+  for (size_t i = 0; i < size; ++i)
     LS_RETURN_IF_ERROR(ls_stage_restore_input(stage, i, record));
-  self->position = position;
-  self->ended = ended != 0;
   for (size_t i = 0; i < size; ++i)
     self->gone[i] = ((const char *)gone)[i] != 0;
   return ls_ok();
@@ -115,31 +106,27 @@ static int64_t sample_id(const ls_stage *stage) {
   return ls_stage_id(stage->inputs[((const sample_stage *)stage)->last]);
 }
 
-static void sample_close_stage(ls_stage *stage) {
+static void sample_close(ls_stage *stage) {
   ls_release(stage->work->allocator, ((sample_stage *)stage)->gone);
 }
 
-static ls_status sample_open_stage(ls_dataset *dataset, ls_work *work,
-                                   ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = sample_next,
-                                      .restart = sample_restart,
-                                      .save = sample_save,
-                                      .restore = sample_restore,
-                                      .id = sample_id,
-                                      .close = sample_close_stage};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(sample_stage), dataset, work, false, &stage));
+static ls_status sample_open(ls_stage *stage) {
   sample_stage *self = (sample_stage *)stage;
-  self->gone = ls_new_array(work->allocator, bool, stage->num_inputs);
-  if (self->gone == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->gone = ls_new_array(stage->work->allocator, bool, stage->num_inputs);
+  return self->gone != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+static const ls_stage_class sample_stage_class = {
+    .size = sizeof(sample_stage),
+    .counters = {LS_STAGE_COUNTER(sample_stage, position),
+                 LS_STAGE_COUNTER(sample_stage, ended)},
+    .open = sample_open,
+    .next = sample_next,
+    .restart = sample_restart,
+    .save = sample_save,
+    .restore = sample_restore,
+    .id = sample_id,
+    .close = sample_close};
 
 // ---- Making ----------------------------------------------------------------
 static void sample_destroy(ls_dataset *dataset) {
@@ -205,7 +192,7 @@ static ls_dataset *sample_make(ls_dataset *const *inputs, size_t count,
                                         .destroy = sample_destroy,
                                         .describe = sample_describe,
                                         .remake = sample_remake,
-                                        .open = sample_open_stage};
+                                        .stage = &sample_stage_class};
   sample *self =
       LS_DATASET_NEW(sample, &kind, inputs, count, sample_check(count, o));
   if (self == NULL || !ls_status_is_ok(self->dataset.failure))

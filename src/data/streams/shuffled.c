@@ -6,6 +6,7 @@
 // save a place is to say where the input was at the start of the block and how
 // many of it were dealt: then the block is read again, and the next one catches
 // up by and by.
+#include "data/own.h"
 #include "data/streams.h"
 
 typedef struct shuffle_slot {
@@ -51,22 +52,21 @@ static void count_bytes(shuffle_stage *self, shuffle_slot *slot, bool full) {
   slot->full = full;
 }
 
+static ls_status save_start(ls_stage *input, ls_record **start) {
+  LS_OWN(ls_record, record) = NULL;
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  LS_RETURN_IF_ERROR(ls_stage_save(input, record));
+  ls_record_destroy(*start);
+  *start = ls_give(&record);
+  return ls_ok();
+}
+
 // Reads the input's next element into a free slot. A failure is one before the
 // read.
 static ls_status read_into(shuffle_stage *self, arrivals *to, int64_t number) {
   ls_stage *input = self->stage.inputs[0];
   shuffle_slot *slot = &self->slots[number];
-  if (to->count == 0) {
-    ls_record *start = NULL;
-    ls_status status = ls_record_create(&start);
-    if (ls_status_is_ok(status)) status = ls_stage_save(input, start);
-    if (!ls_status_is_ok(status)) {
-      ls_record_destroy(start);
-      return status;
-    }
-    ls_record_destroy(to->start);
-    to->start = start;
-  }
+  if (to->count == 0) LS_RETURN_IF_ERROR(save_start(input, &to->start));
   const ls_status status = ls_stage_next(input, &slot->element);
   if (ls_status_code(status) == LS_OUT_OF_RANGE) {
     ls_status_free(status);
@@ -146,7 +146,7 @@ static ls_status shuffled_next(ls_stage *stage, ls_nest *element) {
   if (ls_status_is_ok(status)) {
     const ls_nest old = *element;
     *element = slot->element;
-    slot->element = old;  // To be written anew.
+    slot->element = old;  // To be written again.
   }
   ++self->dealt;
   // One, and one to catch up; what cannot be read now is read later.
@@ -199,7 +199,7 @@ static int64_t shuffled_id(const ls_stage *stage) {
   return ((const shuffle_stage *)stage)->id;
 }
 
-static void shuffled_close_stage(ls_stage *stage) {
+static void shuffled_close(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
   ls_allocator *allocator = stage->work->allocator;
   for (int64_t i = 0; self->slots != NULL && i < capacity_of(self); ++i) {
@@ -214,28 +214,24 @@ static void shuffled_close_stage(ls_stage *stage) {
   ls_record_destroy(self->then.start);
 }
 
-ls_status ls_stream_open_shuffle(ls_dataset *dataset, ls_work *work,
-                                 ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = shuffled_next,
-                                      .restart = shuffled_restart,
-                                      .save = shuffled_save,
-                                      .restore = shuffled_restore,
-                                      .id = shuffled_id,
-                                      .close = shuffled_close_stage};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(shuffle_stage), dataset, work, false, &stage));
+static ls_status shuffled_open(ls_stage *stage) {
   shuffle_stage *self = (shuffle_stage *)stage;
+  ls_allocator *allocator = stage->work->allocator;
   const size_t capacity = (size_t)capacity_of(self);
-  self->slots = ls_new_array(work->allocator, shuffle_slot, capacity);
-  self->now.slots = ls_new_array(work->allocator, int64_t, capacity);
-  self->then.slots = ls_new_array(work->allocator, int64_t, capacity);
-  if (self->slots == NULL || self->now.slots == NULL ||
-      self->then.slots == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->slots = ls_new_array(allocator, shuffle_slot, capacity);
+  self->now.slots = ls_new_array(allocator, int64_t, capacity);
+  self->then.slots = ls_new_array(allocator, int64_t, capacity);
+  return self->slots != NULL && self->now.slots != NULL &&
+                 self->then.slots != NULL
+             ? ls_ok()
+             : ls_out_of_memory();
 }
+
+const ls_stage_class ls_shuffle_stage = {.size = sizeof(shuffle_stage),
+                                         .open = shuffled_open,
+                                         .next = shuffled_next,
+                                         .restart = shuffled_restart,
+                                         .save = shuffled_save,
+                                         .restore = shuffled_restore,
+                                         .id = shuffled_id,
+                                         .close = shuffled_close};

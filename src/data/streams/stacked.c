@@ -62,24 +62,7 @@ static ls_status stacked_next(ls_stage *stage, ls_nest *element) {
   return ls_batch_stack(batch, self->elements, count, self->ids, element);
 }
 
-static ls_status stacked_restart(ls_stage *stage, int64_t epoch) {
-  ((batch_stage *)stage)->given = 0;
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
-static ls_status stacked_save(ls_stage *stage, ls_record *record) {
-  LS_RETURN_IF_ERROR(
-      ls_record_set_i64(record, "given", ((batch_stage *)stage)->given));
-  return ls_stage_save_input(stage, 0, record);
-}
-
-static ls_status stacked_restore(ls_stage *stage, const ls_record *record) {
-  LS_RETURN_IF_ERROR(
-      ls_stage_get_count(record, "given", &((batch_stage *)stage)->given));
-  return ls_stage_restore_input(stage, 0, record);
-}
-
-static ls_status skip(ls_stage *stage, int64_t count) {
+static ls_status stacked_skip(ls_stage *stage, int64_t count) {
   int64_t elements = 0;
   if (__builtin_mul_overflow(count, batch_of(stage)->options.size, &elements))
     elements = INT64_MAX;
@@ -91,7 +74,7 @@ static int64_t stacked_id(const ls_stage *stage) {
   return ((const batch_stage *)stage)->given - 1;
 }
 
-static void stacked_close_stage(ls_stage *stage) {
+static void stacked_close(ls_stage *stage) {
   batch_stage *self = (batch_stage *)stage;
   for (size_t i = 0; i < self->capacity; ++i)
     ls_nest_release(self->elements[i]);
@@ -99,15 +82,10 @@ static void stacked_close_stage(ls_stage *stage) {
   ls_release(stage->work->allocator, self->ids);
 }
 
-ls_status ls_stream_open_batch(ls_dataset *dataset, ls_work *work,
-                               ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = stacked_next,
-                                      .restart = stacked_restart,
-                                      .save = stacked_save,
-                                      .restore = stacked_restore,
-                                      .skip = skip,
-                                      .id = stacked_id,
-                                      .close = stacked_close_stage};
-  return ls_stage_new(&kind, sizeof(batch_stage), dataset, work, false,
-                      out_stage);
-}
+const ls_stage_class ls_batch_stage = {
+    .size = sizeof(batch_stage),
+    .counters = {LS_STAGE_COUNTER(batch_stage, given)},
+    .next = stacked_next,
+    .skip = stacked_skip,
+    .id = stacked_id,
+    .close = stacked_close};

@@ -121,7 +121,7 @@ typedef struct unbatch_stage {
   ls_stage stage;
   ls_anchors anchors;
   ls_nest batch;
-  bool has;  // Whether it is one that is read.
+  bool has;  // It is one that is read.
   int64_t row, rows;
   int64_t given;
 } unbatch_stage;
@@ -155,14 +155,11 @@ static ls_status unbatch_restart(ls_stage *stage, int64_t epoch) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_reset(&self->anchors);
   self->has = false;
-  self->row = self->given = 0;
   return ls_stage_restart(stage->inputs[0], epoch);
 }
 
 static ls_status unbatch_save(ls_stage *stage, ls_record *record) {
   unbatch_stage *self = (unbatch_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "row", self->row));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   return ls_anchors_save(&self->anchors, self->anchors.read - self->has,
                          record);
 }
@@ -170,8 +167,6 @@ static ls_status unbatch_save(ls_stage *stage, ls_record *record) {
 static ls_status unbatch_restore(ls_stage *stage, const ls_record *record) {
   unbatch_stage *self = (unbatch_stage *)stage;
   self->has = false;
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "row", &self->row));
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   return ls_anchors_restore(&self->anchors, record);
 }
 
@@ -179,27 +174,29 @@ static int64_t unbatch_id(const ls_stage *stage) {
   return ((const unbatch_stage *)stage)->given - 1;
 }
 
-static void unbatch_close_stage(ls_stage *stage) {
+static void unbatch_close(ls_stage *stage) {
   unbatch_stage *self = (unbatch_stage *)stage;
   ls_anchors_deinit(&self->anchors);
   ls_nest_release(self->batch);
 }
 
-static ls_status unbatch_open_stage(ls_dataset *dataset, ls_work *work,
-                                    ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = unbatch_next,
-                                      .restart = unbatch_restart,
-                                      .save = unbatch_save,
-                                      .restore = unbatch_restore,
-                                      .id = unbatch_id,
-                                      .close = unbatch_close_stage};
-  LS_RETURN_IF_ERROR(ls_stage_new(&kind, sizeof(unbatch_stage), dataset, work,
-                                  false, out_stage));
+static ls_status unbatch_open(ls_stage *stage) {
   // Before each batch: to read one again may cost much.
-  ls_anchors_init(&((unbatch_stage *)*out_stage)->anchors,
-                  (*out_stage)->inputs[0], 1);
+  ls_anchors_init(&((unbatch_stage *)stage)->anchors, stage->inputs[0], 1);
   return ls_ok();
 }
+
+static const ls_stage_class unbatch_stage_class = {
+    .size = sizeof(unbatch_stage),
+    .counters = {LS_STAGE_COUNTER(unbatch_stage, row),
+                 LS_STAGE_COUNTER(unbatch_stage, given)},
+    .open = unbatch_open,
+    .next = unbatch_next,
+    .restart = unbatch_restart,
+    .save = unbatch_save,
+    .restore = unbatch_restore,
+    .id = unbatch_id,
+    .close = unbatch_close};
 
 // ---- Making ----------------------------------------------------------------
 static ls_dataset *unbatch_remake(const ls_dataset *dataset,
@@ -211,13 +208,14 @@ static ls_dataset *unbatch_remake(const ls_dataset *dataset,
 static const ls_dataset_class unbatch_class = {.name = "unbatch",
                                                .remake = unbatch_remake,
                                                .get = get_row,
-                                               .id = ls_dataset_id_own,
-                                               .open = unbatch_open_stage};
+                                               .id = id_of,
+                                               .stage = &unbatch_stage_class};
 static const ls_dataset_class unbatch_rows_class = {.name = "unbatch",
                                                     .remake = unbatch_remake,
                                                     .read = unbatch_read_rows,
-                                                    .id = ls_dataset_id_own,
-                                                    .open = unbatch_open_stage};
+                                                    .id = id_of,
+                                                    .stage =
+                                                        &unbatch_stage_class};
 
 // What rows are, and how many there are.
 static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {

@@ -14,7 +14,7 @@ typedef struct window {
   int64_t span;  // From the first element to behind the last.
 } window;
 
-// How many elements of a window there are, of those in front of `end`.
+// Counts the elements of a window that come before `end`.
 static size_t window_count_of(const window *self, int64_t first, int64_t end) {
   const int64_t size = self->options.size, stride = self->options.stride;
   if (first >= end) return 0;
@@ -30,16 +30,13 @@ static ls_status get_window(const ls_dataset *dataset, ls_fetch *fetch,
   const int64_t first = index * self->options.shift;
   const int64_t end = input->size >= 0 ? input->size : first + self->span;
   const size_t count = window_count_of(self, first, end);
-  LS_OWN_ARRAY(dataset->allocator, ls_nest, elements, count);
-  ls_status status = elements == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_dataset_get(
-        input, fetch, first + (int64_t)i * self->options.stride, &elements[i]);
-  if (ls_status_is_ok(status))
-    status = ls_batch_stack(&self->batch, elements, count, NULL, element);
-  for (size_t i = 0; elements != NULL && i < count; ++i)
-    ls_nest_release(elements[i]);
-  return status;
+  LS_OWN(ls_nests, elements) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&elements, dataset->allocator, count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_dataset_get(input, fetch,
+                                      first + (int64_t)i * self->options.stride,
+                                      &elements.items[i]));
+  return ls_batch_stack(&self->batch, elements.items, count, NULL, element);
 }
 
 // ---- Of streams ------------------------------------------------------------
@@ -99,16 +96,13 @@ static ls_status stack_window(window_stage *self, size_t count,
   const window *of = window_of(&self->stage);
   ls_allocator *allocator = self->stage.work->allocator;
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, elements, count);
-  ls_status status = ls_ok();
   for (size_t i = 0; i < count; ++i) {
     const held *item =
         item_of(self, self->first + (int64_t)i * of->options.stride);
-    if (ls_status_is_ok(status)) status = ls_status_clone(item->status);
+    LS_RETURN_IF_ERROR(ls_status_clone(item->status));
     elements[i] = item->element;
   }
-  if (ls_status_is_ok(status))
-    status = ls_batch_stack(&of->batch, elements, count, NULL, element);
-  return status;
+  return ls_batch_stack(&of->batch, elements, count, NULL, element);
 }
 
 static ls_status window_next(ls_stage *stage, ls_nest *element) {
@@ -128,7 +122,7 @@ static ls_status window_next(ls_stage *stage, ls_nest *element) {
 static void window_forget(window_stage *self) {
   drop_before(self, INT64_MAX);
   ls_anchors_reset(&self->anchors);
-  self->first = self->from = self->given = 0;
+  self->first = self->from = 0;
 }
 
 static ls_status window_restart(ls_stage *stage, int64_t epoch) {
@@ -140,7 +134,6 @@ static ls_status window_save(ls_stage *stage, ls_record *record) {
   window_stage *self = (window_stage *)stage;
   const int64_t read = self->anchors.read;
   const int64_t at = self->first < read ? self->first : read;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "given", self->given));
   LS_RETURN_IF_ERROR(ls_record_set_i64(record, "gap", self->first - at));
   return ls_anchors_save(&self->anchors, at, record);
 }
@@ -148,7 +141,6 @@ static ls_status window_save(ls_stage *stage, ls_record *record) {
 static ls_status window_restore(ls_stage *stage, const ls_record *record) {
   window_stage *self = (window_stage *)stage;
   window_forget(self);
-  LS_RETURN_IF_ERROR(ls_stage_get_count(record, "given", &self->given));
   LS_RETURN_IF_ERROR(ls_stage_get_count(record, "gap", &self->first));
   if (self->first > window_of(stage)->options.shift)
     return ls_invalid_argument("a window cannot begin %lld elements ahead",
@@ -160,7 +152,7 @@ static int64_t window_id(const ls_stage *stage) {
   return ((const window_stage *)stage)->given - 1;
 }
 
-static void window_close_stage(ls_stage *stage) {
+static void window_close(ls_stage *stage) {
   window_stage *self = (window_stage *)stage;
   if (self->items == NULL) return;
   window_forget(self);
@@ -170,30 +162,25 @@ static void window_close_stage(ls_stage *stage) {
   ls_release(stage->work->allocator, self->items);
 }
 
-static ls_status window_open_stage(ls_dataset *dataset, ls_work *work,
-                                   ls_stage **out_stage) {
-  static const ls_stage_class kind = {.next = window_next,
-                                      .restart = window_restart,
-                                      .save = window_save,
-                                      .restore = window_restore,
-                                      .id = window_id,
-                                      .close = window_close_stage};
-  ls_stage *stage = NULL;
-  *out_stage = NULL;
-  LS_RETURN_IF_ERROR(
-      ls_stage_new(&kind, sizeof(window_stage), dataset, work, false, &stage));
+static ls_status window_open(ls_stage *stage) {
   window_stage *self = (window_stage *)stage;
-  const int64_t span = ((window *)dataset)->span;
+  const int64_t span = window_of(stage)->span;
   ls_anchors_init(&self->anchors, stage->inputs[0],
                   span > LEAST_DISTANCE ? span : LEAST_DISTANCE);
-  self->items = ls_new_array(work->allocator, held, (size_t)span);
-  if (self->items == NULL) {
-    ls_stage_close(stage);
-    return ls_out_of_memory();
-  }
-  *out_stage = stage;
-  return ls_ok();
+  self->items = ls_new_array(stage->work->allocator, held, (size_t)span);
+  return self->items != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+static const ls_stage_class window_stage_class = {
+    .size = sizeof(window_stage),
+    .counters = {LS_STAGE_COUNTER(window_stage, given)},
+    .open = window_open,
+    .next = window_next,
+    .restart = window_restart,
+    .save = window_save,
+    .restore = window_restore,
+    .id = window_id,
+    .close = window_close};
 
 // ---- Making ----------------------------------------------------------------
 static void window_describe(const ls_dataset *dataset, ls_text *text) {
@@ -248,8 +235,8 @@ ls_dataset *ls_dataset_window(ls_dataset *dataset,
                                         .describe = window_describe,
                                         .remake = window_remake,
                                         .get = get_window,
-                                        .id = ls_dataset_id_own,
-                                        .open = window_open_stage};
+                                        .id = id_of,
+                                        .stage = &window_stage_class};
   window *self = LS_DATASET_NEW(
       window, &kind, &dataset, 1,
       options == NULL ? ls_null_argument("ls_dataset_window", "options")

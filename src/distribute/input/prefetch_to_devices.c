@@ -75,40 +75,21 @@ static ls_status next_group(ls_stage *stage, ls_nest *list) {
   return status;
 }
 
-static ls_status restart_group(ls_stage *stage, int64_t epoch) {
-  return ls_stage_restart(stage->inputs[0], epoch);
-}
-
-static ls_status save_group(ls_stage *stage, ls_record *record) {
-  return ls_stage_save_input(stage, 0, record);
-}
-
-static ls_status restore_group(ls_stage *stage, const ls_record *record) {
-  return ls_stage_restore_input(stage, 0, record);
-}
-
 static void close_group(ls_stage *stage) {
   ls_release(stage->work->allocator, ((group_stage *)stage)->elements);
 }
 
-static const ls_stage_class group_stage_class = {.next = next_group,
-                                                 .restart = restart_group,
-                                                 .save = save_group,
-                                                 .restore = restore_group,
-                                                 .close = close_group};
-
-static ls_status open_group(ls_dataset *dataset, ls_work *work,
-                            ls_stage **out_stage) {
-  LS_RETURN_IF_ERROR(ls_stage_new(&group_stage_class, sizeof(group_stage),
-                                  dataset, work, false, out_stage));
-  group_stage *self = (group_stage *)*out_stage;
-  self->count = ((const device_dataset *)dataset)->count;
-  self->elements = ls_new_array(work->allocator, ls_nest, self->count);
-  if (self->elements != NULL) return ls_ok();
-  ls_stage_close(*out_stage);
-  *out_stage = NULL;
-  return ls_out_of_memory();
+static ls_status open_group(ls_stage *stage) {
+  group_stage *self = (group_stage *)stage;
+  self->count = ((const device_dataset *)stage->dataset)->count;
+  self->elements = ls_new_array(stage->work->allocator, ls_nest, self->count);
+  return self->elements != NULL ? ls_ok() : ls_out_of_memory();
 }
+
+static const ls_stage_class group_stage_class = {.size = sizeof(group_stage),
+                                                 .open = open_group,
+                                                 .next = next_group,
+                                                 .close = close_group};
 
 // ---- Making -----------------------------------------------------------------
 static void destroy_devices(ls_dataset *dataset) {
@@ -125,15 +106,16 @@ static const ls_dataset_class one_class = {.name = "prefetch_to_devices",
                                            .is_last = true,
                                            .destroy = destroy_devices,
                                            .describe = describe_devices,
-                                           .locate = ls_dataset_locate_same,
-                                           .open = ls_stream_open_prefetch};
+                                           .locate =
+                                               prefetch_to_devices_locate_same,
+                                           .stage = &ls_prefetch_stage};
 static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
                                             .is_last = true,
                                             .destroy = destroy_devices,
                                             .describe = describe_devices,
                                             .get = get_group,
-                                            .id = ls_dataset_id_own,
-                                            .open = open_group};
+                                            .id = id_group,
+                                            .stage = &group_stage_class};
 
 static ls_status set_devices(device_dataset *self, const char *const *devices,
                              size_t count) {

@@ -20,8 +20,8 @@ static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
 
 static const ls_dataset_class hint_class = {.name = "shard_hint",
                                             .remake = remake_hint,
-                                            .locate = ls_dataset_locate_same,
-                                            .open = ls_stream_open_prefetch};
+                                            .locate = shards_locate_same,
+                                            .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
   return LS_DATASET_NEW(ls_dataset, &hint_class, &dataset, 1, ls_ok());

@@ -7,7 +7,7 @@
 
 typedef struct record_stage {
   ls_stage base;
-  size_t file;     // Behind the last one: the end.
+  int64_t file;    // After the last one: the end.
   int64_t record;  // In it, the next.
   int64_t id;      // Of the next, among all.
   bool is_open;
@@ -36,7 +36,7 @@ static ls_status open_reader(record_stage *self) {
 static ls_status next_bytes(record_stage *self, ls_record_at *at, char **bytes,
                             size_t *size) {
   const ls_record_source *source = source_of(self);
-  while (self->file < source->num_files) {
+  while (self->file < (int64_t)source->num_files) {
     if (!self->is_open) LS_RETURN_IF_ERROR(open_reader(self));
     *at = (ls_record_at){.file = source->files[self->file]->file,
                          .record = self->record,
@@ -91,37 +91,26 @@ static ls_status skip_records(ls_stage *stage, int64_t count) {
 
 static ls_status restart_records(ls_stage *stage, int64_t epoch) {
   (void)epoch;
-  record_stage *self = (record_stage *)stage;
-  close_reader(self);
-  self->file = 0;
-  self->record = self->id = 0;
+  close_reader((record_stage *)stage);
   return ls_ok();
 }
 
-static ls_status save_records(ls_stage *stage, ls_record *record) {
-  const record_stage *self = (const record_stage *)stage;
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "file", (int64_t)self->file));
-  LS_RETURN_IF_ERROR(ls_record_set_i64(record, "record", self->record));
-  return ls_record_set_i64(record, "id", self->id);
-}
-
 static ls_status restore_records(ls_stage *stage, const ls_record *record) {
+  (void)record;
   record_stage *self = (record_stage *)stage;
-  int64_t file = 0, number = 0, id = 0;
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "file", &file));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "record", &number));
-  LS_RETURN_IF_ERROR(ls_record_get_i64(record, "id", &id));
   const ls_record_source *source = source_of(self);
   const int64_t files = (int64_t)source->num_files;
-  if (file < 0 || file > files || number < 0 || (file == files && number > 0))
+  const int64_t file = self->file, number = self->record, id = self->id;
+  close_reader(self);
+  self->record = 0;
+  if (file > files || (file == files && number > 0)) {
+    self->file = files;
     return ls_invalid_argument(
         "a place in file %lld, record %lld, of %zu files", (long long)file,
         (long long)number, source->num_files);
-  close_reader(self);
-  self->file = (size_t)file;
-  self->record = 0;
+  }
   LS_RETURN_IF_ERROR(skip_records(stage, number));
-  if (self->file != (size_t)file || self->record != number)
+  if (self->file != file || self->record != number)
     return ls_invalid_argument("'%s' has no record %lld",
                                source->files[file]->file->path,
                                (long long)number);
@@ -137,16 +126,14 @@ static void close_records(ls_stage *stage) {
   close_reader((record_stage *)stage);
 }
 
-static const ls_stage_class stream_stage = {.next = next_record,
-                                            .restart = restart_records,
-                                            .save = save_records,
-                                            .restore = restore_records,
-                                            .skip = skip_records,
-                                            .id = id_of_record,
-                                            .close = close_records};
-
-ls_status ls_record_stream_open(ls_dataset *dataset, struct ls_work *work,
-                                struct ls_stage **out_stage) {
-  return ls_stage_new(&stream_stage, sizeof(record_stage), dataset, work, false,
-                      out_stage);
-}
+const ls_stage_class ls_record_stage = {
+    .size = sizeof(record_stage),
+    .counters = {LS_STAGE_COUNTER(record_stage, file),
+                 LS_STAGE_COUNTER(record_stage, record),
+                 LS_STAGE_COUNTER(record_stage, id)},
+    .next = next_record,
+    .restart = restart_records,
+    .restore = restore_records,
+    .skip = skip_records,
+    .id = id_of_record,
+    .close = close_records};

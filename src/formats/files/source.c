@@ -379,7 +379,7 @@ static const ls_dataset_class rows_class = {LS_RECORD_CLASS,
 static const ls_dataset_class elements_class = {LS_RECORD_CLASS,
                                                 .get = get_record};
 static const ls_dataset_class stream_class = {LS_RECORD_CLASS,
-                                              .open = ls_record_stream_open};
+                                              .stage = &ls_record_stage};
 
 static ls_status source_begin(ls_record_source *self) {
   ls_dataset *base = &self->base;

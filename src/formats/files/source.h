@@ -125,11 +125,8 @@ LS_MUST_USE ls_status ls_record_source_element(const ls_record_source *self,
                                                char *bytes, size_t size,
                                                ls_nest *element);
 
-struct ls_work;
-struct ls_stage;
 // Reads the files from the start to the end.
-ls_status ls_record_stream_open(ls_dataset *dataset, struct ls_work *work,
-                                struct ls_stage **out_stage);
+extern const struct ls_stage_class ls_record_stage;
 
 // A string scalar of these bytes in place of `*element`.
 LS_MUST_USE ls_status ls_element_of_bytes(const void *data, size_t size,
