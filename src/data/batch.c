@@ -79,17 +79,11 @@ typedef struct shared_work {
 static ls_status read_some(const batch_work *work, ls_fetch *fetch,
                            size_t begin, size_t end) {
   const ls_dataset *input = work->self->base.inputs[0];
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  void **rows = ls_fetch_room(fetch, input->num_leaves * sizeof(*rows));
-  ls_status status = rows == NULL ? ls_out_of_memory() : ls_ok();
-  if (rows != NULL) {
-    for (size_t i = 0; i < input->num_leaves; ++i)
-      rows[i] = (char *)work->rows[i] + begin * input->row_sizes[i];
-    status =
-        ls_dataset_read(input, fetch, work->indices + begin, end - begin, rows);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, void *, rows, input->num_leaves);
+  ls_rows_at(input, work->rows, begin, rows);
+  return ls_dataset_read(input, fetch, work->indices + begin, end - begin,
+                         rows);
 }
 
 static void batch_help(void *user, int worker, int64_t begin, int64_t end) {
@@ -162,15 +156,13 @@ static ls_status read_batch(const batch_work *work) {
 
 static ls_status fill_rows(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t index, void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   batch_work work = {
       .self = (const batch_dataset *)dataset, .fetch = fetch, .rows = rows};
   work.count = batch_part_of(work.self, index, &work.first);
-  work.indices = ls_fetch_room(fetch, work.count * sizeof(int64_t));
-  const ls_status status =
-      work.indices != NULL ? read_batch(&work) : ls_out_of_memory();
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_ROOM_OR_RETURN(fetch, int64_t, indices, work.count);
+  work.indices = indices;
+  return read_batch(&work);
 }
 
 // ---- Elements of any kind --------------------------------------------------
@@ -219,27 +211,16 @@ static ls_dataset *remake_batch(const ls_dataset *dataset,
                           &((const batch_dataset *)dataset)->options);
 }
 
-static const ls_dataset_class batch_class = {.name = "batch",
-                                             .is_quick = true,
-                                             .destroy = ls_batch_destroy,
-                                             .describe = describe_batch,
-                                             .remake = remake_batch,
-                                             .get = get_batch,
-                                             .id = id_batch,
-                                             .stage = &ls_batch_stage};
-static const ls_dataset_class batch_of_rows_class = {.name = "batch",
-                                                     .is_quick = true,
-                                                     .destroy =
-                                                         ls_batch_destroy,
-                                                     .describe = describe_batch,
-                                                     .remake = remake_batch,
-                                                     .measure = measure_batch,
-                                                     .fill = fill_rows,
-                                                     .id = id_batch,
-                                                     .stage = &ls_batch_stage};
+#define BATCH_CLASS                                                            \
+  .name = "batch", .is_quick = true, .destroy = ls_batch_destroy,              \
+  .describe = describe_batch, .remake = remake_batch, .id = ls_id_is_index,    \
+  .stage = &ls_batch_stage
+static const ls_dataset_class batch_class = {BATCH_CLASS, .get = get_batch};
+static const ls_dataset_class batch_of_rows_class = {
+    BATCH_CLASS, .measure = measure_batch, .fill = fill_rows};
 
-// Whether a leaf's elements may have the shape that they are padded to; where
-// that is the longest of all alike, it is theirs.
+// Checks that a leaf's elements may have the shape that they are padded to;
+// where that is the longest of all alike, it is theirs.
 static ls_status check_padding(batch_dataset *self, size_t leaf) {
   const ls_leaf_spec *spec = &self->base.inputs[0]->leaves[leaf];
   const ls_type *type = &spec->type;
@@ -314,15 +295,17 @@ static ls_status batch_shape(const batch_dataset *self, size_t leaf,
 ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
   ls_dataset *base = &self->base, *input = base->inputs[0];
   const bool pads = self->options.remainder == LS_REMAINDER_PAD;
-  LS_NEW_ARRAY_OR_RETURN(base->allocator, ls_nest, leaves, input->num_leaves);
-  ls_status status = ls_ok();
+  LS_OWN(ls_nests, leaves) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_nests_init(&leaves, base->allocator, input->num_leaves));
   for (size_t i = 0; i < input->num_leaves; ++i) {
     ls_leaf_spec spec;
-    if (ls_status_is_ok(status)) status = batch_shape(self, i, rows, &spec);
-    if (ls_status_is_ok(status)) leaves[i] = ls_nest_spec_of(&spec);
+    LS_RETURN_IF_ERROR(batch_shape(self, i, rows, &spec));
+    leaves.items[i] = ls_nest_spec_of(&spec);
   }
-  ls_nest made = ls_nest_pack(input->structure, leaves, input->num_leaves);
-  ls_release(base->allocator, leaves);
+  leaves.count = 0;  // The packed nest has them.
+  ls_nest made =
+      ls_nest_pack(input->structure, leaves.items, input->num_leaves);
   if (pads)
     made = self->options.ids
                ? LS_TUPLE(made, ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(rows)),
@@ -330,9 +313,7 @@ ls_status ls_batch_set_spec(batch_dataset *self, int64_t rows) {
                : LS_TUPLE(made, ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(rows)));
   else if (self->options.ids)
     made = LS_TUPLE(made, ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(rows)));
-  if (ls_status_is_ok(status)) return ls_dataset_set_spec(base, made);
-  ls_nest_release(made);
-  return status;
+  return ls_dataset_set_spec(base, made);
 }
 
 static ls_status fill_batch(batch_dataset *self) {
@@ -385,7 +366,7 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
 static const ls_dataset_class prefetch_class = {.name = "prefetch",
                                                 .is_quick = true,
                                                 .remake = remake_prefetch,
-                                                .locate = batch_locate_same,
+                                                .locate = ls_locate_same,
                                                 .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_prefetch(ls_dataset *dataset, int64_t count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several data sets as one: behind each other, or beside each other.
+// Several data sets as one: one after another, or side by side.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "data/dataset.h"
@@ -14,7 +14,7 @@ static int64_t combine_sum(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &all) ? INT64_MAX : all;
 }
 
-// Which of the two has an index, and where.
+// Finds the input that has an index, and the index there.
 static size_t side_of(const ls_dataset *dataset, int64_t index,
                       int64_t *out_inner) {
   const int64_t first = dataset->inputs[0]->size;
@@ -34,24 +34,19 @@ static ls_status get_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
 static ls_status read_concatenated(const ls_dataset *dataset, ls_fetch *fetch,
                                    const int64_t *indices, size_t count,
                                    void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
-  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
-  ls_status status = ls_ok();
-  if (inner == NULL || at == NULL) status = ls_out_of_memory();
-  for (size_t begin = 0, end; begin < count && ls_status_is_ok(status);
-       begin = end) {
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, int64_t, inner, count);
+  LS_ROOM_OR_RETURN(fetch, void *, at, dataset->num_leaves);
+  for (size_t begin = 0, end; begin < count; begin = end) {
     const size_t side = side_of(dataset, indices[begin], &inner[begin]);
     for (end = begin + 1; end < count; ++end) {
       if (side_of(dataset, indices[end], &inner[end]) != side) break;
     }
-    for (size_t i = 0; i < dataset->num_leaves; ++i)
-      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
-    status = ls_dataset_read(dataset->inputs[side], fetch, inner + begin,
-                             end - begin, at);
+    ls_rows_at(dataset, rows, begin, at);
+    LS_RETURN_IF_ERROR(ls_dataset_read(dataset->inputs[side], fetch,
+                                       inner + begin, end - begin, at));
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 // As numbers are read, neighbours of one side together.
@@ -78,20 +73,13 @@ static ls_dataset *remake_concatenate(const ls_dataset *dataset,
   return ls_dataset_concatenate(inputs[0], inputs[1]);
 }
 
-static const ls_dataset_class concatenate_class = {
-    .name = "concatenate",
-    .is_quick = true,
-    .remake = remake_concatenate,
-    .get = get_concatenated,
-    .find_ids = find_concatenated_ids,
-    .stage = &ls_concatenate_stage};
+#define CONCATENATE_CLASS                                                      \
+  .name = "concatenate", .is_quick = true, .remake = remake_concatenate,       \
+  .find_ids = find_concatenated_ids, .stage = &ls_concatenate_stage
+static const ls_dataset_class concatenate_class = {CONCATENATE_CLASS,
+                                                   .get = get_concatenated};
 static const ls_dataset_class concatenate_rows_class = {
-    .name = "concatenate",
-    .is_quick = true,
-    .remake = remake_concatenate,
-    .read = read_concatenated,
-    .find_ids = find_concatenated_ids,
-    .stage = &ls_concatenate_stage};
+    CONCATENATE_CLASS, .read = read_concatenated};
 
 // What leaf `at` of `other` leaves of one that is as `leaf` is.
 static ls_status merge_leaf(ls_leaf_spec *leaf, const ls_leaf_spec *other,
@@ -159,22 +147,14 @@ ls_nest ls_zip_pack(const zip_dataset *self, const ls_nest *elements) {
 static ls_status get_zipped(const ls_dataset *dataset, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   const zip_dataset *self = (const zip_dataset *)dataset;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  ls_nest *parts = ls_fetch_room(fetch, dataset->num_inputs * sizeof(*parts));
-  ls_status status = parts == NULL ? ls_out_of_memory() : ls_ok();
-  size_t done = 0;
-  for (; done < dataset->num_inputs && ls_status_is_ok(status); ++done) {
-    parts[done] = ls_none();
-    status = ls_dataset_get(dataset->inputs[done], fetch, index, &parts[done]);
-  }
-  if (ls_status_is_ok(status)) {
-    status = ls_element_replace(ls_zip_pack(self, parts), element);
-  } else {
-    for (size_t i = 0; i < done; ++i)
-      ls_nest_release(parts[i]);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_OWN(ls_nests, parts) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&parts, &fetch->stack, dataset->num_inputs));
+  for (size_t i = 0; i < dataset->num_inputs; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_dataset_get(dataset->inputs[i], fetch, index, &parts.items[i]));
+  parts.count = 0;  // The packed nest has them.
+  return ls_element_replace(ls_zip_pack(self, parts.items), element);
 }
 
 static ls_status read_zipped(const ls_dataset *dataset, ls_fetch *fetch,
@@ -201,20 +181,11 @@ static ls_dataset *remake_zip(const ls_dataset *dataset, ls_dataset **inputs) {
                   dataset->num_inputs);
 }
 
-static const ls_dataset_class zip_class = {.name = "zip",
-                                           .is_quick = true,
-                                           .describe = describe_zip,
-                                           .destroy = destroy_zip,
-                                           .remake = remake_zip,
-                                           .get = get_zipped,
-                                           .stage = &ls_zip_stage};
-static const ls_dataset_class zip_rows_class = {.name = "zip",
-                                                .is_quick = true,
-                                                .describe = describe_zip,
-                                                .destroy = destroy_zip,
-                                                .remake = remake_zip,
-                                                .read = read_zipped,
-                                                .stage = &ls_zip_stage};
+#define ZIP_CLASS                                                              \
+  .name = "zip", .is_quick = true, .describe = describe_zip,                   \
+  .destroy = destroy_zip, .remake = remake_zip, .stage = &ls_zip_stage
+static const ls_dataset_class zip_class = {ZIP_CLASS, .get = get_zipped};
+static const ls_dataset_class zip_rows_class = {ZIP_CLASS, .read = read_zipped};
 
 static int64_t smaller(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
@@ -255,12 +226,12 @@ static ls_dataset *make_zip(ls_nest shape, ls_dataset *const *inputs,
   return ls_dataset_fail(&self->base, status);
 }
 
-static ls_nest nothing(ls_nest leaf, void *user) {
+static ls_nest drop_leaf(ls_nest leaf, void *user) {
   (void)leaf, (void)user;
   return ls_none();
 }
 
-// The data sets of a nest's leaves, retained.
+// Finds the data sets of a nest's leaves, retained.
 static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
                              ls_dataset **inputs, size_t count) {
   ls_nest_flatten(datasets, leaves, count);
@@ -277,23 +248,24 @@ static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
   return count > 0 ? ls_ok() : ls_invalid_argument("zip of no data set");
 }
 
+// Makes the inputs, retained, of a nest of data sets.
+static ls_status open_inputs(ls_nest datasets, ls_allocator *allocator,
+                             size_t count, ls_dataset ***out_inputs) {
+  LS_RETURN_IF_ERROR(ls_nest_status(datasets));
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_dataset *, inputs, count);
+  LS_RETURN_IF_ERROR(find_inputs(datasets, leaves, inputs, count));
+  *out_inputs = ls_give(&inputs);
+  return ls_ok();
+}
+
 ls_dataset *ls_dataset_zip(ls_nest datasets) {
+  LS_OWN(ls_nest, owned) = datasets;
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = ls_nest_num_leaves(datasets);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count);
-  ls_dataset **inputs = ls_new_array(allocator, ls_dataset *, count);
-  ls_status status = ls_nest_status(datasets);
-  if (leaves == NULL || inputs == NULL)
-    status = ls_status_join(status, ls_out_of_memory());
-  if (ls_status_is_ok(status))
-    status = find_inputs(datasets, leaves, inputs, count);
-  ls_dataset *self = NULL;
-  if (ls_status_is_ok(status))
-    self = make_zip(ls_nest_map(datasets, nothing, NULL), inputs, count);
-  else
-    self = ls_dataset_new(&zip_class, sizeof(zip_dataset), NULL, 0, status);
-  ls_nest_release(datasets);
-  ls_release(allocator, leaves);
-  ls_release(allocator, inputs);
-  return self;
+  LS_OWN_MEMORY(allocator, ls_dataset *, inputs) = NULL;
+  const ls_status status = open_inputs(datasets, allocator, count, &inputs);
+  return ls_status_is_ok(status)
+             ? make_zip(ls_nest_map(datasets, drop_leaf, NULL), inputs, count)
+             : ls_dataset_new(&zip_class, sizeof(zip_dataset), NULL, 0, status);
 }

@@ -118,24 +118,19 @@ static ls_status read_converted(const ls_dataset *dataset, ls_fetch *fetch,
   const size_t width = convert_elements_of(&dataset->leaves[leaf].type);
   size_t block = most_bytes / (input->row_sizes[leaf] + 1) + 1;
   if (block > count) block = count;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  void *between = ls_fetch_room(fetch, block * input->row_sizes[leaf]);
-  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
-  ls_status status = ls_ok();
-  if (between == NULL || at == NULL) status = ls_out_of_memory();
-  for (size_t begin = 0; begin < count && ls_status_is_ok(status);
-       begin += block) {
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, char, between, block * input->row_sizes[leaf]);
+  LS_ROOM_OR_RETURN(fetch, void *, at, dataset->num_leaves);
+  for (size_t begin = 0; begin < count; begin += block) {
     const size_t some = count - begin < block ? count - begin : block;
-    for (size_t i = 0; i < dataset->num_leaves; ++i)
-      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
+    ls_rows_at(dataset, rows, begin, at);
     void *to = at[leaf];
     at[leaf] = between;
-    status = ls_dataset_read(input, fetch, indices + begin, some, at);
-    if (ls_status_is_ok(status))
-      convert_values(self, between, to, some * width);
+    LS_RETURN_IF_ERROR(
+        ls_dataset_read(input, fetch, indices + begin, some, at));
+    convert_values(self, between, to, some * width);
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 // ---- Elements of any shape -------------------------------------------------
@@ -224,21 +219,14 @@ static bool convert_bounds(const ls_dataset *dataset, size_t leaf,
          ls_dataset_bounds(dataset->inputs[0], leaf, out_least, out_most);
 }
 
-static const ls_dataset_class convert_class = {.name = "convert",
-                                               .is_quick = true,
-                                               .describe = describe_convert,
-                                               .remake = remake_convert,
-                                               .get = get_converted,
-                                               .bounds = convert_bounds,
-                                               .stage = &convert_stage_class};
-static const ls_dataset_class convert_rows_class = {
-    .name = "convert",
-    .is_quick = true,
-    .describe = describe_convert,
-    .remake = remake_convert,
-    .read = read_converted,
-    .bounds = convert_bounds,
-    .stage = &convert_stage_class};
+#define CONVERT_CLASS                                                          \
+  .name = "convert", .is_quick = true, .describe = describe_convert,           \
+  .remake = remake_convert, .bounds = convert_bounds,                          \
+  .stage = &convert_stage_class
+static const ls_dataset_class convert_class = {CONVERT_CLASS,
+                                               .get = get_converted};
+static const ls_dataset_class convert_rows_class = {CONVERT_CLASS,
+                                                    .read = read_converted};
 
 static bool convert_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype) ||

@@ -202,9 +202,10 @@ typedef struct ls_nests {
   ls_nest *items;
   size_t count;
 } ls_nests;
-LS_MUST_USE ls_status ls_nests_init(ls_nests *nests, ls_allocator *allocator,
-                                    size_t count);
-void ls_nests_deinit(ls_nests *nests);
+LS_PRIVATE_API LS_MUST_USE ls_status ls_nests_init(ls_nests *nests,
+                                                   ls_allocator *allocator,
+                                                   size_t count);
+LS_PRIVATE_API void ls_nests_deinit(ls_nests *nests);
 LS_OWNED_STRUCT(ls_nests, ls_nests_deinit)
 
 // Replaces what is there by `made`, taken over.
@@ -212,5 +213,27 @@ LS_PRIVATE_API LS_MUST_USE ls_status ls_element_replace(ls_nest made,
                                                         ls_nest *element);
 // The bytes of all arrays in it.
 int64_t ls_element_bytes(ls_nest element);
+// Points `at[leaf]` to row `row` of each leaf's rows.
+static inline void ls_rows_at(const ls_dataset *dataset, void *const *rows,
+                              size_t row, void **at) {
+  for (size_t i = 0; i < dataset->num_leaves; ++i)
+    at[i] = (char *)rows[i] + row * dataset->row_sizes[i];
+}
+// The shape of a row of an array of this shape.
+static inline ls_shape ls_row_shape(ls_shape shape) {
+  for (int k = 1; k < shape.rank; ++k)
+    shape.dim[k - 1] = shape.dim[k];
+  shape.dim[--shape.rank] = 0;
+  return shape;
+}
+// Copies row `*(const int64_t *)row` of an array, for ls_nest_map.
+ls_nest ls_copy_row(ls_nest array, void *row);
+
+// For classes: elements are numbered by their own index; each is that of the
+// input at the same index.
+int64_t ls_id_is_index(const ls_dataset *dataset, const ls_fetch *fetch,
+                       int64_t index);
+void ls_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                    const int64_t *indices, size_t count, int64_t *out);
 
 #endif  // LS_DATA_DATASET_H_

@@ -49,9 +49,9 @@ void ls_fetch_deinit(ls_fetch *fetch) {
 }
 
 // ---- Memory ----------------------------------------------------------------
-ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch) {
-  const ls_fetch_block *block = fetch->blocks;
-  return (ls_fetch_mark){fetch->blocks, block == NULL ? 0 : block->used};
+ls_fetch_mark ls_fetch_begin(ls_fetch *fetch) {
+  ls_fetch_block *block = fetch->blocks;
+  return (ls_fetch_mark){fetch, block, block == NULL ? 0 : block->used};
 }
 
 // The smallest of the spares that is large enough, taken out of their list.
@@ -105,14 +105,15 @@ void *ls_fetch_room(ls_fetch *fetch, size_t size) {
 }
 
 // Blocks that are not needed any more are kept for the next time.
-void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark) {
-  while (fetch->blocks != mark.block) {
+void ls_fetch_end(const ls_fetch_mark *mark) {
+  ls_fetch *fetch = mark->fetch;
+  while (fetch->blocks != mark->block) {
     ls_fetch_block *block = fetch->blocks;
     fetch->blocks = block->below;
     block->below = fetch->spares;
     fetch->spares = block;
   }
-  if (mark.block != NULL) mark.block->used = mark.used;
+  if (mark->block != NULL) mark->block->used = mark->used;
 }
 
 // ---- What is kept ----------------------------------------------------------

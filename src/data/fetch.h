@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fetch: on whose behalf elements are read, and the memory that it takes on
-// the way. It belongs to one thread at a time; an iterator keeps as many as
-// threads work for it.
+// A fetch: the reader of elements, and the memory that it takes on the way. It
+// belongs to one thread at a time; an iterator keeps as many as threads work
+// for it.
 #ifndef LS_DATA_FETCH_H_
 #define LS_DATA_FETCH_H_
 
@@ -14,8 +14,8 @@ struct ls_work;
 
 typedef struct ls_fetch_block ls_fetch_block;
 
-// What a fetch keeps between calls for a data set, such as nests to hand to a
-// map's function.
+// Nests that a fetch keeps between calls for a data set, such as those to hand
+// to a map's function.
 typedef struct ls_fetch_kept {
   const ls_dataset *dataset;
   ls_nest nests[2];
@@ -56,18 +56,26 @@ void ls_fetch_init(ls_fetch *fetch, ls_allocator *allocator, uint64_t seed);
 void ls_fetch_deinit(ls_fetch *fetch);
 LS_OWNED_STRUCT(ls_fetch, ls_fetch_deinit)
 
-// A place on the stack of memory, to go back to.
+// Frees all room taken after ls_fetch_begin at the end of its owner's block:
+//   LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+//   LS_ROOM_OR_RETURN(fetch, int64_t, indices, count);
 typedef struct ls_fetch_mark {
+  ls_fetch *fetch;
   ls_fetch_block *block;
   size_t used;
 } ls_fetch_mark;
-LS_PRIVATE_API ls_fetch_mark ls_fetch_begin(const ls_fetch *fetch);
-// `size` bytes, aligned to 64, until the mark is gone back to. NULL: no memory.
+LS_PRIVATE_API ls_fetch_mark ls_fetch_begin(ls_fetch *fetch);
+LS_PRIVATE_API void ls_fetch_end(const ls_fetch_mark *mark);
+LS_OWNED_STRUCT(ls_fetch_mark, ls_fetch_end)
+// Gives `size` bytes, aligned to 64. NULL: no memory.
 LS_PRIVATE_API void *ls_fetch_room(ls_fetch *fetch, size_t size);
-LS_PRIVATE_API void ls_fetch_end(ls_fetch *fetch, ls_fetch_mark mark);
+// Declares `Type *name`, room for `count` items; returns without memory.
+#define LS_ROOM_OR_RETURN(fetch, Type, name, count)                            \
+  Type *name = ls_fetch_room(fetch, (count) * sizeof(Type));                   \
+  LS_RETURN_IF_NO_MEMORY(name)
 
-// What is kept for a data set; nests are none at first. NULL: no memory. Valid
-// until the next call.
+// Finds what is kept for a data set; nests are none at first. NULL: no memory.
+// Valid until the next call.
 ls_fetch_kept *ls_fetch_keep(ls_fetch *fetch, const ls_dataset *dataset);
 
 #endif  // LS_DATA_FETCH_H_

@@ -5,7 +5,7 @@
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/values/random.h"
-#include "data/dataset.h"
+#include "data/own.h"
 #include "data/streams.h"
 #include "data/work.h"
 
@@ -80,8 +80,9 @@ static ls_status get_mapped(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_map_call call = call_of(self, fetch, index);
   if (ls_status_is_ok(status))
     status = ls_map_apply(self, input, &call, element);
-  ls_nest_release(ls_fetch_keep(fetch, dataset)->nests[0]);
-  ls_fetch_keep(fetch, dataset)->nests[0] = input;
+  ls_nest *place = &ls_fetch_keep(fetch, dataset)->nests[0];
+  ls_nest_release(*place);
+  *place = input;
   return status;
 }
 
@@ -162,26 +163,21 @@ static ls_status read_mapped(const ls_dataset *dataset, ls_fetch *fetch,
   const size_t most = input->num_leaves > dataset->num_leaves
                           ? input->num_leaves
                           : dataset->num_leaves;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  row_work work = {
-      .self = (const map_dataset *)dataset,
-      .fetch = fetch,
-      .keys = keys_of((const map_dataset *)dataset, fetch),
-      .ids = ls_fetch_room(fetch, block * sizeof(int64_t)),
-      .input = ls_fetch_room(fetch, most * sizeof(void *)),
-      .leaves = ls_fetch_room(fetch, most * sizeof(ls_nest)),
-  };
-  ls_status status = ls_ok();
-  if (work.ids == NULL || work.input == NULL || work.leaves == NULL)
-    status = ls_out_of_memory();
-  for (size_t i = 0; i < input->num_leaves && ls_status_is_ok(status); ++i) {
-    work.input[i] = ls_fetch_room(fetch, block * input->row_sizes[i]);
-    if (work.input[i] == NULL) status = ls_out_of_memory();
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, int64_t, ids, block);
+  LS_ROOM_OR_RETURN(fetch, void *, between, most);
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, most);
+  for (size_t i = 0; i < input->num_leaves; ++i) {
+    between[i] = ls_fetch_room(fetch, block * input->row_sizes[i]);
+    LS_RETURN_IF_NO_MEMORY(between[i]);
   }
-  if (ls_status_is_ok(status))
-    status = map_rows(&work, block, indices, count, rows);
-  ls_fetch_end(fetch, mark);
-  return status;
+  row_work work = {.self = (const map_dataset *)dataset,
+                   .fetch = fetch,
+                   .keys = keys_of((const map_dataset *)dataset, fetch),
+                   .ids = ids,
+                   .input = between,
+                   .leaves = leaves};
+  return map_rows(&work, block, indices, count, rows);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -200,74 +196,56 @@ static void describe_map(const ls_dataset *dataset, ls_text *text) {
 
 static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs);
 
-static const ls_dataset_class map_class = {.name = "map",
-                                           .destroy = destroy_map,
-                                           .describe = describe_map,
-                                           .remake = remake_map,
-                                           .get = get_mapped,
-                                           .stage = &ls_map_stage};
+#define MAP_CLASS                                                              \
+  .name = "map", .destroy = destroy_map, .describe = describe_map,             \
+  .remake = remake_map, .get = get_mapped, .stage = &ls_map_stage
+static const ls_dataset_class map_class = {MAP_CLASS};
 // From rows to rows.
-static const ls_dataset_class map_rows_class = {.name = "map",
-                                                .destroy = destroy_map,
-                                                .describe = describe_map,
-                                                .remake = remake_map,
-                                                .get = get_mapped,
-                                                .read = read_mapped,
-                                                .stage = &ls_map_stage};
+static const ls_dataset_class map_rows_class = {MAP_CLASS, .read = read_mapped};
 
-// What the first element becomes.
-static ls_status find_result(map_dataset *self) {
-  ls_dataset *input = self->base.inputs[0];
-  ls_iterator *iterator = NULL;
-  ls_nest first = ls_none(), mapped = ls_none();
-  ls_status status = ls_iterator_create(
-      input, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &first);
+// Applies the function to the first element, to describe the results.
+static ls_status map_first(map_dataset *self, ls_nest *mapped) {
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, first) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      self->base.inputs[0], &(ls_iterator_options){.prefetch = LS_SOME(0)},
+      &iterator));
+  ls_status status = ls_iterator_next(iterator, &first);
   if (ls_status_code(status) == LS_OUT_OF_RANGE) {
     ls_status_free(status);
-    status = ls_invalid_argument("map '%s' of no element: say what results are "
-                                 "(ls_map_options)",
-                                 self->name);
+    return ls_invalid_argument("map '%s' of no element: say what results are "
+                               "(ls_map_options)",
+                               self->name);
   }
-  if (ls_status_is_ok(status)) {
-    // It is called without an iterator here.
-    ls_runtime *runtime = ls_runtime_current();
-    ls_runtime_begin_callback(runtime);
-    status = ls_map_apply(self, first, &(ls_map_call){0}, &mapped);
-    ls_runtime_end_callback(runtime);
-  }
-  if (ls_status_is_ok(status))
-    status = ls_dataset_set_spec(&self->base, ls_spec_of_element(mapped));
-  ls_nest_release(first);
-  ls_nest_release(mapped);
-  ls_iterator_release(iterator);
+  LS_RETURN_IF_ERROR(status);
+  // It is called without an iterator here.
+  ls_runtime *runtime = ls_runtime_current();
+  ls_runtime_begin_callback(runtime);
+  status = ls_map_apply(self, first, &(ls_map_call){0}, mapped);
+  ls_runtime_end_callback(runtime);
   return status;
 }
 
 static ls_status fill_map(map_dataset *self, const ls_map_options *options,
-                          ls_nest result) {
-  ls_status status = ls_ok();
+                          ls_nest given) {
+  LS_OWN(ls_nest, result) = given;
   if ((options->call == NULL) == (options->fill == NULL))
-    status = ls_invalid_argument("map '%s' needs one of `call` and `fill`",
-                                 self->name);
+    return ls_invalid_argument("map '%s' needs one of `call` and `fill`",
+                               self->name);
   self->base.num_leaves = 0;  // Not known yet.
-  if (ls_status_is_ok(status) && result.kind == LS_KIND_NONE &&
-      options->fill != NULL)
-    status = ls_invalid_argument(
+  if (result.kind == LS_KIND_NONE && options->fill != NULL)
+    return ls_invalid_argument(
         "map '%s': who fills results must say what they are", self->name);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(result);
-    return status;
+  if (result.kind == LS_KIND_NONE) {
+    LS_OWN(ls_nest, mapped) = ls_none();
+    LS_RETURN_IF_ERROR(map_first(self, &mapped));
+    result = ls_spec_of_element(mapped);
   }
-  LS_RETURN_IF_ERROR(result.kind == LS_KIND_NONE
-                         ? find_result(self)
-                         : ls_dataset_set_spec(&self->base, result));
-  for (size_t i = 0; i < self->base.num_leaves && options->fill != NULL; ++i) {
-    if (!self->base.rows)
-      return ls_invalid_argument("map '%s': `fill` writes into arrays of known "
-                                 "shapes; give `call` where they differ",
-                                 self->name);
-  }
+  LS_RETURN_IF_ERROR(ls_dataset_set_spec(&self->base, ls_give(&result)));
+  if (options->fill != NULL && self->base.num_leaves > 0 && !self->base.rows)
+    return ls_invalid_argument("map '%s': `fill` writes into arrays of known "
+                               "shapes; give `call` where they differ",
+                               self->name);
   if (self->base.rows && self->base.inputs[0]->rows)
     self->base.kind = &map_rows_class;
   return ls_ok();

@@ -80,11 +80,9 @@ static ls_status get_filled(const parts_dataset *self, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   const ls_dataset *base = &self->base, *input = base->inputs[0];
   const size_t count = base->num_leaves;
-  ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
-  ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
-  void **rows = ls_fetch_room(fetch, count * sizeof(*rows));
-  if (types == NULL || leaves == NULL || rows == NULL)
-    return ls_out_of_memory();
+  LS_ROOM_OR_RETURN(fetch, ls_type, types, count);
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, count);
+  LS_ROOM_OR_RETURN(fetch, void *, rows, count);
   input->kind->measure(input, index, types);
   if (!can_fill(self, *element, base->structure, types)) {
     new_parts work = {self, types};
@@ -123,12 +121,10 @@ static ls_status get_split(const parts_dataset *self, ls_fetch *fetch,
 static ls_status get_parts(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t index, ls_nest *element) {
   const parts_dataset *self = (const parts_dataset *)dataset;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  const ls_status status = dataset->inputs[0]->kind->fill != NULL
-                               ? get_filled(self, fetch, index, element)
-                               : get_split(self, fetch, index, element);
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  return dataset->inputs[0]->kind->fill != NULL
+             ? get_filled(self, fetch, index, element)
+             : get_split(self, fetch, index, element);
 }
 
 static ls_status next_parts(ls_stage *stage, ls_nest *element) {

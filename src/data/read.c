@@ -101,6 +101,31 @@ int64_t ls_element_bytes(ls_nest element) {
   return bytes;
 }
 
+ls_nest ls_copy_row(ls_nest leaf, void *row) {
+  const ls_array *array = ls_nest_as_array(leaf);
+  const ls_dtype dtype = ls_array_dtype(array);
+  const ls_shape shape = ls_row_shape(ls_array_shape(array));
+  const size_t size =
+      (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
+  const char *data = ls_array_data(array);
+  ls_array *made = NULL;
+  const ls_status status = ls_array_create_copy(
+      dtype, shape, data + (size_t)(*(const int64_t *)row) * size, &made);
+  return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
+}
+
+int64_t ls_id_is_index(const ls_dataset *dataset, const ls_fetch *fetch,
+                       int64_t index) {
+  (void)dataset, (void)fetch;
+  return index;
+}
+
+void ls_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
+                    const int64_t *indices, size_t count, int64_t *out) {
+  (void)dataset, (void)fetch;
+  memmove(out, indices, count * sizeof(*out));
+}
+
 // ---- Statistics ------------------------------------------------------------
 // Time is the stage's own: what its inputs take is theirs.
 typedef struct stage_time {
@@ -141,15 +166,10 @@ static void end_stage(ls_fetch *fetch, stage_time time, int64_t elements) {
 static ls_status read_located(const ls_dataset *self, ls_fetch *fetch,
                               const int64_t *indices, size_t count,
                               void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
-  ls_status status = inner == NULL ? ls_out_of_memory() : ls_ok();
-  if (inner != NULL) {
-    self->kind->locate(self, fetch, indices, count, inner);
-    status = ls_dataset_read(self->inputs[0], fetch, inner, count, rows);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, int64_t, inner, count);
+  self->kind->locate(self, fetch, indices, count, inner);
+  return ls_dataset_read(self->inputs[0], fetch, inner, count, rows);
 }
 
 static ls_status get_written(const ls_dataset *self, ls_fetch *fetch,
@@ -164,39 +184,31 @@ static ls_status get_one(const ls_dataset *self, ls_fetch *fetch, int64_t index,
 static ls_status read_one_by_one(const ls_dataset *self, ls_fetch *fetch,
                                  const int64_t *indices, size_t count,
                                  void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  ls_nest *leaves = ls_fetch_room(fetch, self->num_leaves * sizeof(*leaves));
-  ls_nest element = ls_none();
-  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
-    status = get_one(self, fetch, indices[k], &element);
-    if (ls_status_is_ok(status))
-      status = ls_dataset_check_element(self, element);
-    if (!ls_status_is_ok(status)) break;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, self->num_leaves);
+  for (size_t k = 0; k < count; ++k) {
+    LS_RETURN_IF_ERROR(get_one(self, fetch, indices[k], &element));
+    LS_RETURN_IF_ERROR(ls_dataset_check_element(self, element));
     ls_nest_flatten(element, leaves, self->num_leaves);
     for (size_t i = 0; i < self->num_leaves; ++i)
       memcpy((char *)rows[i] + k * self->row_sizes[i],
              ls_array_data(ls_nest_as_array(leaves[i])), self->row_sizes[i]);
   }
-  ls_nest_release(element);
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
-// Of elements that are written where they shall be, such as batches.
+// Reads elements that are written in place, such as batches.
 static ls_status read_filled(const ls_dataset *self, ls_fetch *fetch,
                              const int64_t *indices, size_t count,
                              void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  void **at = ls_fetch_room(fetch, self->num_leaves * sizeof(*at));
-  ls_status status = at == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
-    for (size_t i = 0; i < self->num_leaves; ++i)
-      at[i] = (char *)rows[i] + k * self->row_sizes[i];
-    status = self->kind->fill(self, fetch, indices[k], at);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, void *, at, self->num_leaves);
+  for (size_t k = 0; k < count; ++k) {
+    ls_rows_at(self, rows, k, at);
+    LS_RETURN_IF_ERROR(self->kind->fill(self, fetch, indices[k], at));
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
@@ -215,15 +227,13 @@ ls_status ls_dataset_read(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- One element -----------------------------------------------------------
-// The element's arrays, to be written.
-static ls_status reuse(const ls_dataset *self, ls_fetch *fetch, int64_t index,
-                       ls_nest *element, void **rows) {
+// Makes an element whose arrays may be written, at `rows`.
+static ls_status reuse_element(const ls_dataset *self, ls_fetch *fetch,
+                               int64_t index, ls_nest *element, void **rows) {
   const size_t count = self->num_leaves;
-  ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, count);
   if (self->kind->measure != NULL) {
-    ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
-    if (types == NULL) return ls_out_of_memory();
+    LS_ROOM_OR_RETURN(fetch, ls_type, types, count);
     self->kind->measure(self, index, types);
     LS_RETURN_IF_ERROR(
         ls_element_reuse(self->structure, types, count, element));
@@ -236,21 +246,17 @@ static ls_status reuse(const ls_dataset *self, ls_fetch *fetch, int64_t index,
   return ls_ok();
 }
 
-// An element of rows, or one that can be measured.
+// Gets an element of rows, or one that can be measured.
 static ls_status get_written(const ls_dataset *self, ls_fetch *fetch,
                              int64_t index, ls_nest *element) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  void **rows = ls_fetch_room(fetch, self->num_leaves * sizeof(*rows));
-  ls_status status = rows == NULL ? ls_out_of_memory()
-                                  : reuse(self, fetch, index, element, rows);
-  if (ls_status_is_ok(status))
-    status = self->kind->fill != NULL
-                 ? self->kind->fill(self, fetch, index, rows)
-             : self->kind->read != NULL
-                 ? self->kind->read(self, fetch, &index, 1, rows)
-                 : read_located(self, fetch, &index, 1, rows);
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, void *, rows, self->num_leaves);
+  LS_RETURN_IF_ERROR(reuse_element(self, fetch, index, element, rows));
+  if (self->kind->fill != NULL)
+    return self->kind->fill(self, fetch, index, rows);
+  if (self->kind->read != NULL)
+    return self->kind->read(self, fetch, &index, 1, rows);
+  return read_located(self, fetch, &index, 1, rows);
 }
 
 ls_status ls_dataset_get(const ls_dataset *dataset, ls_fetch *fetch,

@@ -8,7 +8,7 @@
 
 static int64_t select_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How many elements of an endless one have a number.
+// Counts the elements that have a number.
 static int64_t most_of(const ls_dataset *dataset) {
   return dataset->size == LS_INFINITE ? dataset->most : dataset->size;
 }
@@ -56,24 +56,12 @@ static ls_dataset *remake_shard(const ls_dataset *dataset,
   return ls_dataset_shard(inputs[0], self->stride, self->first);
 }
 
-static const ls_dataset_class take_class = {.name = "take",
-                                            .is_quick = true,
-                                            .describe = describe_take,
-                                            .remake = remake_take,
-                                            .locate = locate_part,
-                                            .stage = &ls_take_stage};
-static const ls_dataset_class skip_class = {.name = "skip",
-                                            .is_quick = true,
-                                            .describe = describe_skip,
-                                            .remake = remake_skip,
-                                            .locate = locate_part,
-                                            .stage = &ls_skip_stage};
-static const ls_dataset_class shard_class = {.name = "shard",
-                                             .is_quick = true,
-                                             .describe = describe_shard,
-                                             .remake = remake_shard,
-                                             .locate = locate_part,
-                                             .stage = &ls_shard_stage};
+#define PART_CLASS(part)                                                       \
+  .name = #part, .is_quick = true, .describe = describe_##part,                \
+  .remake = remake_##part, .locate = locate_part, .stage = &ls_##part##_stage
+static const ls_dataset_class take_class = {PART_CLASS(take)};
+static const ls_dataset_class skip_class = {PART_CLASS(skip)};
+static const ls_dataset_class shard_class = {PART_CLASS(shard)};
 
 static part_dataset *new_part(const ls_dataset_class *kind, ls_dataset *input) {
   part_dataset *self = LS_DATASET_NEW(part_dataset, kind, &input, 1, ls_ok());
@@ -122,8 +110,8 @@ ls_dataset *ls_dataset_shard(ls_dataset *dataset, int64_t count,
 // ---- Repeat ----------------------------------------------------------------
 typedef ls_repeat_dataset repeat_dataset;
 
-// Which time an index is of, and where in it. Times go on counting from epoch
-// to epoch; those without end stop to differ after 2^31 of an epoch.
+// Finds the time that an index is of, and the index in it. Times go on counting
+// from epoch to epoch; those without end stop to differ after 2^31 of an epoch.
 static int64_t enter_time(const ls_dataset *dataset, const ls_fetch *fetch,
                           int64_t index, int64_t *out_inner) {
   const repeat_dataset *self = (const repeat_dataset *)dataset;
@@ -149,29 +137,24 @@ static ls_status get_repeated(const ls_dataset *dataset, ls_fetch *fetch,
 static ls_status read_repeated(const ls_dataset *dataset, ls_fetch *fetch,
                                const int64_t *indices, size_t count,
                                void *const *rows) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  const size_t leaves = dataset->num_leaves;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, int64_t, inner, count);
+  LS_ROOM_OR_RETURN(fetch, void *, at, dataset->num_leaves);
   const int64_t outer = fetch->epoch;
-  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
-  void **at = ls_fetch_room(fetch, leaves * sizeof(*at));
-  ls_status status = ls_ok();
-  if (inner == NULL || at == NULL) status = ls_out_of_memory();
-  for (size_t begin = 0, end; begin < count && ls_status_is_ok(status);
-       begin = end) {
+  for (size_t begin = 0, end; begin < count; begin = end) {
     const int64_t time =
         enter_time(dataset, fetch, indices[begin], &inner[begin]);
     for (end = begin + 1; end < count; ++end) {
       if (enter_time(dataset, fetch, indices[end], &inner[end]) != time) break;
     }
-    for (size_t i = 0; i < leaves; ++i)
-      at[i] = (char *)rows[i] + begin * dataset->row_sizes[i];
+    ls_rows_at(dataset, rows, begin, at);
     fetch->epoch = time;
-    status = ls_dataset_read(dataset->inputs[0], fetch, inner + begin,
-                             end - begin, at);
+    const ls_status status = ls_dataset_read(dataset->inputs[0], fetch,
+                                             inner + begin, end - begin, at);
     fetch->epoch = outer;
+    LS_RETURN_IF_ERROR(status);
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 static void find_repeated_ids(const ls_dataset *dataset, const ls_fetch *fetch,
@@ -199,21 +182,14 @@ static ls_dataset *remake_repeat(const ls_dataset *dataset,
   return ls_dataset_repeat(inputs[0], ((const repeat_dataset *)dataset)->times);
 }
 
-static const ls_dataset_class repeat_class = {.name = "repeat",
-                                              .is_quick = true,
-                                              .describe = describe_repeat,
-                                              .remake = remake_repeat,
-                                              .get = get_repeated,
-                                              .find_ids = find_repeated_ids,
-                                              .stage = &ls_repeat_stage};
-static const ls_dataset_class repeat_rows_class = {.name = "repeat",
-                                                   .is_quick = true,
-                                                   .describe = describe_repeat,
-                                                   .remake = remake_repeat,
-                                                   .read = read_repeated,
-                                                   .find_ids =
-                                                       find_repeated_ids,
-                                                   .stage = &ls_repeat_stage};
+#define REPEAT_CLASS                                                           \
+  .name = "repeat", .is_quick = true, .describe = describe_repeat,             \
+  .remake = remake_repeat, .find_ids = find_repeated_ids,                      \
+  .stage = &ls_repeat_stage
+static const ls_dataset_class repeat_class = {REPEAT_CLASS,
+                                              .get = get_repeated};
+static const ls_dataset_class repeat_rows_class = {REPEAT_CLASS,
+                                                   .read = read_repeated};
 
 ls_dataset *ls_dataset_repeat(ls_dataset *dataset, int64_t count) {
   repeat_dataset *self =
@@ -266,28 +242,25 @@ static ls_status read_blocks(const ls_dataset *dataset, ls_fetch *fetch,
                              void *const *rows) {
   const ls_dataset *input = dataset->inputs[0];
   const int64_t all = ((const shuffle_dataset *)dataset)->options.buffer;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, int64_t, inner, count);
+  LS_ROOM_OR_RETURN(fetch, void *, at, dataset->num_leaves);
   const ls_fetch_soon outer = fetch->soon;
-  int64_t *inner = ls_fetch_room(fetch, count * sizeof(*inner));
-  void **at = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*at));
-  ls_status status = inner == NULL || at == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    locate_shuffled(dataset, fetch, indices, count, inner);
-  for (size_t i = 0, some; i < count && ls_status_is_ok(status); i += some) {
+  locate_shuffled(dataset, fetch, indices, count, inner);
+  for (size_t i = 0, some; i < count; i += some) {
     const int64_t block = indices[i] / all, first = block * all;
     for (some = 1; i + some < count && indices[i + some] / all == block;)
       ++some;
-    for (size_t k = 0; k < dataset->num_leaves; ++k)
-      at[k] = (char *)rows[k] + i * dataset->row_sizes[k];
+    ls_rows_at(dataset, rows, i, at);
     fetch->soon.dataset = input;
     fetch->soon.first = first;
     fetch->soon.count =
         dataset->size >= 0 ? select_least(all, dataset->size - first) : all;
-    status = ls_dataset_read(input, fetch, inner + i, some, at);
+    const ls_status status = ls_dataset_read(input, fetch, inner + i, some, at);
+    fetch->soon = outer;
+    LS_RETURN_IF_ERROR(status);
   }
-  fetch->soon = outer;
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 static void describe_shuffle(const ls_dataset *dataset, ls_text *text) {
@@ -308,20 +281,13 @@ static ls_dataset *remake_shuffle(const ls_dataset *dataset,
                             &((const shuffle_dataset *)dataset)->options);
 }
 
-static const ls_dataset_class shuffle_class = {.name = "shuffle",
-                                               .is_quick = true,
-                                               .describe = describe_shuffle,
-                                               .remake = remake_shuffle,
-                                               .locate = locate_shuffled,
-                                               .stage = &ls_shuffle_stage};
-static const ls_dataset_class shuffle_blocks_class = {
-    .name = "shuffle",
-    .is_quick = true,
-    .describe = describe_shuffle,
-    .remake = remake_shuffle,
-    .read = read_blocks,
-    .locate = locate_shuffled,
-    .stage = &ls_shuffle_stage};
+#define SHUFFLE_CLASS                                                          \
+  .name = "shuffle", .is_quick = true, .describe = describe_shuffle,           \
+  .remake = remake_shuffle, .locate = locate_shuffled,                         \
+  .stage = &ls_shuffle_stage
+static const ls_dataset_class shuffle_class = {SHUFFLE_CLASS};
+static const ls_dataset_class shuffle_blocks_class = {SHUFFLE_CLASS,
+                                                      .read = read_blocks};
 
 static ls_status check_shuffle(shuffle_dataset *self) {
   const ls_shuffle_options *options = &self->options;

@@ -63,31 +63,11 @@ static ls_status read_arrays(const ls_dataset *dataset, ls_fetch *fetch,
   return ls_ok();
 }
 
-// Rows of strings: copied one by one.
-static ls_nest string_row(const ls_array *array, int64_t index) {
-  ls_shape shape = ls_array_shape(array);
-  shape.rank -= 1;
-  for (int i = 0; i < shape.rank; ++i)
-    shape.dim[i] = shape.dim[i + 1];
-  shape.dim[shape.rank] = 0;
-  const size_t row = (size_t)ls_shape_num_elements(shape) *
-                     ls_dtype_size(ls_array_dtype(array));
-  const char *data = ls_array_data(array);
-  ls_array *made = NULL;
-  const ls_status status = ls_array_create_copy(
-      ls_array_dtype(array), shape, data + (size_t)index * row, &made);
-  return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
-}
-
-static ls_nest row_leaf(ls_nest leaf, void *user) {
-  return string_row(ls_nest_as_array(leaf), *(const int64_t *)user);
-}
-
 static ls_status get_arrays(const ls_dataset *dataset, ls_fetch *fetch,
                             int64_t index, ls_nest *element) {
   (void)fetch;
   const arrays_dataset *self = (const arrays_dataset *)dataset;
-  return ls_element_replace(ls_nest_map(self->arrays, row_leaf, &index),
+  return ls_element_replace(ls_nest_map(self->arrays, ls_copy_row, &index),
                             element);
 }
 
@@ -107,19 +87,13 @@ static bool array_bounds(const ls_dataset *dataset, size_t leaf,
   return true;
 }
 
-static const ls_dataset_class arrays_class = {.name = "arrays",
-                                              .is_quick = true,
-                                              .destroy = destroy_arrays,
-                                              .describe = describe_arrays,
-                                              .bounds = array_bounds,
+#define ARRAYS_CLASS                                                           \
+  .name = "arrays", .is_quick = true, .destroy = destroy_arrays,               \
+  .describe = describe_arrays, .bounds = array_bounds
+static const ls_dataset_class arrays_class = {ARRAYS_CLASS,
                                               .read = read_arrays};
-// With a leaf of strings.
-static const ls_dataset_class string_arrays_class = {.name = "arrays",
-                                                     .is_quick = true,
-                                                     .destroy = destroy_arrays,
-                                                     .describe =
-                                                         describe_arrays,
-                                                     .bounds = array_bounds,
+// With a leaf of strings, whose rows are copied one by one.
+static const ls_dataset_class string_arrays_class = {ARRAYS_CLASS,
                                                      .get = get_arrays};
 
 // The rows of a leaf, as an element's leaf; the first leaf says how many.
@@ -145,11 +119,7 @@ static ls_nest row_spec(ls_nest leaf, void *user) {
                    "has %lld",
                    (long long)number, (long long)shape.dim[0],
                    (long long)count->rows);
-  shape.rank -= 1;
-  for (int i = 0; i < shape.rank; ++i)
-    shape.dim[i] = shape.dim[i + 1];
-  shape.dim[shape.rank] = 0;
-  return ls_nest_spec(ls_array_dtype(array), shape);
+  return ls_nest_spec(ls_array_dtype(array), ls_row_shape(shape));
 }
 
 // Where the leaves begin.

@@ -12,28 +12,7 @@ typedef struct unbatch {
 } unbatch;
 
 // ---- Rows ------------------------------------------------------------------
-static ls_shape row_shape(ls_shape shape) {
-  for (int k = 1; k < shape.rank; ++k)
-    shape.dim[k - 1] = shape.dim[k];
-  shape.dim[--shape.rank] = 0;
-  return shape;
-}
-
-static ls_nest copy_row(ls_nest leaf, void *user) {
-  const ls_array *array = ls_nest_as_array(leaf);
-  const int64_t row = *(const int64_t *)user;
-  const ls_dtype dtype = ls_array_dtype(array);
-  const ls_shape shape = row_shape(ls_array_shape(array));
-  const size_t size =
-      (size_t)ls_shape_num_elements(shape) * ls_dtype_size(dtype);
-  const char *data = ls_array_data(array);
-  ls_array *made = NULL;
-  const ls_status status =
-      ls_array_create_copy(dtype, shape, data + (size_t)row * size, &made);
-  return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
-}
-
-// How many rows all leaves have.
+// Counts the rows, which all leaves have.
 static ls_status unbatch_count_rows(ls_nest batch, int64_t *rows,
                                     size_t *leaf) {
   for (size_t i = 0; i < ls_nest_count(batch); ++i)
@@ -90,20 +69,18 @@ static ls_status get_row(const ls_dataset *dataset, ls_fetch *fetch,
   int64_t row = index % rows;
   ls_nest batch = ls_none();
   LS_RETURN_IF_ERROR(get_batch(dataset, fetch, index / rows, &batch));
-  return ls_element_replace(ls_nest_map(batch, copy_row, &row), element);
+  return ls_element_replace(ls_nest_map(batch, ls_copy_row, &row), element);
 }
 
 static ls_status unbatch_read_rows(const ls_dataset *dataset, ls_fetch *fetch,
                                    const int64_t *indices, size_t count,
                                    void *const *to) {
   const int64_t rows = ((const unbatch *)dataset)->rows;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  ls_nest *leaves = ls_fetch_room(fetch, dataset->num_leaves * sizeof(*leaves));
-  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, dataset->num_leaves);
+  for (size_t i = 0; i < count; ++i) {
     ls_nest batch = ls_none();
-    status = get_batch(dataset, fetch, indices[i] / rows, &batch);
-    if (!ls_status_is_ok(status)) break;
+    LS_RETURN_IF_ERROR(get_batch(dataset, fetch, indices[i] / rows, &batch));
     ls_nest_flatten(batch, leaves, dataset->num_leaves);
     for (size_t k = 0; k < dataset->num_leaves; ++k) {
       const size_t size = dataset->row_sizes[k];
@@ -112,8 +89,7 @@ static ls_status unbatch_read_rows(const ls_dataset *dataset, ls_fetch *fetch,
              data + (size_t)(indices[i] % rows) * size, size);
     }
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 // ---- Of streams ------------------------------------------------------------
@@ -148,7 +124,8 @@ static ls_status unbatch_next(ls_stage *stage, ls_nest *element) {
   }
   int64_t row = self->row++;
   ++self->given;
-  return ls_element_replace(ls_nest_map(self->batch, copy_row, &row), element);
+  return ls_element_replace(ls_nest_map(self->batch, ls_copy_row, &row),
+                            element);
 }
 
 static ls_status unbatch_restart(ls_stage *stage, int64_t epoch) {
@@ -205,19 +182,14 @@ static ls_dataset *unbatch_remake(const ls_dataset *dataset,
   return ls_dataset_unbatch(inputs[0]);
 }
 
-static const ls_dataset_class unbatch_class = {.name = "unbatch",
-                                               .remake = unbatch_remake,
-                                               .get = get_row,
-                                               .id = id_of,
-                                               .stage = &unbatch_stage_class};
-static const ls_dataset_class unbatch_rows_class = {.name = "unbatch",
-                                                    .remake = unbatch_remake,
-                                                    .read = unbatch_read_rows,
-                                                    .id = id_of,
-                                                    .stage =
-                                                        &unbatch_stage_class};
+#define UNBATCH_CLASS                                                          \
+  .name = "unbatch", .remake = unbatch_remake, .id = ls_id_is_index,           \
+  .stage = &unbatch_stage_class
+static const ls_dataset_class unbatch_class = {UNBATCH_CLASS, .get = get_row};
+static const ls_dataset_class unbatch_rows_class = {UNBATCH_CLASS,
+                                                    .read = unbatch_read_rows};
 
-// What rows are, and how many there are.
+// Describes the rows, and counts them.
 static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
   const ls_dataset *input = self->dataset.inputs[0];
   self->rows = LS_UNKNOWN_DIM;
@@ -234,7 +206,7 @@ static ls_status find_rows(unbatch *self, ls_leaf_spec *leaves) {
           "unbatch: leaf %zu has %lld rows, those before have %lld", i,
           (long long)rows, (long long)self->rows);
     if (rows >= 0) self->rows = rows;
-    leaves[i].type.shape = row_shape(shape);
+    leaves[i].type.shape = ls_row_shape(shape);
   }
   return ls_ok();
 }

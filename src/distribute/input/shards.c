@@ -20,7 +20,7 @@ static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
 
 static const ls_dataset_class hint_class = {.name = "shard_hint",
                                             .remake = remake_hint,
-                                            .locate = shards_locate_same,
+                                            .locate = ls_locate_same,
                                             .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
@@ -154,59 +154,37 @@ static void place_part(const part_dataset *self, int64_t index,
   *out_end = ls_shares_begin(&self->shares, rows, self->end);
 }
 
-typedef struct part_work {
-  ls_nest *leaves;
-  ls_type *types;
-  void **rows;
-  int64_t *indices;
-} part_work;
-
-static ls_status shards_read_part(const part_dataset *self, ls_fetch *fetch,
-                                  int64_t index, part_work *work,
-                                  ls_nest *element) {
-  int64_t rows = 0, from = 0, end = 0;
-  const ls_dataset *input = self->base.inputs[0];
-  const size_t leaves = self->base.num_leaves;
-  place_part(self, index, &rows, &from, &end);
-  for (size_t i = 0; i < leaves; ++i) {
-    work->types[i] = self->base.leaves[i].type;
-    if (i + 1 < leaves) work->types[i].shape.dim[0] = end - from;
-  }
-  LS_RETURN_IF_ERROR(
-      ls_element_reuse(self->base.structure, work->types, leaves, element));
-  ls_nest_flatten(*element, work->leaves, leaves);
-  for (size_t i = 0; i < leaves; ++i)
-    work->rows[i] = ls_array_mutable_data(ls_nest_as_array(work->leaves[i]));
-  ls_array_set_i64(ls_nest_as_array(work->leaves[leaves - 1]), 0, rows);
-  for (int64_t i = from; i < end; ++i)
-    work->indices[i - from] = index * self->size + i;
-  return ls_dataset_read(input, fetch, work->indices, (size_t)(end - from),
-                         work->rows);
-}
-
 static ls_status get_part(const ls_dataset *dataset, ls_fetch *fetch,
                           int64_t index, ls_nest *element) {
   const part_dataset *self = (const part_dataset *)dataset;
-  const size_t leaves = dataset->num_leaves;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  part_work work = {
-      .leaves = ls_fetch_room(fetch, leaves * sizeof(ls_nest)),
-      .types = ls_fetch_room(fetch, leaves * sizeof(ls_type)),
-      .rows = ls_fetch_room(fetch, leaves * sizeof(void *)),
-      .indices = ls_fetch_room(fetch, (size_t)self->size * sizeof(int64_t))};
-  const ls_status status =
-      work.leaves == NULL || work.types == NULL || work.rows == NULL ||
-              work.indices == NULL
-          ? ls_out_of_memory()
-          : shards_read_part(self, fetch, index, &work, element);
-  ls_fetch_end(fetch, mark);
-  return status;
+  const size_t count = dataset->num_leaves;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, count);
+  LS_ROOM_OR_RETURN(fetch, ls_type, types, count);
+  LS_ROOM_OR_RETURN(fetch, void *, rows, count);
+  LS_ROOM_OR_RETURN(fetch, int64_t, indices, (size_t)self->size);
+  int64_t num_rows = 0, from = 0, end = 0;
+  place_part(self, index, &num_rows, &from, &end);
+  for (size_t i = 0; i < count; ++i) {
+    types[i] = dataset->leaves[i].type;
+    if (i + 1 < count) types[i].shape.dim[0] = end - from;
+  }
+  LS_RETURN_IF_ERROR(
+      ls_element_reuse(dataset->structure, types, count, element));
+  ls_nest_flatten(*element, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+  ls_array_set_i64(ls_nest_as_array(leaves[count - 1]), 0, num_rows);
+  for (int64_t i = from; i < end; ++i)
+    indices[i - from] = index * self->size + i;
+  return ls_dataset_read(dataset->inputs[0], fetch, indices,
+                         (size_t)(end - from), rows);
 }
 
 static const ls_dataset_class part_class = {.name = "part",
                                             .destroy = destroy_part,
                                             .get = get_part,
-                                            .id = ls_dataset_id_own};
+                                            .id = ls_id_is_index};
 
 static ls_status fill_part(part_dataset *self, ls_dataset *batches) {
   ls_dataset *base = &self->base;

@@ -51,8 +51,8 @@ static void describe_columns(const ls_dataset *dataset, ls_text *text) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-static ls_status column_files_read_rows(const column *self, int64_t from,
-                                        size_t count, char *to) {
+static ls_status read_rows(const column *self, int64_t from, size_t count,
+                           char *to) {
   const size_t size = count * self->row_size;
   const int64_t offset = from * (int64_t)self->row_size;
   if (self->loaded != NULL) {
@@ -78,8 +78,8 @@ static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
       ++run;
     for (size_t leaf = 0; leaf < self->count; ++leaf) {
       const column *from = &self->columns[leaf];
-      LS_RETURN_IF_ERROR(column_files_read_rows(
-          from, indices[k], run, (char *)rows[leaf] + k * from->row_size));
+      LS_RETURN_IF_ERROR(read_rows(from, indices[k], run,
+                                   (char *)rows[leaf] + k * from->row_size));
     }
     k += run;
   }
@@ -87,7 +87,7 @@ static ls_status read_columns(const ls_dataset *dataset, ls_fetch *fetch,
 }
 
 // ---- Files -----------------------------------------------------------------
-// All columns are of the same rows: for who deals files, they are one.
+// All columns have the same rows, so to shards of files they are one.
 static size_t one_file(const ls_dataset *dataset) {
   (void)dataset;
   return 1;
@@ -113,103 +113,8 @@ static const ls_dataset_class columns_class = {.name = "columns",
                                                .file = first_path,
                                                .shard_files = shard_columns};
 
-// ---- Making ----------------------------------------------------------------
-// The data set of these columns, taken over with their list, which is from the
-// current allocator; `like` is a nest of as many leaves, in the order of the
-// columns, taken over; `status` too.
-static ls_status column_files_begin(columns_dataset *self, ls_nest like) {
-  ls_dataset *base = &self->base;
-  ls_allocator *allocator = base->allocator;
-  ls_leaf_spec *leaves = ls_new_array(allocator, ls_leaf_spec, self->count);
-  ls_status status = ls_nest_status(like);
-  if (leaves == NULL) status = ls_status_join(status, ls_out_of_memory());
-  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
-    column *one = &self->columns[i];
-    ls_shape shape = one->header.shape;
-    const char *path = one->file->file->path;
-    if (shape.rank < 1) {
-      status = ls_invalid_argument("'%s' has a scalar: it has no rows", path);
-      break;
-    }
-    if (shape.dim[0] != self->columns[0].header.shape.dim[0])
-      status = ls_invalid_argument(
-          "column %zu, in '%s', has %lld rows, column 0, in '%s', has %lld", i,
-          path, (long long)shape.dim[0], self->columns[0].file->file->path,
-          (long long)self->columns[0].header.shape.dim[0]);
-    shape.rank -= 1;
-    for (int k = 0; k < shape.rank; ++k)
-      shape.dim[k] = shape.dim[k + 1];
-    shape.dim[shape.rank] = 0;
-    leaves[i].type = (ls_type){one->header.dtype, shape};
-    one->row_size = (size_t)ls_shape_num_elements(shape) * one->header.width;
-  }
-  if (ls_status_is_ok(status)) {
-    status = ls_dataset_set_leaves(base, like, leaves, self->count);
-    like = ls_none();
-    base->size = self->columns[0].header.shape.dim[0];
-    base->indexed = true;
-  }
-  ls_nest_release(like);
-  ls_release(allocator, leaves);
-  return status;
-}
-
-// Strings are arrays of their own.
-static ls_dataset *of_arrays(column *columns, size_t count, ls_nest like) {
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  ls_nest arrays = ls_fail(ls_out_of_memory());
-  if (items != NULL) {
-    for (size_t i = 0; i < count; ++i)
-      items[i] = ls_nest_array(ls_array_retain(columns[i].loaded));
-    ls_nest_release(arrays);
-    arrays = ls_nest_pack(like, items, count);
-  }
-  return ls_dataset_from_arrays(arrays);
-}
-
-static bool any_strings(const column *columns, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    if (columns[i].header.dtype == LS_DTYPE_STRING) return true;
-  return false;
-}
-
-static ls_status column_files_load(column *self);
-
-static ls_dataset *make_columns(const char *format, column *columns,
-                                size_t count, ls_nest like, ls_status status) {
-  ls_allocator *allocator = ls_current_allocator();
-  const bool strings = ls_status_is_ok(status) && any_strings(columns, count);
-  for (size_t i = 0; i < count && strings && ls_status_is_ok(status); ++i)
-    status = column_files_load(&columns[i]);
-  columns_dataset *self = NULL;
-  ls_dataset *made = NULL;
-  if (strings && ls_status_is_ok(status)) {
-    made = of_arrays(columns, count, like);
-  } else {
-    self = (columns_dataset *)ls_dataset_new(&columns_class, sizeof(*self),
-                                             NULL, 0, status);
-    made = (ls_dataset *)self;
-  }
-  if (self == NULL) {
-    for (size_t i = 0; i < count; ++i)
-      drop_column(&columns[i]);
-    ls_release(allocator, columns);
-    ls_nest_release(like);
-    return made;
-  }
-  self->format = format;
-  self->columns = columns;
-  self->count = count;
-  if (ls_status_is_ok(made->failure))
-    return ls_dataset_fail(made, column_files_begin(self, like));
-  ls_nest_release(like);
-  return made;
-}
-
 // ---- Loading ---------------------------------------------------------------
-// The array of an npy file or member.
-static ls_status column_files_load(column *self) {
+static ls_status load_column(column *self) {
   if (self->loaded != NULL) return ls_ok();
   return ls_npy_read_elements(self->file->file, &self->header, &self->loaded);
 }
@@ -221,7 +126,7 @@ static ls_status load_if(column *self, const ls_columns_options *options,
       ls_shape_num_elements(self->header.shape) * (int64_t)self->header.width;
   if (ls_source_loads(options != NULL ? options->load : LS_FLAG_DEFAULT, size,
                       loaded))
-    return column_files_load(self);
+    return load_column(self);
   if (self->header.fortran && self->loaded == NULL) {
     return ls_unimplemented(
         "'%s' is in Fortran's order, in which no row lies in one place; load "
@@ -229,6 +134,101 @@ static ls_status load_if(column *self, const ls_columns_options *options,
         self->file->file->path);
   }
   return ls_ok();
+}
+
+// ---- Making ----------------------------------------------------------------
+// Columns under construction, from the current allocator.
+typedef struct column_list {
+  const char *format;
+  ls_allocator *allocator;
+  column *items;
+  size_t count;
+  ls_nest like;    // A nest of as many leaves, in the order of the columns.
+  int64_t loaded;  // Bytes loaded for the data set so far.
+} column_list;
+
+static void drop_columns(column_list *list) {
+  for (size_t i = 0; i < list->count; ++i)
+    drop_column(&list->items[i]);
+  ls_release(list->allocator, list->items);
+  ls_nest_release(list->like);
+}
+LS_OWNED_STRUCT(column_list, drop_columns)
+
+static ls_status add_columns(column_list *list, size_t count) {
+  list->items = ls_new_array(list->allocator, column, count);
+  LS_RETURN_IF_NO_MEMORY(list->items);
+  list->count = count;
+  return ls_ok();
+}
+
+// Describes the rows of a column.
+static ls_status describe_rows(const columns_dataset *self, size_t i,
+                               ls_type *out) {
+  column *described = &self->columns[i];
+  const ls_shape shape = described->header.shape;
+  const int64_t rows = self->columns[0].header.shape.dim[0];
+  const char *path = described->file->file->path;
+  if (shape.rank < 1)
+    return ls_invalid_argument("'%s' has a scalar: it has no rows", path);
+  if (shape.dim[0] != rows)
+    return ls_invalid_argument(
+        "column %zu, in '%s', has %lld rows, column 0, in '%s', has %lld", i,
+        path, (long long)shape.dim[0], self->columns[0].file->file->path,
+        (long long)rows);
+  *out = (ls_type){described->header.dtype, ls_row_shape(shape)};
+  described->row_size =
+      (size_t)ls_shape_num_elements(out->shape) * described->header.width;
+  return ls_ok();
+}
+
+// Completes the data set of its columns; `like` is taken over.
+static ls_status begin_columns(columns_dataset *self, ls_nest like) {
+  LS_OWN(ls_nest, owned) = like;
+  ls_dataset *base = &self->base;
+  LS_RETURN_IF_ERROR(ls_nest_status(like));
+  LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves, self->count);
+  for (size_t i = 0; i < self->count; ++i)
+    LS_RETURN_IF_ERROR(describe_rows(self, i, &leaves[i].type));
+  base->size = self->columns[0].header.shape.dim[0];
+  base->indexed = true;
+  return ls_dataset_set_leaves(base, ls_give(&owned), leaves, self->count);
+}
+
+static bool has_strings(const column_list *list) {
+  for (size_t i = 0; i < list->count; ++i)
+    if (list->items[i].header.dtype == LS_DTYPE_STRING) return true;
+  return false;
+}
+
+// Makes a nest of all columns, loaded.
+static ls_nest load_columns(const column_list *list) {
+  LS_OWN_ARRAY(list->allocator, ls_nest, items, list->count);
+  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  for (size_t i = 0; i < list->count && ls_status_is_ok(status); ++i)
+    status = load_column(&list->items[i]);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  for (size_t i = 0; i < list->count; ++i)
+    items[i] = ls_nest_array(ls_array_retain(list->items[i].loaded));
+  return ls_nest_pack(list->like, items, list->count);
+}
+
+// Makes the data set of the columns, which it takes from the list. `status`,
+// taken over, is what went wrong with them.
+static ls_dataset *make_columns(column_list *list, ls_status status) {
+  // Strings are arrays of their own.
+  if (ls_status_is_ok(status) && has_strings(list))
+    return ls_dataset_from_arrays(load_columns(list));
+  columns_dataset *self = (columns_dataset *)ls_dataset_new(
+      &columns_class, sizeof(*self), NULL, 0, status);
+  if (self == NULL || !ls_status_is_ok(self->base.failure))
+    return (ls_dataset *)self;
+  self->format = list->format;
+  self->columns = ls_give(&list->items);
+  self->count = list->count;
+  list->count = 0;
+  return ls_dataset_fail(&self->base,
+                         begin_columns(self, ls_give(&list->like)));
 }
 
 // ---- IDX -------------------------------------------------------------------
@@ -259,43 +259,51 @@ static ls_status open_idx(const char *path, const ls_columns_options *options,
   return load_if(out, options, loaded);
 }
 
-ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
-                           const ls_columns_options *options) {
-  ls_allocator *allocator = ls_current_allocator();
+static ls_status open_all_idx(const char *const *paths, size_t num_paths,
+                              const ls_columns_options *options,
+                              column_list *list) {
+  ls_allocator *allocator = list->allocator;
   LS_OWN_MEMORY(allocator, const char *, found) = NULL;
   size_t count = 0;
-  ls_status status =
-      ls_source_paths(paths, num_paths, allocator, &found, &count);
-  column *columns = ls_new_array(allocator, column, count);
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  ls_nest like = ls_none();
-  int64_t loaded = 0;
-  if (columns == NULL || items == NULL)
-    status = ls_status_join(status, ls_out_of_memory());
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    status = open_idx(found[i], options, &loaded, &columns[i]);
+  LS_RETURN_IF_ERROR(
+      ls_source_paths(paths, num_paths, allocator, &found, &count));
+  LS_RETURN_IF_ERROR(add_columns(list, count));
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count);
+  for (size_t i = 0; i < count; ++i) {
+    LS_RETURN_IF_ERROR(
+        open_idx(found[i], options, &list->loaded, &list->items[i]));
     items[i] = ls_nest_i64((int64_t)i);
   }
-  if (ls_status_is_ok(status))
-    like =
-        count == 1 ? items[0] : ls_nest_sequence(LS_KIND_TUPLE, items, count);
-  return make_columns("idx", columns, columns != NULL ? count : 0, like,
-                      status);
+  list->like =
+      count == 1 ? items[0] : ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  return ls_ok();
+}
+
+ls_dataset *ls_dataset_idx(const char *const *paths, size_t num_paths,
+                           const ls_columns_options *options) {
+  LS_OWN(column_list, list) = {.format = "idx",
+                               .allocator = ls_current_allocator()};
+  return make_columns(&list, open_all_idx(paths, num_paths, options, &list));
 }
 
 // ---- npy and npz -----------------------------------------------------------
+static ls_status open_npy(const char *path, const ls_columns_options *options,
+                          column_list *list) {
+  if (path == NULL) return ls_null_argument("ls_dataset_npy", "path");
+  LS_RETURN_IF_ERROR(add_columns(list, 1));
+  column *opened = &list->items[0];
+  LS_RETURN_IF_ERROR(ls_source_file_open(path, NULL, &opened->file));
+  const ls_file *file = opened->file->file;
+  LS_RETURN_IF_ERROR(ls_npy_open(file, path, 0, file->size, &opened->header));
+  list->like = ls_nest_i64(0);
+  return load_if(opened, options, &list->loaded);
+}
+
 ls_dataset *ls_dataset_npy(const char *path,
                            const ls_columns_options *options) {
-  int64_t loaded = 0;
-  column *one = ls_new_array(ls_current_allocator(), column, 1);
-  if (one == NULL) return NULL;
-  ls_status status = path == NULL ? ls_null_argument("ls_dataset_npy", "path")
-                                  : ls_source_file_open(path, NULL, &one->file);
-  if (ls_status_is_ok(status))
-    status = ls_npy_open(one->file->file, path, 0, one->file->file->size,
-                         &one->header);
-  if (ls_status_is_ok(status)) status = load_if(one, options, &loaded);
-  return make_columns("npy", one, 1, ls_nest_i64(0), status);
+  LS_OWN(column_list, list) = {.format = "npy",
+                               .allocator = ls_current_allocator()};
+  return make_columns(&list, open_npy(path, options, &list));
 }
 
 // A packed member is loaded whole.
@@ -319,22 +327,17 @@ static ls_status open_member(const ls_zip *zip, const ls_zip_entry *entry,
   LS_OWN(ls_text, name) = {0};
   ls_text_init(&name, zip->allocator);
   ls_text_append_format(&name, "%s/%s", file->file->path, entry->name);
-  ls_status status = ls_text_status(&name);
-  if (ls_status_is_ok(status) && entry->deflated) {
-    status = unpack_member(zip, entry, name.data, out);
-  } else if (ls_status_is_ok(status)) {
-    int64_t from = 0;
-    status = ls_zip_locate(zip, entry, &from);
-    if (ls_status_is_ok(status))
-      status =
-          ls_npy_open(file->file, name.data, from, entry->size, &out->header);
-    if (ls_status_is_ok(status)) status = load_if(out, options, loaded);
-  }
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  if (entry->deflated) return unpack_member(zip, entry, name.data, out);
+  int64_t from = 0;
+  LS_RETURN_IF_ERROR(ls_zip_locate(zip, entry, &from));
+  LS_RETURN_IF_ERROR(
+      ls_npy_open(file->file, name.data, from, entry->size, &out->header));
+  return load_if(out, options, loaded);
 }
 
-// The member that holds an array of this name: with ".npy" behind it, or as it
-// is.
+// Finds the member that holds an array of this name: with ".npy" after it, or
+// as it is.
 static ls_status find_member(const ls_zip *zip, const char *name,
                              const ls_zip_entry **out) {
   *out = NULL;
@@ -365,68 +368,70 @@ static char *name_of_array(const ls_zip *zip, const char *member) {
   return ls_copy_text(zip->allocator, member, length - (is_npy ? 4 : 0));
 }
 
+// Names of arrays, each of which is owned.
+typedef struct key_list {
+  ls_allocator *allocator;
+  char **items;
+  size_t count;
+} key_list;
+
+static void drop_keys(key_list *keys) {
+  for (size_t i = 0; keys->items != NULL && i < keys->count; ++i)
+    ls_release(keys->allocator, keys->items[i]);
+  ls_release(keys->allocator, keys->items);
+}
+LS_OWNED_STRUCT(key_list, drop_keys)
+
 // Opens the chosen members and names them. Columns stand by the leaves of the
 // dict, which go by sorted name.
-static ls_status open_npz(const ls_zip *zip, ls_source_file *file,
-                          const char *const *names, size_t count,
-                          const ls_columns_options *options, char **keys,
-                          column *columns, ls_nest *out_like) {
-  ls_allocator *allocator = zip->allocator;
-  int64_t loaded = 0;
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, const ls_zip_entry *, entries, count);
-  ls_status status =
-      items == NULL || entries == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+static ls_status open_members(const ls_zip *zip, ls_source_file *file,
+                              const char *const *names, size_t count,
+                              const ls_columns_options *options,
+                              column_list *list) {
+  ls_allocator *allocator = list->allocator;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, const ls_zip_entry *, entries, count);
+  LS_OWN(key_list, keys) = {allocator, ls_new_array(allocator, char *, count),
+                            count};
+  LS_RETURN_IF_NO_MEMORY(keys.items);
+  for (size_t i = 0; i < count; ++i) {
     items[i] = ls_nest_i64((int64_t)i);
     entries[i] = &zip->entries[i];
-    if (names != NULL) status = find_member(zip, names[i], &entries[i]);
-    if (!ls_status_is_ok(status)) break;
-    keys[i] = name_of_array(zip, entries[i]->name);
-    if (keys[i] == NULL) status = ls_out_of_memory();
+    if (names != NULL)
+      LS_RETURN_IF_ERROR(find_member(zip, names[i], &entries[i]));
+    keys.items[i] = name_of_array(zip, entries[i]->name);
+    LS_RETURN_IF_NO_MEMORY(keys.items[i]);
   }
-  if (ls_status_is_ok(status)) {
-    *out_like = ls_nest_dict("", (const char *const *)keys, items, count);
-    status = ls_nest_status(*out_like);
-  }
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(*out_like, items, count);
-    for (size_t leaf = 0; leaf < count && ls_status_is_ok(status); ++leaf)
-      status = open_member(zip, entries[items[leaf].as.i64], file, options,
-                           &loaded, &columns[leaf]);
-  }
-  return status;
+  list->like = ls_nest_dict("", (const char *const *)keys.items, items, count);
+  LS_RETURN_IF_ERROR(ls_nest_status(list->like));
+  ls_nest_flatten(list->like, items, count);
+  LS_RETURN_IF_ERROR(add_columns(list, count));
+  for (size_t leaf = 0; leaf < count; ++leaf)
+    LS_RETURN_IF_ERROR(open_member(zip, entries[items[leaf].as.i64], file,
+                                   options, &list->loaded, &list->items[leaf]));
+  return ls_ok();
+}
+
+static ls_status open_npz(const char *path, const char *const *names,
+                          size_t num_names, const ls_columns_options *options,
+                          column_list *list) {
+  if (path == NULL) return ls_null_argument("ls_dataset_npz", "path");
+  LS_OWN(ls_source_file, file) = NULL;
+  LS_OWN(ls_zip, zip) = {0};
+  LS_RETURN_IF_ERROR(ls_source_file_open(path, NULL, &file));
+  if (names == NULL && num_names > 0)
+    return ls_null_argument("ls_dataset_npz", "names");
+  LS_RETURN_IF_ERROR(ls_zip_open(file->file, list->allocator, &zip));
+  const size_t count = num_names > 0 ? num_names : zip.count;
+  if (count == 0) return ls_invalid_argument("'%s' has no arrays", path);
+  return open_members(&zip, file, num_names > 0 ? names : NULL, count, options,
+                      list);
 }
 
 ls_dataset *ls_dataset_npz(const char *path, const char *const *names,
                            size_t num_names,
                            const ls_columns_options *options) {
-  ls_allocator *allocator = ls_current_allocator();
-  ls_source_file *file = NULL;
-  ls_zip zip = {0};
-  ls_nest like = ls_none();
-  ls_status status = path == NULL ? ls_null_argument("ls_dataset_npz", "path")
-                                  : ls_source_file_open(path, NULL, &file);
-  if (ls_status_is_ok(status) && names == NULL && num_names > 0)
-    status = ls_null_argument("ls_dataset_npz", "names");
-  if (ls_status_is_ok(status))
-    status = ls_zip_open(file->file, allocator, &zip);
-  if (num_names == 0) names = NULL;
-  const size_t count = names != NULL ? num_names : zip.count;
-  if (ls_status_is_ok(status) && count == 0)
-    status = ls_invalid_argument("'%s' has no arrays", path);
-  column *columns = ls_new_array(allocator, column, count);
-  char **keys = ls_new_array(allocator, char *, count);
-  if (ls_status_is_ok(status))
-    status =
-        columns == NULL || keys == NULL
-            ? ls_out_of_memory()
-            : open_npz(&zip, file, names, count, options, keys, columns, &like);
-  for (size_t i = 0; keys != NULL && i < count; ++i)
-    ls_release(allocator, keys[i]);
-  ls_release(allocator, keys);
-  ls_zip_close(&zip);
-  ls_object_release(file);
-  return make_columns("npz", columns, columns != NULL ? count : 0, like,
-                      status);
+  LS_OWN(column_list, list) = {.format = "npz",
+                               .allocator = ls_current_allocator()};
+  return make_columns(&list, open_npz(path, names, num_names, options, &list));
 }

@@ -56,7 +56,7 @@ static void describe_csv(const ls_record_decoder *decoder, ls_text *text) {
 }
 
 // ---- Rows ------------------------------------------------------------------
-// The fields of a row that was found, all of them, in room of `allocator`.
+// Splits a row into all of its fields; the caller's.
 static ls_status split_row(const csv_decoder *self, char *row, size_t size,
                            ls_csv_field **out_fields, size_t *out_count) {
   ls_allocator *allocator = self->base.allocator;
@@ -72,7 +72,7 @@ static ls_status split_row(const csv_decoder *self, char *row, size_t size,
   return ls_ok();
 }
 
-// The bytes of a file from `from` to `to`; the caller's.
+// Reads the bytes of a file from `from` to `to`; the caller's.
 static ls_status read_bytes(const csv_decoder *self, const ls_file *file,
                             int64_t from, int64_t to, char **out) {
   const size_t size = (size_t)(to - from);
@@ -154,10 +154,10 @@ static ls_status read_field(const csv_column *column, const ls_record_at *at,
   return bad_field(column, at, field);
 }
 
-// The fields of a row, in room of the fetch.
-static ls_status csv_files_take_apart(const csv_decoder *self, ls_fetch *fetch,
-                                      const ls_record_at *at, char *bytes,
-                                      size_t size, ls_csv_field **out) {
+// Splits a row into its fields, in room of the fetch.
+static ls_status split_fields(const csv_decoder *self, ls_fetch *fetch,
+                              const ls_record_at *at, char *bytes, size_t size,
+                              ls_csv_field **out) {
   size_t count = 0;
   *out = ls_fetch_room(fetch, self->num_fields * sizeof(**out));
   if (*out == NULL) return ls_out_of_memory();
@@ -174,17 +174,16 @@ static ls_status read_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
                           const size_t *row_sizes, void *const *rows,
                           size_t k) {
   const csv_decoder *self = (const csv_decoder *)decoder;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   ls_csv_field *fields = NULL;
-  ls_status status =
-      csv_files_take_apart(self, fetch, at, bytes, size, &fields);
-  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
+  LS_RETURN_IF_ERROR(split_fields(self, fetch, at, bytes, size, &fields));
+  for (size_t i = 0; i < self->count; ++i) {
     const csv_column *column = &self->columns[i];
     char *row = (char *)rows[column->leaf] + k * row_sizes[column->leaf];
-    status = read_field(column, at, &fields[column->field], row + column->at);
+    LS_RETURN_IF_ERROR(
+        read_field(column, at, &fields[column->field], row + column->at));
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 static ls_status make_value(const csv_column *column, const ls_record_at *at,
@@ -195,49 +194,45 @@ static ls_status make_value(const csv_column *column, const ls_record_at *at,
       text = (ls_bytes){column->missing, strlen(column->missing)};
     return ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR, &text, out);
   }
-  LS_RETURN_IF_ERROR(ls_array_create_unwritten(column->dtype, LS_SCALAR, out));
-  const ls_status status =
-      read_field(column, at, field, ls_array_mutable_data(*out));
-  if (!ls_status_is_ok(status)) ls_array_release(*out);
-  return status;
+  LS_OWN(ls_array, value) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_array_create_unwritten(column->dtype, LS_SCALAR, &value));
+  LS_RETURN_IF_ERROR(
+      read_field(column, at, field, ls_array_mutable_data(value)));
+  *out = ls_give(&value);
+  return ls_ok();
 }
 
 static ls_status make_csv(const ls_record_decoder *decoder, ls_fetch *fetch,
                           const ls_record_at *at, char *bytes, size_t size,
                           ls_nest *element) {
   const csv_decoder *self = (const csv_decoder *)decoder;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_OWN(ls_nests, items) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&items, &fetch->stack, self->num_items));
   ls_csv_field *fields = NULL;
-  ls_nest *items = ls_fetch_room(fetch, self->num_items * sizeof(*items));
-  ls_status status = items == NULL ? ls_out_of_memory()
-                                   : csv_files_take_apart(self, fetch, at,
-                                                          bytes, size, &fields);
-  size_t made = 0;
-  for (size_t i = 0; i < self->count && ls_status_is_ok(status); ++i) {
+  LS_RETURN_IF_ERROR(split_fields(self, fetch, at, bytes, size, &fields));
+  for (size_t i = 0; i < self->count; ++i) {
     const csv_column *column = &self->columns[i];
     const ls_csv_field *field = &fields[column->field];
-    ls_array *array = NULL;  // Of those that are stacked the first makes it.
-    if (!column->stacked)
-      status = make_value(column, at, field, &array);
-    else if (column->item == made)
-      status = ls_array_create(column->dtype,
-                               LS_SHAPE((int64_t)self->num_stacked), &array);
-    if (!ls_status_is_ok(status)) break;
-    if (column->item == made) items[made++] = ls_nest_array(array);
-    if (column->stacked) {
-      char *to = (char *)ls_nest_data(items[column->item], 0) + column->at;
-      status = read_field(column, at, field, to);
+    ls_nest *item = &items.items[column->item];
+    ls_array *array = NULL;
+    if (!column->stacked) {
+      LS_RETURN_IF_ERROR(make_value(column, at, field, &array));
+      *item = ls_nest_array(array);
+      continue;
     }
+    if (column->at == 0) {  // The first of those that are stacked.
+      LS_RETURN_IF_ERROR(ls_array_create(
+          column->dtype, LS_SHAPE((int64_t)self->num_stacked), &array));
+      *item = ls_nest_array(array);
+    }
+    LS_RETURN_IF_ERROR(read_field(column, at, field,
+                                  (char *)ls_nest_data(*item, 0) + column->at));
   }
-  if (ls_status_is_ok(status)) {
-    status = ls_element_replace(
-        ls_nest_dict("", self->keys, items, self->num_items), element);
-  } else {
-    while (made > 0)
-      ls_nest_release(items[--made]);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  items.count = 0;  // The dict has them.
+  return ls_element_replace(
+      ls_nest_dict("", self->keys, items.items, self->num_items), element);
 }
 
 static const ls_record_format csv_format = {.name = "csv",
@@ -268,8 +263,8 @@ static void add_column(csv_decoder *self, const char *name, size_t size,
   *room += length;
 }
 
-// Where the columns are, by name; of two of one name the first. Values are
-// places from 1 on.
+// Maps names to positions of columns, from 1 on; of two of one name to the
+// first.
 static ls_status map_fields(const csv_decoder *self, ls_map *places) {
   for (size_t i = 0; i < self->num_fields; ++i) {
     const ls_csv_field *field = &self->fields[i];
@@ -308,7 +303,7 @@ static ls_status check_column(const ls_csv_column *column) {
                              column->name, ls_dtype_name(dtype));
 }
 
-// The columns that are wanted, where they are by `places`; all without a wish.
+// Adds the columns that are wanted, by default all.
 static ls_status choose_columns(csv_decoder *self, const ls_map *places,
                                 const char *path,
                                 const ls_csv_options *options) {
@@ -345,41 +340,44 @@ static ls_status choose_columns(csv_decoder *self, const ls_map *places,
   return ls_ok();
 }
 
-static ls_dtype both(ls_dtype a, ls_dtype b) {
+static ls_dtype join_dtypes(ls_dtype a, ls_dtype b) {
   if (a == LS_DTYPE_NONE || a == b) return b;
   if (b == LS_DTYPE_NONE) return a;
   return a == LS_DTYPE_STRING || b == LS_DTYPE_STRING ? LS_DTYPE_STRING
                                                       : LS_DTYPE_F32;
 }
 
-// What nobody has said, by the rows that were found.
-static ls_status guess(csv_decoder *self, const ls_file *file,
-                       const ls_offsets *offsets) {
+// Widens the types that are guessed by a row.
+static ls_status guess_by_row(csv_decoder *self, const ls_file *file,
+                              int64_t from, int64_t end) {
+  ls_allocator *allocator = self->base.allocator;
+  LS_OWN_MEMORY(allocator, char, bytes) = NULL;
+  LS_OWN_MEMORY(allocator, ls_csv_field, fields) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(read_bytes(self, file, from, end, &bytes));
+  LS_RETURN_IF_ERROR(
+      split_row(self, bytes, (size_t)(end - from), &fields, &count));
+  for (size_t i = 0; i < self->count; ++i) {
+    csv_column *column = &self->columns[i];
+    if (column->guessed && column->field < count)
+      column->dtype =
+          join_dtypes(column->dtype, ls_csv_kind(&fields[column->field]));
+  }
+  return ls_ok();
+}
+
+// Guesses types that are not given, by the rows that were found.
+static ls_status guess_types(csv_decoder *self, const ls_file *file,
+                             const ls_offsets *offsets) {
   for (size_t i = 0; i < self->count; ++i)
     self->columns[i].guessed = self->columns[i].dtype == LS_DTYPE_NONE;
-  ls_status status = ls_ok();
-  for (int64_t row = self->header; row < ls_offsets_count(offsets); ++row) {
-    char *bytes = NULL;
-    ls_csv_field *fields = NULL;
-    size_t count = 0;
-    const int64_t from = offsets->items[row], to = offsets->items[row + 1];
-    status = read_bytes(self, file, from, to, &bytes);
-    if (ls_status_is_ok(status))
-      status = split_row(self, bytes, (size_t)(to - from), &fields, &count);
-    for (size_t i = 0; ls_status_is_ok(status) && i < self->count; ++i) {
-      csv_column *column = &self->columns[i];
-      if (column->guessed && column->field < count)
-        column->dtype =
-            both(column->dtype, ls_csv_kind(&fields[column->field]));
-    }
-    ls_release(self->base.allocator, fields);
-    ls_release(self->base.allocator, bytes);
-    if (!ls_status_is_ok(status)) break;
-  }
+  for (int64_t row = self->header; row < ls_offsets_count(offsets); ++row)
+    LS_RETURN_IF_ERROR(
+        guess_by_row(self, file, offsets->items[row], offsets->items[row + 1]));
   for (size_t i = 0; i < self->count; ++i)
     if (self->columns[i].dtype == LS_DTYPE_NONE)
       self->columns[i].dtype = LS_DTYPE_STRING;
-  return status;
+  return ls_ok();
 }
 
 // The line of names, which the fields lie in.
@@ -394,7 +392,7 @@ static ls_status read_names(csv_decoder *self, const ls_file *file,
                    &self->num_fields);
 }
 
-// Which item each column is: one of its own, or a part of the stacked one.
+// Numbers the items: one for each column, one for all that are stacked.
 static ls_status number_items(csv_decoder *self) {
   const csv_column *first = NULL;
   for (size_t i = 0; i < self->count; ++i) {
@@ -443,29 +441,28 @@ static ls_status make_spec(csv_decoder *self) {
   return ls_nest_status(self->base.spec);
 }
 
-static ls_status learn(csv_decoder *self, const ls_file *file,
-                       const ls_csv_options *options) {
+static ls_status learn_columns(csv_decoder *self, const ls_file *file,
+                               const ls_csv_options *options) {
   LS_OWN(ls_offsets, offsets) = {0};
   ls_offsets_init(&offsets, self->base.allocator);
-  ls_status status =
-      ls_csv_scan(file, self->delimiter, GUESS_ROWS + 1, &offsets);
-  self->num_fields = options->num_columns;
-  if (ls_status_is_ok(status) && self->header)
-    status = read_names(self, file, &offsets);
   LS_OWN(ls_map, places) = {0};
   ls_map_init(&places, self->base.allocator);
-  if (ls_status_is_ok(status) && self->header)
-    status = map_fields(self, &places);
-  if (ls_status_is_ok(status))
-    status = choose_columns(self, &places, file->path, options);
-  if (ls_status_is_ok(status)) status = guess(self, file, &offsets);
-  return ls_status_is_ok(status) ? make_spec(self) : status;
+  LS_RETURN_IF_ERROR(
+      ls_csv_scan(file, self->delimiter, GUESS_ROWS + 1, &offsets));
+  self->num_fields = options->num_columns;
+  if (self->header) {
+    LS_RETURN_IF_ERROR(read_names(self, file, &offsets));
+    LS_RETURN_IF_ERROR(map_fields(self, &places));
+  }
+  LS_RETURN_IF_ERROR(choose_columns(self, &places, file->path, options));
+  LS_RETURN_IF_ERROR(guess_types(self, file, &offsets));
+  return make_spec(self);
 }
 
 // ---- Making ----------------------------------------------------------------
-static ls_status csv_files_begin(csv_decoder *self, const char *const *paths,
-                                 size_t num_paths,
-                                 const ls_csv_options *options) {
+static ls_status begin_csv(csv_decoder *self, const char *const *paths,
+                           size_t num_paths, const ls_csv_options *options) {
+  ls_allocator *allocator = self->base.allocator;
   self->delimiter = options->delimiter != '\0' ? options->delimiter : ',';
   self->header = options->header != LS_FLAG_OFF;
   self->base.load = options->load;
@@ -479,23 +476,18 @@ static ls_status csv_files_begin(csv_decoder *self, const char *const *paths,
     return ls_invalid_argument("CSV without a line of names: say what its "
                                "columns are, in their order");
   const char *stack = options->stack != NULL ? options->stack : "values";
-  self->stack = ls_copy_text(self->base.allocator, stack, strlen(stack));
-  if (self->stack == NULL) return ls_out_of_memory();
+  self->stack = ls_copy_text(allocator, stack, strlen(stack));
+  LS_RETURN_IF_NO_MEMORY(self->stack);
   if (options->keep_index == LS_FLAG_ON)
     self->base.index_kind = 3 | (uint32_t)self->header << 8 |
                             (uint32_t)(unsigned char)self->delimiter << 16;
-  ls_allocator *allocator = self->base.allocator;
-  const char **found = NULL;
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
   size_t count = 0;
-  ls_source_file *first = NULL;
-  ls_status status =
-      ls_source_paths(paths, num_paths, allocator, &found, &count);
-  if (ls_status_is_ok(status))
-    status = ls_source_file_open(found[0], NULL, &first);
-  if (ls_status_is_ok(status)) status = learn(self, first->file, options);
-  ls_object_release(first);
-  ls_release(allocator, found);
-  return status;
+  LS_OWN(ls_source_file, first) = NULL;
+  LS_RETURN_IF_ERROR(
+      ls_source_paths(paths, num_paths, allocator, &found, &count));
+  LS_RETURN_IF_ERROR(ls_source_file_open(found[0], NULL, &first));
+  return learn_columns(self, first->file, options);
 }
 
 ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
@@ -504,6 +496,6 @@ ls_dataset *ls_dataset_csv(const char *const *paths, size_t num_paths,
   csv_decoder *decoder =
       (csv_decoder *)ls_record_decoder_new(&csv_format, sizeof(*decoder));
   if (decoder == NULL) return NULL;
-  const ls_status status = csv_files_begin(decoder, paths, num_paths, &opts);
+  const ls_status status = begin_csv(decoder, paths, num_paths, &opts);
   return ls_record_source_new(paths, num_paths, &decoder->base, status);
 }

@@ -179,7 +179,7 @@ static void store_missing(const feature *self, size_t count, char *to) {
   }
 }
 
-// What a read of one feature needs.
+// A read of one feature.
 typedef struct reading {
   const feature *self;
   const ls_record_place *place;
@@ -188,7 +188,7 @@ typedef struct reading {
   ls_fetch *fetch;
 } reading;
 
-// One bytes value: the elements themselves.
+// Reads one bytes value, which is the elements themselves.
 static ls_status read_raw(const reading *in, size_t count, char *to) {
   const ls_dtype dtype = in->self->wanted.dtype;
   ls_bytes bytes = {0};
@@ -212,15 +212,13 @@ static ls_status read_floats(const reading *in, size_t count, char *to,
   if (dtype == LS_DTYPE_F32)
     return ls_feature_floats(&in->at, in->found, (float *)(void *)to, count,
                              values);
-  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
-  float *room = ls_fetch_room(in->fetch, count * sizeof(*room));
-  ls_status status =
-      room == NULL ? ls_out_of_memory()
-                   : ls_feature_floats(&in->at, in->found, room, count, values);
-  for (size_t i = 0; ls_status_is_ok(status) && i < count && i < *values; ++i)
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(in->fetch);
+  LS_ROOM_OR_RETURN(in->fetch, float, room, count);
+  LS_RETURN_IF_ERROR(
+      ls_feature_floats(&in->at, in->found, room, count, values));
+  for (size_t i = 0; i < count && i < *values; ++i)
     store_float(dtype, room[i], to + i * ls_dtype_size(dtype));
-  ls_fetch_end(in->fetch, mark);
-  return status;
+  return ls_ok();
 }
 
 static ls_status read_integers(const reading *in, size_t count, char *to,
@@ -229,26 +227,22 @@ static ls_status read_integers(const reading *in, size_t count, char *to,
   if (dtype == LS_DTYPE_I64)
     return ls_feature_ints(&in->at, in->found, (int64_t *)(void *)to, count,
                            values);
-  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
-  int64_t *room = ls_fetch_room(in->fetch, count * sizeof(*room));
-  ls_status status =
-      room == NULL ? ls_out_of_memory()
-                   : ls_feature_ints(&in->at, in->found, room, count, values);
-  for (size_t i = 0; ls_status_is_ok(status) && i < count && i < *values; ++i) {
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(in->fetch);
+  LS_ROOM_OR_RETURN(in->fetch, int64_t, room, count);
+  LS_RETURN_IF_ERROR(ls_feature_ints(&in->at, in->found, room, count, values));
+  for (size_t i = 0; i < count && i < *values; ++i) {
     if (store_integer(dtype, room[i], to + i * ls_dtype_size(dtype))) continue;
-    status = ls_invalid_argument(
+    return ls_invalid_argument(
         "'%s' record %lld at byte %lld: feature '%s' has %lld, which is no %s",
         in->place->file, (long long)in->place->record,
         (long long)in->place->offset, in->self->wanted.name, (long long)room[i],
         ls_dtype_name(dtype));
   }
-  ls_fetch_end(in->fetch, mark);
-  return status;
+  return ls_ok();
 }
 
-// `count` numbers into `to`.
-static ls_status features_read_numbers(const reading *in, size_t count,
-                                       char *to) {
+// Reads `count` numbers into `to`.
+static ls_status read_numbers(const reading *in, size_t count, char *to) {
   const feature *self = in->self;
   size_t values = 0;
   if (in->found->kind == LS_FEATURE_ABSENT && self->wanted.optional) {
@@ -264,48 +258,43 @@ static ls_status features_read_numbers(const reading *in, size_t count,
 }
 
 // ---- Examples --------------------------------------------------------------
-static reading reading_of(const feature *self, const ls_features *features,
-                          size_t number, ls_fetch *fetch,
-                          const ls_record_place *place, ls_bytes example,
-                          const ls_feature *found) {
-  return (reading){.self = self,
-                   .place = place,
-                   .at = {place, example.data, features->names[number]},
-                   .found = found,
-                   .fetch = fetch};
-}
-
-// Finds all of them, in room of the fetch.
-static ls_status features_find_all(const ls_features *features, ls_fetch *fetch,
-                                   const ls_record_place *place,
-                                   ls_bytes example, ls_feature **out) {
-  *out = ls_fetch_room(fetch, features->count * sizeof(**out));
-  if (*out == NULL) return ls_out_of_memory();
-  return ls_example_find(place, example.data, example.size, features->names,
-                         features->count, *out);
+// Finds all features of an example, as reads, in room of the fetch.
+static ls_status find_features(const ls_features *features, ls_fetch *fetch,
+                               const ls_record_place *place, ls_bytes example,
+                               reading **out) {
+  const size_t count = features->count;
+  LS_ROOM_OR_RETURN(fetch, ls_feature, found, count);
+  LS_ROOM_OR_RETURN(fetch, reading, reads, count);
+  LS_RETURN_IF_ERROR(ls_example_find(place, example.data, example.size,
+                                     features->names, count, found));
+  for (size_t i = 0; i < count; ++i)
+    reads[i] = (reading){.self = &features->items[i],
+                         .place = place,
+                         .at = {place, example.data, features->names[i]},
+                         .found = &found[i],
+                         .fetch = fetch};
+  *out = reads;
+  return ls_ok();
 }
 
 ls_status ls_features_read(const ls_features *features, ls_fetch *fetch,
                            const ls_record_place *place, ls_bytes example,
                            const size_t *row_sizes, void *const *rows,
                            size_t k) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  ls_feature *found = NULL;
-  ls_status status = features_find_all(features, fetch, place, example, &found);
-  for (size_t i = 0; i < features->count && ls_status_is_ok(status); ++i) {
-    const feature *self = &features->items[i];
-    const reading in =
-        reading_of(self, features, i, fetch, place, example, &found[i]);
-    status = features_read_numbers(&in, (size_t)self->count,
-                                   (char *)rows[self->leaf] +
-                                       k * row_sizes[self->leaf]);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  reading *reads = NULL;
+  LS_RETURN_IF_ERROR(find_features(features, fetch, place, example, &reads));
+  for (size_t i = 0; i < features->count; ++i) {
+    const feature *self = reads[i].self;
+    LS_RETURN_IF_ERROR(
+        read_numbers(&reads[i], (size_t)self->count,
+                     (char *)rows[self->leaf] + k * row_sizes[self->leaf]));
   }
-  ls_fetch_end(fetch, mark);
-  return status;
+  return ls_ok();
 }
 
-// How many values a feature of any number has, as elements of its type.
-static ls_status features_count_values(const reading *in, size_t *out) {
+// Counts the values of a feature of any number, as elements of its type.
+static ls_status count_values(const reading *in, size_t *out) {
   const ls_dtype dtype = in->self->wanted.dtype;
   ls_bytes raw = {0};
   *out = 0;
@@ -323,70 +312,52 @@ static ls_status features_count_values(const reading *in, size_t *out) {
 
 static ls_status make_strings(const reading *in, ls_shape shape, size_t count,
                               ls_array **out) {
-  const ls_fetch_mark mark = ls_fetch_begin(in->fetch);
-  ls_bytes *texts = ls_fetch_room(in->fetch, count * sizeof(*texts));
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(in->fetch);
+  LS_ROOM_OR_RETURN(in->fetch, ls_bytes, texts, count);
   size_t values = count;
-  ls_status status = texts == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status) && in->found->kind == LS_FEATURE_ABSENT &&
-      in->self->wanted.optional) {
+  if (in->found->kind == LS_FEATURE_ABSENT && in->self->wanted.optional) {
     for (size_t i = 0; i < count; ++i)
       texts[i] = (ls_bytes){.data = ""};
-  } else if (ls_status_is_ok(status)) {
-    status = ls_feature_bytes(&in->at, in->found, texts, count, &values);
+  } else {
+    LS_RETURN_IF_ERROR(
+        ls_feature_bytes(&in->at, in->found, texts, count, &values));
   }
-  if (ls_status_is_ok(status) && values != count)
-    status = wrong(in->self, in->place, "values", (long long)values,
-                   (long long)count);
-  if (ls_status_is_ok(status))
-    status = ls_array_create_copy(LS_DTYPE_STRING, shape, texts, out);
-  ls_fetch_end(in->fetch, mark);
-  return status;
+  if (values != count)
+    return wrong(in->self, in->place, "values", (long long)values,
+                 (long long)count);
+  return ls_array_create_copy(LS_DTYPE_STRING, shape, texts, out);
 }
 
-static ls_status features_make_array(const reading *in, ls_array **out) {
+static ls_status make_array(const reading *in, ls_nest *out) {
   const ls_tfrecord_feature *wanted = &in->self->wanted;
   ls_shape shape = wanted->shape;
   size_t count = (size_t)in->self->count;
-  *out = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (in->self->count < 0) {
-    LS_RETURN_IF_ERROR(features_count_values(in, &count));
+    LS_RETURN_IF_ERROR(count_values(in, &count));
     shape = LS_SHAPE((int64_t)count);
   }
-  if (wanted->dtype == LS_DTYPE_STRING)
-    return make_strings(in, shape, count, out);
-  LS_RETURN_IF_ERROR(ls_array_create_unwritten(wanted->dtype, shape, out));
-  const ls_status status =
-      features_read_numbers(in, count, ls_array_mutable_data(*out));
-  if (ls_status_is_ok(status)) return status;
-  ls_array_release(*out);
-  *out = NULL;
-  return status;
+  if (wanted->dtype == LS_DTYPE_STRING) {
+    LS_RETURN_IF_ERROR(make_strings(in, shape, count, &array));
+  } else {
+    LS_RETURN_IF_ERROR(ls_array_create_unwritten(wanted->dtype, shape, &array));
+    LS_RETURN_IF_ERROR(read_numbers(in, count, ls_array_mutable_data(array)));
+  }
+  *out = ls_nest_array(ls_give(&array));
+  return ls_ok();
 }
 
 ls_status ls_features_make(const ls_features *features, ls_fetch *fetch,
                            const ls_record_place *place, ls_bytes example,
                            ls_nest *element) {
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
-  ls_feature *found = NULL;
-  ls_nest *items = ls_fetch_room(fetch, features->count * sizeof(*items));
-  ls_status status = items == NULL ? ls_out_of_memory()
-                                   : features_find_all(features, fetch, place,
-                                                       example, &found);
-  size_t made = 0;
-  while (made < features->count && ls_status_is_ok(status)) {
-    const reading in = reading_of(&features->items[made], features, made, fetch,
-                                  place, example, &found[made]);
-    ls_array *array = NULL;
-    status = features_make_array(&in, &array);
-    if (ls_status_is_ok(status)) items[made++] = ls_nest_array(array);
-  }
-  if (ls_status_is_ok(status)) {
-    status = ls_element_replace(
-        ls_nest_dict("", features->keys, items, features->count), element);
-  } else {
-    while (made > 0)
-      ls_nest_release(items[--made]);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  LS_OWN(ls_nests, items) = {0};
+  reading *reads = NULL;
+  LS_RETURN_IF_ERROR(ls_nests_init(&items, &fetch->stack, features->count));
+  LS_RETURN_IF_ERROR(find_features(features, fetch, place, example, &reads));
+  for (size_t i = 0; i < features->count; ++i)
+    LS_RETURN_IF_ERROR(make_array(&reads[i], &items.items[i]));
+  items.count = 0;  // The dict has them.
+  return ls_element_replace(
+      ls_nest_dict("", features->keys, items.items, features->count), element);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first tf.Example of TFRecord files has, for who does not know.
+// The features of the first tf.Example of TFRecord files.
 #include "base/runtime_internal.h"
 #include "data/own.h"
 #include "formats/bytes/example.h"
@@ -72,52 +72,54 @@ static ls_status take_feature(void *user, ls_bytes name,
   return make_values(self, name, feature, &self->items[at]);
 }
 
-static ls_nest read_example(const char *file, ls_bytes bytes) {
+static void end_example(example *self) {
+  for (size_t i = 0; i < self->count; ++i)
+    ls_release(self->allocator, self->keys[i]);
+  for (size_t i = 0; self->items != NULL && i < self->count; ++i)
+    ls_nest_release(self->items[i]);
+  ls_release(self->allocator, self->keys);
+  ls_release(self->allocator, self->items);
+}
+LS_OWNED_STRUCT(example, end_example)
+
+static ls_status read_example(const char *file, ls_bytes bytes, ls_nest *out) {
   const ls_record_place place = {.file = file};
-  example self = {
+  LS_OWN(example, self) = {
       .allocator = ls_current_allocator(), .place = &place, .bytes = bytes};
-  ls_status status =
-      ls_example_visit(&place, bytes.data, bytes.size, count_feature, &self);
+  LS_RETURN_IF_ERROR(
+      ls_example_visit(&place, bytes.data, bytes.size, count_feature, &self));
   self.keys = ls_new_array(self.allocator, char *, self.room + 1);
   self.items = ls_new_array(self.allocator, ls_nest, self.room + 1);
-  if (ls_status_is_ok(status) && (self.keys == NULL || self.items == NULL))
-    status = ls_out_of_memory();
-  if (ls_status_is_ok(status))
-    status =
-        ls_example_visit(&place, bytes.data, bytes.size, take_feature, &self);
-  ls_nest dict = ls_none();
-  if (ls_status_is_ok(status)) {
-    dict = ls_nest_dict("", (const char *const *)self.keys, self.items,
-                        self.count);
-  } else {
-    for (size_t i = 0; i < self.count; ++i)
-      ls_nest_release(self.items[i]);
-    dict = ls_fail(status);
+  LS_RETURN_IF_NO_MEMORY(self.keys);
+  LS_RETURN_IF_NO_MEMORY(self.items);
+  LS_RETURN_IF_ERROR(
+      ls_example_visit(&place, bytes.data, bytes.size, take_feature, &self));
+  *out =
+      ls_nest_dict("", (const char *const *)self.keys, self.items, self.count);
+  memset(self.items, 0, self.count * sizeof(*self.items));  // The dict's.
+  return ls_nest_status(*out);
+}
+
+static ls_status read_first(const char *const *paths, size_t num_paths,
+                            ls_nest *out) {
+  // Only the first is read: nothing is scanned.
+  LS_OWN(ls_dataset, dataset) = ls_dataset_tfrecords(paths, num_paths, NULL);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, record) = ls_none();
+  LS_RETURN_IF_ERROR(ls_iterator_create(
+      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
+  const ls_status status = ls_iterator_next(iterator, &record);
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+    ls_status_free(status);
+    return ls_out_of_range("'%s' has no record", paths[0]);
   }
-  for (size_t i = 0; i < self.count; ++i)
-    ls_release(self.allocator, self.keys[i]);
-  ls_release(self.allocator, self.keys);
-  ls_release(self.allocator, self.items);
-  return dict;
+  LS_RETURN_IF_ERROR(status);
+  const ls_bytes *bytes = ls_array_data(ls_nest_as_array(record));
+  return read_example(paths[0], *bytes, out);
 }
 
 ls_nest ls_tfrecord_first_example(const char *const *paths, size_t num_paths) {
-  LS_OWN(ls_iterator, iterator) = NULL;
-  LS_OWN(ls_nest, record) = ls_none();
-  // Only the first is read: nothing is scanned.
-  LS_OWN(ls_dataset, dataset) = ls_dataset_tfrecords(paths, num_paths, NULL);
-  ls_status status = ls_iterator_create(
-      dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator);
-  if (ls_status_is_ok(status)) status = ls_iterator_next(iterator, &record);
-  ls_nest found = ls_none();
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    ls_status_free(status);
-    found = LS_FAIL(LS_OUT_OF_RANGE, "'%s' has no record", paths[0]);
-  } else if (!ls_status_is_ok(status)) {
-    found = ls_fail(status);
-  } else {
-    const ls_bytes *bytes = ls_array_data(ls_nest_as_array(record));
-    found = read_example(paths[0], *bytes);
-  }
-  return found;
+  LS_OWN(ls_nest, found) = ls_none();
+  const ls_status status = read_first(paths, num_paths, &found);
+  return ls_status_is_ok(status) ? ls_give(&found) : ls_fail(status);
 }

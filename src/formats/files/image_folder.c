@@ -169,34 +169,33 @@ static ls_raster raster_of(const image_folder *self, int64_t height,
                      .dtype = LS_DTYPE_U8};
 }
 
+static ls_status read_image(const image_folder *self, ls_fetch *fetch,
+                            int64_t index, char *row) {
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  ls_image_file file;
+  ls_image_header header;
+  LS_RETURN_IF_ERROR(open_image(self, fetch, index, &file, &header));
+  const ls_raster to =
+      raster_of(self, self->options.height, self->options.width, row);
+  return decode_to_size(self, fetch, &file, &header, &to);
+}
+
 static ls_status read_images(const ls_dataset *dataset, ls_fetch *fetch,
                              const int64_t *indices, size_t count,
                              void *const *rows) {
   const image_folder *self = (const image_folder *)dataset;
-  ls_status status = ls_ok();
-  for (size_t k = 0; k < count && ls_status_is_ok(status); ++k) {
-    const ls_fetch_mark mark = ls_fetch_begin(fetch);
-    ls_image_file file;
-    ls_image_header header;
-    status = open_image(self, fetch, indices[k], &file, &header);
-    if (ls_status_is_ok(status)) {
-      const ls_raster to =
-          raster_of(self, self->options.height, self->options.width,
-                    (char *)rows[0] + k * dataset->row_sizes[0]);
-      status = decode_to_size(self, fetch, &file, &header, &to);
-    }
+  for (size_t k = 0; k < count; ++k) {
     ((int32_t *)rows[1])[k] = (int32_t)label_of(self, indices[k]);
-    ls_fetch_end(fetch, mark);
+    LS_RETURN_IF_ERROR(read_image(self, fetch, indices[k],
+                                  (char *)rows[0] + k * dataset->row_sizes[0]));
   }
-  return status;
+  return ls_ok();
 }
 
-// An image of its own size, with its label, in place of `*element`.
-static ls_status image_folder_make_element(const image_folder *self,
-                                           ls_fetch *fetch, int64_t index,
-                                           const ls_image_file *file,
-                                           const ls_image_header *header,
-                                           ls_nest *element) {
+// Makes `*element` an image of its own size, with its label.
+static ls_status make_element(const image_folder *self, ls_fetch *fetch,
+                              int64_t index, const ls_image_file *file,
+                              const ls_image_header *header, ls_nest *element) {
   const ls_type types[2] = {
       {LS_DTYPE_U8,
        LS_SHAPE(header->height, header->width, self->options.channels)},
@@ -213,15 +212,11 @@ static ls_status image_folder_make_element(const image_folder *self,
 static ls_status get_image(const ls_dataset *dataset, ls_fetch *fetch,
                            int64_t index, ls_nest *element) {
   const image_folder *self = (const image_folder *)dataset;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   ls_image_file file;
   ls_image_header header;
-  ls_status status = open_image(self, fetch, index, &file, &header);
-  if (ls_status_is_ok(status))
-    status =
-        image_folder_make_element(self, fetch, index, &file, &header, element);
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_RETURN_IF_ERROR(open_image(self, fetch, index, &file, &header));
+  return make_element(self, fetch, index, &file, &header, element);
 }
 
 static void image_folder_name_file(const ls_dataset *dataset, int64_t index,
@@ -232,18 +227,14 @@ static void image_folder_name_file(const ls_dataset *dataset, int64_t index,
                         self->names.data + self->starts[index]);
 }
 
-static const ls_dataset_class sized_class = {.name = "image_folder",
-                                             .file_of = image_folder_name_file,
-                                             .destroy = image_folder_destroy,
-                                             .describe = image_folder_describe,
+#define IMAGE_FOLDER_CLASS                                                     \
+  .name = "image_folder", .file_of = image_folder_name_file,                   \
+  .destroy = image_folder_destroy, .describe = image_folder_describe
+static const ls_dataset_class sized_class = {IMAGE_FOLDER_CLASS,
                                              .read = read_images};
 // Of images as they are.
-static const ls_dataset_class any_size_class = {
-    .name = "image_folder",
-    .file_of = image_folder_name_file,
-    .destroy = image_folder_destroy,
-    .describe = image_folder_describe,
-    .get = get_image};
+static const ls_dataset_class any_size_class = {IMAGE_FOLDER_CLASS,
+                                                .get = get_image};
 
 // ---- Making ----------------------------------------------------------------
 static bool is_image_name(const char *name) {

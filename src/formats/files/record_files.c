@@ -142,21 +142,21 @@ ls_dataset *ls_dataset_records(const char *const *paths, size_t num_paths,
 }
 
 // ---- Names -----------------------------------------------------------------
-ls_dataset *ls_dataset_files(const char *pattern) {
+static ls_status list_names(const char *pattern, ls_array **out_names) {
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_MEMORY(allocator, const char *, paths) = NULL;
   size_t count = 0;
-  ls_array *array = NULL;
-  ls_status status = ls_source_paths(&pattern, 1, allocator, &paths, &count);
-  LS_OWN_MEMORY(allocator, ls_bytes, names) =
-      ls_status_is_ok(status) ? ls_new_array(allocator, ls_bytes, count) : NULL;
-  if (ls_status_is_ok(status) && names == NULL) status = ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i)
-      names[i] = (ls_bytes){paths[i], strlen(paths[i])};
-    status = ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE((int64_t)count),
-                                  names, &array);
-  }
-  return ls_dataset_from_arrays(ls_status_is_ok(status) ? ls_nest_array(array)
+  LS_RETURN_IF_ERROR(ls_source_paths(&pattern, 1, allocator, &paths, &count));
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_bytes, names, count);
+  for (size_t i = 0; i < count; ++i)
+    names[i] = (ls_bytes){paths[i], strlen(paths[i])};
+  return ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE((int64_t)count), names,
+                              out_names);
+}
+
+ls_dataset *ls_dataset_files(const char *pattern) {
+  ls_array *names = NULL;
+  const ls_status status = list_names(pattern, &names);
+  return ls_dataset_from_arrays(ls_status_is_ok(status) ? ls_nest_array(names)
                                                         : ls_fail(status));
 }

@@ -20,40 +20,34 @@ ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
                               ls_source_file **out_file) {
   *out_file = NULL;
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, ls_source_file, self);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_source_file, self);
   ls_object_init(&self->object, &file_type);
   self->allocator = allocator;
   ls_offsets_init(&self->offsets, allocator);
-  const ls_status status =
-      ls_file_open_in(pool, ls_runtime_current(), path, &self->file);
-  if (ls_status_is_ok(status))
-    *out_file = self;
-  else
-    ls_object_release(self);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_file_open_in(pool, ls_runtime_current(), path, &self->file));
+  *out_file = ls_give(&self);
+  return ls_ok();
+}
+
+static ls_status no_memory(size_t size, const ls_file *file) {
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
+                   size, file->path);
 }
 
 ls_status ls_source_file_load(ls_source_file *self) {
-  ls_file *file = self->file;
+  ls_file *file = self->file, *loaded = NULL;
   const size_t size = (size_t)file->size;
   if (self->bytes != NULL) return ls_ok();
-  char *bytes = ls_allocate(self->allocator, size);
-  if (bytes == NULL) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
-                     size, file->path);
-  }
-  ls_file *loaded = NULL;
-  ls_status status = ls_file_read(file, 0, bytes, size);
-  if (ls_status_is_ok(status))
-    status =
-        ls_file_open_bytes(self->allocator, file->path, bytes, size, &loaded);
-  if (!ls_status_is_ok(status)) {
-    ls_release(self->allocator, bytes);
-    return status;
-  }
+  LS_OWN_MEMORY(self->allocator, char, bytes) =
+      ls_allocate(self->allocator, size);
+  if (bytes == NULL) return no_memory(size, file);
+  LS_RETURN_IF_ERROR(ls_file_read(file, 0, bytes, size));
+  LS_RETURN_IF_ERROR(
+      ls_file_open_bytes(self->allocator, file->path, bytes, size, &loaded));
   loaded->modified = file->modified;
   self->file = loaded;
-  self->bytes = bytes;
+  self->bytes = ls_give(&bytes);
   ls_file_close(file);
   return ls_ok();
 }
@@ -66,7 +60,7 @@ bool ls_source_loads(ls_flag load, int64_t size, int64_t *loaded) {
   return loads;
 }
 
-// Appends what one path names to `text`, each name with its zero.
+// Appends the names that a path stands for to `text`, each with its zero.
 static ls_status add_paths(const char *path, ls_allocator *allocator,
                            ls_text *text, size_t *count) {
   LS_OWN_MEMORY(allocator, const char *, found) = NULL;
@@ -89,22 +83,17 @@ ls_status ls_source_paths(const char *const *paths, size_t count,
     return ls_invalid_argument("a data set of no files");
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = add_paths(paths[i], allocator, &text, out_count);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(add_paths(paths[i], allocator, &text, out_count));
   const size_t table = *out_count * sizeof(char *);
-  const char **block = ls_status_is_ok(status)
-                           ? ls_allocate(allocator, table + text.size)
-                           : NULL;
-  if (ls_status_is_ok(status) && block == NULL) status = ls_out_of_memory();
-  if (ls_status_is_ok(status)) {
-    char *at = (char *)block + table;
-    memcpy(at, text.data, text.size);
-    for (size_t i = 0; i < *out_count; ++i, at += strlen(at) + 1)
-      block[i] = at;
-    *out_paths = block;
-  }
-  return status;
+  const char **block = ls_allocate(allocator, table + text.size);
+  LS_RETURN_IF_NO_MEMORY(block);
+  char *at = (char *)block + table;
+  memcpy(at, text.data, text.size);
+  for (size_t i = 0; i < *out_count; ++i, at += strlen(at) + 1)
+    block[i] = at;
+  *out_paths = block;
+  return ls_ok();
 }
 
 void ls_source_describe(const ls_file *file, ls_text *text) {
@@ -149,28 +138,19 @@ static ls_status fill_element(const ls_record_source *self, ls_fetch *fetch,
                               const ls_record_at *at, char *bytes, size_t size,
                               ls_nest *element) {
   const ls_dataset *base = &self->base;
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   const size_t count = base->num_leaves;
-  ls_type *types = ls_fetch_room(fetch, count * sizeof(*types));
-  ls_nest *leaves = ls_fetch_room(fetch, count * sizeof(*leaves));
-  void **rows = ls_fetch_room(fetch, count * sizeof(*rows));
-  ls_status status = types == NULL || leaves == NULL || rows == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < count; ++i)
-      types[i] = base->leaves[i].type;
-    status = ls_element_reuse(base->structure, types, count, element);
-  }
-  if (ls_status_is_ok(status)) {
-    ls_nest_flatten(*element, leaves, count);
-    for (size_t i = 0; i < count; ++i)
-      rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
-    status = self->decoder->format->read(self->decoder, fetch, at, bytes, size,
-                                         base->row_sizes, rows, 0);
-  }
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_ROOM_OR_RETURN(fetch, ls_type, types, count);
+  LS_ROOM_OR_RETURN(fetch, ls_nest, leaves, count);
+  LS_ROOM_OR_RETURN(fetch, void *, rows, count);
+  for (size_t i = 0; i < count; ++i)
+    types[i] = base->leaves[i].type;
+  LS_RETURN_IF_ERROR(ls_element_reuse(base->structure, types, count, element));
+  ls_nest_flatten(*element, leaves, count);
+  for (size_t i = 0; i < count; ++i)
+    rows[i] = ls_array_mutable_data(ls_nest_as_array(leaves[i]));
+  return self->decoder->format->read(self->decoder, fetch, at, bytes, size,
+                                     base->row_sizes, rows, 0);
 }
 
 ls_status ls_record_source_element(const ls_record_source *self,
@@ -195,10 +175,10 @@ static size_t file_of(const ls_record_source *self, int64_t index) {
   return low;
 }
 
-// Elements that lie one behind the other are read at once, up to this much.
+// Elements that lie one after another are read at once, up to this much.
 enum { READ_MOST = 1 << 20 };
 
-// How many of `indices` follow one another in a file from record `record` on.
+// Counts the indices that follow one another in a file from record `record` on.
 static size_t run_of(const ls_source_file *file, int64_t record,
                      const int64_t *indices, size_t count) {
   const int64_t *at = file->offsets.items + record;
@@ -210,15 +190,15 @@ static size_t run_of(const ls_source_file *file, int64_t record,
   return run;
 }
 
-// Where bytes of a file are in memory, in all of it or in a window; NULL: they
-// are not.
+// Finds bytes of a file in memory, in all of it or in a window; NULL: they are
+// not there.
 static char *bytes_at(const ls_source_file *file, const ls_file_window *window,
                       int64_t offset, size_t size) {
   return file->bytes != NULL ? file->bytes + offset
                              : ls_file_window_find(window, offset, size);
 }
 
-// The bytes of `run` records: where they are in memory, else in room of the
+// Finds the bytes of `run` records in memory, else reads them into room of the
 // fetch.
 static ls_status read_run(const ls_record_source *self,
                           const ls_source_file *file,
@@ -232,10 +212,7 @@ static ls_status read_run(const ls_record_source *self,
     return ls_ok();
   }
   *out = ls_fetch_room(fetch, size);
-  if (*out == NULL) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of '%s'",
-                     size, file->file->path);
-  }
+  if (*out == NULL) return no_memory(size, file->file);
   if (bytes == NULL) return ls_file_read(file->file, at[0], *out, size);
   memcpy(*out, bytes, size);
   return ls_ok();
@@ -270,6 +247,31 @@ static ls_file_window *enter_window(const ls_record_source *self, size_t number,
                           (int64_t)count);
 }
 
+// Reads `run` elements that lie one after another, as the `k`th and those after
+// it; `next` is the index of the one after them, -1 for none.
+static ls_status read_neighbours(const ls_record_source *self, size_t number,
+                                 const ls_file_window *window, ls_fetch *fetch,
+                                 int64_t record, size_t run, int64_t next,
+                                 void *const *rows, size_t k) {
+  const ls_source_file *file = self->files[number];
+  const int64_t *offsets = file->offsets.items + record;
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
+  char *bytes = NULL;
+  const ls_status status =
+      read_run(self, file, window, fetch, record, run, &bytes);
+  if (next >= 0) look_ahead(self, window, next);
+  LS_RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < run; ++i) {
+    const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
+                             false};
+    LS_RETURN_IF_ERROR(self->decoder->format->read(
+        self->decoder, fetch, &at, bytes + (offsets[i] - offsets[0]),
+        (size_t)(offsets[i + 1] - offsets[i]), self->base.row_sizes, rows,
+        k + i));
+  }
+  return ls_ok();
+}
+
 static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
                               const int64_t *indices, size_t count,
                               void *const *rows) {
@@ -277,29 +279,18 @@ static ls_status read_records(const ls_dataset *dataset, ls_fetch *fetch,
   const ls_source_file *last = NULL;
   ls_file_window *window = NULL;
   ls_status status = ls_ok();
-  for (size_t k = 0; k < count && ls_status_is_ok(status);) {
+  for (size_t k = 0, run; k < count && ls_status_is_ok(status); k += run) {
     const size_t number = file_of(self, indices[k]);
     const ls_source_file *file = self->files[number];
     const int64_t record = indices[k] - self->first[number];
-    const size_t run = run_of(file, record, indices + k, count - k);
+    run = run_of(file, record, indices + k, count - k);
     if (file != last) {
       ls_windows_leave(self->windows, window);
       window = enter_window(self, number, fetch, count - k);
       last = file;
     }
-    const ls_fetch_mark mark = ls_fetch_begin(fetch);
-    char *bytes = NULL;
-    status = read_run(self, file, window, fetch, record, run, &bytes);
-    if (k + run < count) look_ahead(self, window, indices[k + run]);
-    const int64_t *offsets = file->offsets.items + record;
-    for (size_t i = 0; i < run && ls_status_is_ok(status); ++i, ++k) {
-      const ls_record_at at = {file->file, record + (int64_t)i, offsets[i],
-                               false};
-      status = self->decoder->format->read(
-          self->decoder, fetch, &at, bytes + (offsets[i] - offsets[0]),
-          (size_t)(offsets[i + 1] - offsets[i]), dataset->row_sizes, rows, k);
-    }
-    ls_fetch_end(fetch, mark);
+    status = read_neighbours(self, number, window, fetch, record, run,
+                             k + run < count ? indices[k + run] : -1, rows, k);
   }
   ls_windows_leave(self->windows, window);
   return status;
@@ -313,15 +304,12 @@ static ls_status get_record(const ls_dataset *dataset, ls_fetch *fetch,
   const int64_t record = index - self->first[number];
   const int64_t *offsets = file->offsets.items + record;
   const ls_record_at at = {file->file, record, offsets[0], false};
-  const ls_fetch_mark mark = ls_fetch_begin(fetch);
+  LS_OWN(ls_fetch_mark, mark) = ls_fetch_begin(fetch);
   char *bytes = NULL;
-  ls_status status = read_run(self, file, NULL, fetch, record, 1, &bytes);
-  if (ls_status_is_ok(status))
-    status =
-        self->decoder->format->make(self->decoder, fetch, &at, bytes,
-                                    (size_t)(offsets[1] - offsets[0]), element);
-  ls_fetch_end(fetch, mark);
-  return status;
+  LS_RETURN_IF_ERROR(read_run(self, file, NULL, fetch, record, 1, &bytes));
+  return self->decoder->format->make(self->decoder, fetch, &at, bytes,
+                                     (size_t)(offsets[1] - offsets[0]),
+                                     element);
 }
 
 // ---- The data set ----------------------------------------------------------
@@ -355,19 +343,23 @@ static const char *file_path(const ls_dataset *dataset, size_t i) {
   return ((const ls_record_source *)dataset)->files[i]->file->path;
 }
 
+// Makes the data set of open files, taken over with their list, the decoder and
+// `status`, which is what went wrong with them.
+static ls_dataset *new_source(ls_source_file **files, size_t num_files,
+                              ls_record_decoder *decoder, ls_status status);
+
 static ls_dataset *shard_files(const ls_dataset *dataset, int64_t count,
                                int64_t index) {
   const ls_record_source *self = (const ls_record_source *)dataset;
   ls_allocator *allocator = ls_current_allocator();
   ls_source_file **files =
       ls_new_array(allocator, ls_source_file *, self->num_files);
-  ls_status status = files == NULL ? ls_out_of_memory() : ls_ok();
   size_t chosen = 0;
   for (size_t i = (size_t)index; files != NULL && i < self->num_files;
        i += (size_t)count)
     files[chosen++] = ls_object_retain(self->files[i]);
-  return ls_record_source_of(files, chosen, ls_object_retain(self->decoder),
-                             status);
+  return new_source(files, chosen, ls_object_retain(self->decoder),
+                    files != NULL ? ls_ok() : ls_out_of_memory());
 }
 
 #define LS_RECORD_CLASS                                                        \
@@ -401,8 +393,8 @@ static ls_status source_begin(ls_record_source *self) {
   return ls_ok();
 }
 
-ls_dataset *ls_record_source_of(ls_source_file **files, size_t num_files,
-                                ls_record_decoder *decoder, ls_status status) {
+static ls_dataset *new_source(ls_source_file **files, size_t num_files,
+                              ls_record_decoder *decoder, ls_status status) {
   ls_allocator *allocator = ls_current_allocator();
   ls_record_source *self = (ls_record_source *)ls_dataset_new(
       &stream_class, sizeof(*self), NULL, 0, status);
@@ -423,70 +415,70 @@ ls_dataset *ls_record_source_of(ls_source_file **files, size_t num_files,
 }
 
 // ---- Opening ---------------------------------------------------------------
-// Where the records of a file are, as kept beside it or found now.
+// Finds where the records of a file are, as kept beside it or by a scan.
 static ls_status find_records(const ls_record_decoder *decoder,
                               ls_source_file *file) {
-  ls_allocator *allocator = file->allocator;
   ls_runtime *runtime = ls_runtime_current();
-  const ls_record_format *format = decoder->format;
-  if (decoder->index_kind == 0) return format->scan(decoder, file);
+  if (decoder->index_kind == 0) return decoder->format->scan(decoder, file);
   LS_OWN(ls_text, path) = {0};
-  ls_text_init(&path, allocator);
+  ls_text_init(&path, file->allocator);
   ls_text_append_format(&path, "%s.index", file->file->path);
-  ls_status status = ls_text_status(&path);
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
   bool found = false;
-  if (ls_status_is_ok(status))
-    status = ls_offsets_load(runtime, path.data, file->file,
-                             decoder->index_kind, &file->offsets, &found);
-  if (ls_status_is_ok(status) && found) {
+  LS_RETURN_IF_ERROR(ls_offsets_load(runtime, path.data, file->file,
+                                     decoder->index_kind, &file->offsets,
+                                     &found));
+  if (found) {
     file->count = ls_offsets_count(&file->offsets);
-  } else if (ls_status_is_ok(status)) {
-    status = format->scan(decoder, file);
-    if (ls_status_is_ok(status) && file->count >= 0)
-      status = ls_offsets_save(runtime, path.data, file->file,
-                               decoder->index_kind, &file->offsets);
+    return ls_ok();
   }
-  return status;
+  LS_RETURN_IF_ERROR(decoder->format->scan(decoder, file));
+  if (file->count < 0) return ls_ok();
+  return ls_offsets_save(runtime, path.data, file->file, decoder->index_kind,
+                         &file->offsets);
 }
 
-static ls_status open_files(const char *const *paths, size_t count,
+static ls_status open_file(const char *path, const ls_record_decoder *decoder,
+                           ls_file_pool *pool, int64_t *loaded,
+                           ls_source_file **out_file) {
+  LS_OWN(ls_source_file, file) = NULL;
+  LS_RETURN_IF_ERROR(ls_source_file_open(path, pool, &file));
+  if (ls_source_loads(decoder->load, file->file->size, loaded))
+    LS_RETURN_IF_ERROR(ls_source_file_load(file));
+  LS_RETURN_IF_ERROR(find_records(decoder, file));
+  if (decoder->format->check != NULL)
+    LS_RETURN_IF_ERROR(decoder->format->check(decoder, file));
+  *out_file = ls_give(&file);
+  return ls_ok();
+}
+
+// Opens the files that paths name; those that were opened are the caller's,
+// also after a failure.
+static ls_status open_files(const char *const *paths, size_t num_paths,
                             const ls_record_decoder *decoder,
-                            ls_file_pool *pool, ls_source_file **files,
-                            size_t *opened) {
+                            ls_allocator *allocator,
+                            ls_source_file ***out_files, size_t *opened) {
+  LS_OWN(ls_file_pool, pool) = NULL;
+  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
+  size_t count = 0;
   int64_t loaded = 0;
-  for (*opened = 0; *opened < count; ++*opened) {
-    ls_source_file *file = NULL;
-    LS_RETURN_IF_ERROR(ls_source_file_open(paths[*opened], pool, &file));
-    files[*opened] = file;
-    ls_status status = ls_ok();
-    if (ls_source_loads(decoder->load, file->file->size, &loaded))
-      status = ls_source_file_load(file);
-    if (ls_status_is_ok(status)) status = find_records(decoder, file);
-    if (ls_status_is_ok(status) && decoder->format->check != NULL)
-      status = decoder->format->check(decoder, file);
-    if (ls_status_is_ok(status)) continue;
-    ls_object_release(file);
-    return status;
-  }
+  LS_RETURN_IF_ERROR(ls_file_pool_create(allocator, LS_FILES_OPEN, &pool));
+  LS_RETURN_IF_ERROR(
+      ls_source_paths(paths, num_paths, allocator, &found, &count));
+  LS_NEW_ARRAY_OR_RETURN(allocator, ls_source_file *, files, count);
+  *out_files = files;
+  for (; *opened < count; ++*opened)
+    LS_RETURN_IF_ERROR(
+        open_file(found[*opened], decoder, pool, &loaded, &files[*opened]));
   return ls_ok();
 }
 
 ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
                                  ls_record_decoder *decoder, ls_status status) {
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_MEMORY(allocator, const char *, found) = NULL;
-  size_t count = 0, opened = 0;
+  size_t opened = 0;
   ls_source_file **files = NULL;
-  LS_OWN(ls_file_pool, pool) = NULL;
   if (ls_status_is_ok(status))
-    status = ls_file_pool_create(allocator, LS_FILES_OPEN, &pool);
-  if (ls_status_is_ok(status))
-    status = ls_source_paths(paths, num_paths, allocator, &found, &count);
-  if (ls_status_is_ok(status)) {
-    files = ls_new_array(allocator, ls_source_file *, count);
-    status = files == NULL
-                 ? ls_out_of_memory()
-                 : open_files(found, count, decoder, pool, files, &opened);
-  }
-  return ls_record_source_of(files, opened, decoder, status);
+    status = open_files(paths, num_paths, decoder, ls_current_allocator(),
+                        &files, &opened);
+  return new_source(files, opened, decoder, status);
 }

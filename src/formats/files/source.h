@@ -23,6 +23,7 @@ typedef struct ls_source_file {
   int64_t count;       // Records; -1 of packed ones.
 } ls_source_file;
 
+LS_OWNED_POINTER(ls_source_file, ls_object_release)
 // Opens a file, of a pool or NULL; the caller owns it.
 LS_MUST_USE ls_status ls_source_file_open(const char *path, ls_file_pool *pool,
                                           ls_source_file **out_file);
@@ -113,11 +114,6 @@ typedef struct ls_record_source {
 // is what went wrong with it.
 ls_dataset *ls_record_source_new(const char *const *paths, size_t num_paths,
                                  ls_record_decoder *decoder, ls_status status);
-// The same of files that are open and scanned, which are taken over, as are the
-// decoder and `status`.
-ls_dataset *ls_record_source_of(ls_source_file **files, size_t num_files,
-                                ls_record_decoder *decoder, ls_status status);
-
 // One record as an element, in-out.
 LS_MUST_USE ls_status ls_record_source_element(const ls_record_source *self,
                                                ls_fetch *fetch,

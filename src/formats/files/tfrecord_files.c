@@ -110,25 +110,28 @@ static const ls_record_format tfrecord_format = {.name = "tfrecords",
                                                  .describe = describe_tfrecords,
                                                  .destroy = destroy_tfrecords};
 
+static ls_status begin_tfrecords(tfrecord_decoder *self,
+                                 const ls_tfrecord_options *options) {
+  self->base.load = options->load;
+  self->base.index_kind = options->keep_index == LS_FLAG_ON ? 2 : 0;
+  self->check = options->check != LS_FLAG_OFF;
+  if (options->num_features == 0) {
+    self->base.spec = ls_nest_spec(LS_DTYPE_STRING, LS_SCALAR);
+  } else {
+    LS_RETURN_IF_ERROR(ls_features_create(
+        options->features, options->num_features, &self->features));
+    self->base.spec = ls_features_spec(self->features);
+  }
+  return ls_nest_status(self->base.spec);
+}
+
 ls_dataset *ls_dataset_tfrecords(const char *const *paths, size_t num_paths,
                                  const ls_tfrecord_options *options) {
-  const ls_tfrecord_options opts =
-      options != NULL ? *options : (ls_tfrecord_options){0};
+  static const ls_tfrecord_options none;
   tfrecord_decoder *decoder = (tfrecord_decoder *)ls_record_decoder_new(
       &tfrecord_format, sizeof(*decoder));
   if (decoder == NULL) return NULL;
-  decoder->base.load = opts.load;
-  decoder->check = opts.check != LS_FLAG_OFF;
-  decoder->base.index_kind = opts.keep_index == LS_FLAG_ON ? 2 : 0;
-  ls_status status = ls_ok();
-  if (opts.num_features == 0) {
-    decoder->base.spec = ls_nest_spec(LS_DTYPE_STRING, LS_SCALAR);
-  } else {
-    status = ls_features_create(opts.features, opts.num_features,
-                                &decoder->features);
-    if (ls_status_is_ok(status))
-      decoder->base.spec = ls_features_spec(decoder->features);
-  }
-  if (ls_status_is_ok(status)) status = ls_nest_status(decoder->base.spec);
+  const ls_status status =
+      begin_tfrecords(decoder, options != NULL ? options : &none);
   return ls_record_source_new(paths, num_paths, &decoder->base, status);
 }

@@ -13,39 +13,53 @@ static ls_status no_array(const char *what, const char *key) {
 }
 
 // ---- npy and npz -----------------------------------------------------------
+// Appends an array as an npy file has it.
+static ls_status print_npy(const ls_array *array, ls_text *text) {
+  LS_RETURN_IF_ERROR(
+      ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), text));
+  return ls_text_status(text);
+}
+
+static ls_status write_npy(const char *path, const ls_array *array) {
+  const ls_file_system *files = ls_runtime_files(ls_runtime_current());
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, ls_current_allocator());
+  LS_RETURN_IF_ERROR(print_npy(array, &text));
+  ls_text_append_bytes(&text, ls_array_data(array), ls_array_size(array));
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return files->write(files->user, path, text.data, text.size);
+}
+
 ls_status ls_npy_write(const char *path, const ls_array *array) {
   LS_REQUIRE(path);
   LS_REQUIRE(array);
-  ls_runtime *runtime = ls_runtime_current();
-  const ls_file_system *files = ls_runtime_files(runtime);
-  LS_OWN(ls_text, text) = {0};
-  ls_text_init(&text, ls_current_allocator());
-  ls_status status =
-      ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &text);
-  ls_text_append_bytes(&text, ls_array_data(array), ls_array_size(array));
-  if (ls_status_is_ok(status)) status = ls_text_status(&text);
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, path, text.data, text.size);
-  return ls_status_annotate(status, "while writing '%s'", path);
+  return ls_status_annotate(write_npy(path, array), "while writing '%s'", path);
 }
 
 static ls_status add_member(ls_zip_writer *writer, const char *key,
                             const ls_array *array, bool packed) {
-  ls_allocator *allocator = ls_current_allocator();
-  ls_text name, head;
-  ls_text_init(&name, allocator);
-  ls_text_init(&head, allocator);
+  if (array == NULL) return no_array("an npz file", key);
+  LS_OWN(ls_text, name) = {0};
+  LS_OWN(ls_text, head) = {0};
+  ls_text_init(&name, ls_current_allocator());
+  ls_text_init(&head, ls_current_allocator());
   ls_text_append_format(&name, "%s.npy", key);
-  ls_status status =
-      ls_npy_print_header(ls_array_dtype(array), ls_array_shape(array), &head);
-  if (ls_status_is_ok(status)) status = ls_text_status(&name);
-  if (ls_status_is_ok(status)) status = ls_text_status(&head);
-  if (ls_status_is_ok(status))
-    status = ls_zip_add(writer, name.data, packed, head.data, head.size,
-                        ls_array_data(array), ls_array_size(array));
-  ls_text_deinit(&name);
-  ls_text_deinit(&head);
-  return ls_status_annotate(status, "in array '%s'", key);
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(print_npy(array, &head), "in array '%s'", key));
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  return ls_status_annotate(ls_zip_add(writer, name.data, packed, head.data,
+                                       head.size, ls_array_data(array),
+                                       ls_array_size(array)),
+                            "in array '%s'", key);
+}
+
+static ls_status add_members(ls_zip_writer *writer, ls_nest arrays,
+                             bool packed) {
+  for (size_t i = 0; i < ls_nest_count(arrays); ++i)
+    LS_RETURN_IF_ERROR(add_member(writer, ls_nest_key(arrays, i),
+                                  ls_nest_as_array(ls_nest_item(arrays, i)),
+                                  packed));
+  return ls_ok();
 }
 
 ls_status ls_npz_write(const char *path, ls_nest arrays, ls_flag packed) {
@@ -55,15 +69,7 @@ ls_status ls_npz_write(const char *path, ls_nest arrays, ls_flag packed) {
     return ls_invalid_argument("npz holds a dict of arrays");
   ls_zip_writer *writer = NULL;
   LS_RETURN_IF_ERROR(ls_zip_writer_open(ls_runtime_current(), path, &writer));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < ls_nest_count(arrays) && ls_status_is_ok(status);
-       ++i) {
-    const char *key = ls_nest_key(arrays, i);
-    const ls_array *array = ls_nest_as_array(ls_nest_item(arrays, i));
-    status = array == NULL
-                 ? no_array("an npz file", key)
-                 : add_member(writer, key, array, packed == LS_FLAG_ON);
-  }
+  ls_status status = add_members(writer, arrays, packed == LS_FLAG_ON);
   const bool keep = ls_status_is_ok(status);
   status = ls_status_join(status, ls_zip_writer_close(writer, keep));
   return ls_status_annotate(status, "while writing '%s'", path);
