@@ -39,10 +39,9 @@ static double now_ms(clockid_t clock) {
 // where the system does not tell.
 static double process_start_ms(void) {
   char text[1024];
-  FILE *file = fopen("/proc/self/stat", "r");
+  CLI_OWN(FILE, file) = fopen("/proc/self/stat", "r");
   if (file == NULL) return 0;
   const size_t size = fread(text, 1, sizeof(text) - 1, file);
-  fclose(file);
   text[size] = '\0';
   // The second field is the program's name in parentheses, and may hold any
   // character. The start time is the 22nd, so 20 behind it.
@@ -59,8 +58,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 // ---- Running ---------------------------------------------------------------
-static ls_status bench_run_once(cli_step *step, ls_nest *results,
-                                double *out_ms) {
+static ls_status run_once(cli_step *step, ls_nest *results, double *out_ms) {
   const double before = now_ms(CLOCK_MONOTONIC);
   const ls_status status = ls_strategy_run(
       step->strategy, ls_traced(step->function), step->args, results);
@@ -68,19 +66,19 @@ static ls_status bench_run_once(cli_step *step, ls_nest *results,
   return status;
 }
 
-static ls_status bench_measure(const bench_flags *flags, cli_step *step,
+static ls_status measure_steps(const bench_flags *flags, cli_step *step,
                                ls_nest *results, double *times,
                                bench_figures *figures) {
   double ms = 0;
-  LS_RETURN_IF_ERROR(bench_run_once(step, results, &ms));
+  LS_RETURN_IF_ERROR(run_once(step, results, &ms));
   const double start = process_start_ms();
   figures->first_step_ms = start > 0 ? now_ms(CLOCK_BOOTTIME) - start : ms;
   for (int i = 0; i < WARM_STEPS; ++i)
-    LS_RETURN_IF_ERROR(bench_run_once(step, results, &ms));
+    LS_RETURN_IF_ERROR(run_once(step, results, &ms));
   const double end = now_ms(CLOCK_MONOTONIC) + budget_ms;
   int64_t done = 0;
   while (done < (flags->steps > 0 ? flags->steps : MOST_STEPS)) {
-    LS_RETURN_IF_ERROR(bench_run_once(step, results, &times[done]));
+    LS_RETURN_IF_ERROR(run_once(step, results, &times[done]));
     ++done;
     if (flags->steps == 0 && done >= LEAST_STEPS &&
         now_ms(CLOCK_MONOTONIC) > end)
@@ -93,37 +91,22 @@ static ls_status bench_measure(const bench_flags *flags, cli_step *step,
   return ls_ok();
 }
 
-static ls_status bench(const bench_flags *flags, const ls_model_type *type,
-                       ls_runtime *runtime, bench_figures *figures) {
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
+static ls_status time_model(const bench_flags *flags, const ls_model_type *type,
+                            bench_figures *figures) {
   const int64_t most = flags->steps > 0 ? flags->steps : MOST_STEPS;
-  double *times =
-      allocator->allocate(allocator, (size_t)most * sizeof(*times), 16);
-  if (times == NULL) return ls_out_of_memory();
-  cli_step step = {0};
-  ls_nest results = {0};
-  ls_status status =
+  CLI_OWN_ARRAY_OR_RETURN(double, times, (size_t)most);
+  CLI_OWN(cli_step, step) = {0};
+  CLI_OWN(ls_nest, results) = {0};
+  LS_RETURN_IF_ERROR(
       cli_step_open(type,
                     &(cli_step_options){.replicas = flags->replicas,
                                         .batch_size = flags->batch_size,
                                         .precision = flags->precision},
-                    &step);
-  if (ls_status_is_ok(status))
-    status = bench_measure(flags, &step, &results, times, figures);
-  ls_nest_release(results);
-  cli_step_close(&step);
-  allocator->release(allocator, times);
-  const double flops = type->flops_per_example * (double)flags->batch_size;
-  struct rusage usage = {0};
-  getrusage(RUSAGE_SELF, &usage);
-  figures->gflops = flops / figures->median_ms * 1e-6;
-  figures->rss_mb = (double)usage.ru_maxrss / 1024;
-  figures->threads = ls_runtime_threads(runtime);
-  figures->math = cli_math_name(runtime);
-  return status;
+                    &step));
+  return measure_steps(flags, &step, &results, times, figures);
 }
 
-static void bench_print(const bench_flags *flags, const bench_figures *f) {
+static void print_figures(const bench_flags *flags, const bench_figures *f) {
   if (flags->json) {
     printf("{\"model\":");
     cli_print_json(flags->model);
@@ -146,6 +129,21 @@ static void bench_print(const bench_flags *flags, const bench_figures *f) {
   printf("  first step  %.4g ms after the process began\n", f->first_step_ms);
   printf("  speed       %.4g Gflop/s\n", f->gflops);
   printf("  memory      %.4g MiB at most\n", f->rss_mb);
+}
+
+static ls_status bench(const bench_flags *flags, const ls_model_type *type,
+                       ls_runtime *runtime) {
+  bench_figures figures = {0};
+  LS_RETURN_IF_ERROR(time_model(flags, type, &figures));
+  const double flops = type->flops_per_example * (double)flags->batch_size;
+  struct rusage usage = {0};
+  getrusage(RUSAGE_SELF, &usage);
+  figures.gflops = flops / figures.median_ms * 1e-6;
+  figures.rss_mb = (double)usage.ru_maxrss / 1024;
+  figures.threads = ls_runtime_threads(runtime);
+  figures.math = cli_math_name(runtime);
+  print_figures(flags, &figures);
+  return ls_ok();
 }
 
 int cli_bench(int argc, char **argv) {
@@ -173,8 +171,7 @@ int cli_bench(int argc, char **argv) {
                "end since the process began\n(up to 10 ms too long), the "
                "products' speed at the median, peak memory.\nMODEL may be a "
                "shared library of models: ./mine.so or ./mine.so:NAME.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.model};
   int code = CLI_OK;
@@ -185,16 +182,12 @@ int cli_bench(int argc, char **argv) {
   if (type == NULL) return CLI_USAGE;
   if (flags.batch_size == 0) flags.batch_size = type->batch_size;
   ls_runtime *runtime = NULL;
-  bench_figures figures = {0};
   ls_trace *trace = NULL;
   ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
   if (ls_status_is_ok(status))
     status = cli_trace_begin(runtime, flags.trace, &trace);
-  if (ls_status_is_ok(status)) status = bench(&flags, type, runtime, &figures);
-  if (ls_status_is_ok(status))
-    bench_print(&flags, &figures);
-  else
-    code = cli_report("bench", status);
+  if (ls_status_is_ok(status)) status = bench(&flags, type, runtime);
+  if (!ls_status_is_ok(status)) code = cli_report("bench", status);
   code = cli_trace_end("bench", trace, code);
   return cli_runtime_close("bench", runtime, code);
 }

@@ -59,13 +59,9 @@ int cli_checkpoint(int argc, char **argv) {
   return CLI_USAGE;
 }
 
-// ---- What they share -------------------------------------------------------
+// ---- For all of them -------------------------------------------------------
 const char **cli_checkpoint_paths(int argc) {
   return cli_allocate(((size_t)argc + 1) * sizeof(const char *));
-}
-
-ls_status cli_saved_runtime(ls_runtime **out_runtime) {
-  return cli_runtime_open(0, NULL, out_runtime);
 }
 
 ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
@@ -74,17 +70,12 @@ ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
   *out_steps = NULL;
   *out_count = 0;
   LS_RETURN_IF_ERROR(ls_saved_steps(folder, NULL, 0, &room));
-  int64_t *steps = cli_allocate(room * sizeof(*steps));
-  if (steps == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(int64_t, steps, room);
   size_t count = 0;
-  const ls_status status = ls_saved_steps(folder, steps, room, &count);
-  if (!ls_status_is_ok(status)) {
-    cli_release(steps);
-    return status;
-  }
-  *out_steps = steps;
+  LS_RETURN_IF_ERROR(ls_saved_steps(folder, steps, room, &count));
+  *out_steps = cli_give(&steps);
   *out_count = count < room ? count : room;  // A run may write another.
-  return status;
+  return ls_ok();
 }
 
 void cli_print_bytes(double bytes, char *text, size_t size) {
@@ -125,33 +116,33 @@ static void print_verified(const verify_flags *flags, const char *path,
                          : "as long as it should be; it has no checksums\n");
 }
 
-static void verify_file(verify_flags *flags, const char *path) {
-  ls_saved_file *file = NULL;
-  ls_saved_info info = {0};
-  size_t faults = 0;
-  ls_status status = ls_saved_file_open_unread(path, &file);
-  if (ls_status_is_ok(status)) {
-    ls_saved_file_describe(file, &info);
-    for (size_t i = 0; i < info.num_entries; ++i) {
-      status = ls_saved_file_check(file, i);
-      if (ls_status_is_ok(status)) continue;
-      ++faults;
-      (void)cli_report("checkpoint verify", status);
-    }
-    status = ls_ok();
-    print_verified(flags, path, &info, faults);
-  }
-  if (!ls_status_is_ok(status)) {
-    ++faults;
+// Reports each array that is damaged.
+static ls_status check_file(const verify_flags *flags, const char *path,
+                            size_t *faults) {
+  CLI_OWN(ls_saved_file, file) = NULL;
+  ls_saved_info info;
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &file));
+  ls_saved_file_describe(file, &info);
+  for (size_t i = 0; i < info.num_entries; ++i) {
+    const ls_status status = ls_saved_file_check(file, i);
+    if (ls_status_is_ok(status)) continue;
+    ++*faults;
     (void)cli_report("checkpoint verify", status);
   }
-  flags->bad |= faults > 0;
-  ls_saved_file_close(file);
+  print_verified(flags, path, &info, *faults);
+  return ls_ok();
 }
 
-// All checkpoints of a folder; or what the path names.
-static ls_status verify(verify_flags *flags, const char *path) {
-  int64_t *steps = NULL;
+static void verify_file(verify_flags *flags, const char *path) {
+  size_t faults = 0;
+  const ls_status status = check_file(flags, path, &faults);
+  flags->bad |= faults > 0 || !ls_status_is_ok(status);
+  if (!ls_status_is_ok(status)) (void)cli_report("checkpoint verify", status);
+}
+
+// Verifies all checkpoints of a folder, or the file that the path names.
+static ls_status verify_path(verify_flags *flags, const char *path) {
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(cli_recover_run(path));
   const ls_status status = cli_checkpoint_steps(path, &steps, &count);
@@ -164,14 +155,20 @@ static ls_status verify(verify_flags *flags, const char *path) {
              (long long)steps[i]);
     verify_file(flags, name);
   }
-  cli_release(steps);
+  return ls_ok();
+}
+
+static ls_status verify_all(void *user) {
+  verify_flags *flags = user;
+  for (size_t i = 0; i < flags->num_paths; ++i)
+    LS_RETURN_IF_ERROR(verify_path(flags, flags->paths[i]));
   return ls_ok();
 }
 
 int cli_checkpoint_verify(int argc, char **argv) {
-  verify_flags flags = {.paths = cli_checkpoint_paths(argc)};
-  if (flags.paths == NULL)
-    return cli_report("checkpoint verify", ls_out_of_memory());
+  CLI_OWN_MEMORY(const char *, paths) = cli_checkpoint_paths(argc);
+  if (paths == NULL) return cli_report("checkpoint verify", ls_out_of_memory());
+  verify_flags flags = {.paths = paths};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print a line of JSON each: path, arrays, bytes,\n"
@@ -184,24 +181,14 @@ int cli_checkpoint_verify(int argc, char **argv) {
                "folder those of\nall its checkpoints. What is damaged is named "
                "with its file, and the command\nends with code 1. A "
                ".safetensors file alone has no checksums.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "PATH...",
       .operand = flags.paths,
       .num_operands = &flags.num_paths};
   int code = CLI_OK;
-  if (cli_parse(&syntax, argc, argv, &code)) {
-    ls_runtime *runtime = NULL;
-    ls_status status = cli_saved_runtime(&runtime);
-    for (size_t i = 0; i < flags.num_paths && ls_status_is_ok(status); ++i)
-      status = verify(&flags, flags.paths[i]);
-    code = ls_status_is_ok(status) ? CLI_OK
-                                   : cli_report("checkpoint verify", status);
-    if (flags.bad) code = CLI_FAILED;
-    code = cli_runtime_close("checkpoint verify", runtime, code);
-  }
-  cli_release(flags.paths);
-  return code;
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  code = cli_with_runtime("checkpoint verify", verify_all, &flags);
+  return flags.bad ? CLI_FAILED : code;
 }
 
 // ---- Convert ---------------------------------------------------------------
@@ -242,12 +229,13 @@ static bool open_words(convert_flags *flags) {
          cli_words_open(command, "map", flags->map, "OLD=NEW", &flags->maps);
 }
 
-static ls_status convert(const convert_flags *flags) {
-  ls_saved_file *file = NULL;
+static ls_status convert_file(void *user) {
+  const convert_flags *flags = user;
+  CLI_OWN(ls_saved_file, file) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(cli_recover_run(flags->paths[0]));
   LS_RETURN_IF_ERROR(ls_saved_file_open(flags->paths[0], &file));
-  const ls_status status = ls_saved_file_write(
+  LS_RETURN_IF_ERROR(ls_saved_file_write(
       file, flags->paths[1],
       &(ls_saved_write_options){.only = flags->only_words.items,
                                 .num_only = flags->only_words.count,
@@ -257,15 +245,16 @@ static ls_status convert(const convert_flags *flags) {
                                 .num_names = flags->maps.count,
                                 .parts = flags->parts ? LS_FLAG_ON
                                                       : LS_FLAG_DEFAULT},
-      &count);
-  if (ls_status_is_ok(status))
-    printf("%s: %zu array%s\n", flags->paths[1], count, count == 1 ? "" : "s");
-  ls_saved_file_close(file);
-  return status;
+      &count));
+  printf("%s: %zu array%s\n", flags->paths[1], count, count == 1 ? "" : "s");
+  return ls_ok();
 }
 
 int cli_checkpoint_convert(int argc, char **argv) {
-  convert_flags flags = {.paths = cli_checkpoint_paths(argc)};
+  CLI_OWN_MEMORY(const char *, paths) = cli_checkpoint_paths(argc);
+  if (paths == NULL)
+    return cli_report("checkpoint convert", ls_out_of_memory());
+  convert_flags flags = {.paths = paths};
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"except", CLI_TEXT, &flags.except, "A,B",
@@ -282,27 +271,17 @@ int cli_checkpoint_convert(int argc, char **argv) {
       .about = "Writes values to a file for other tools, which is replaced as "
                "a whole. PATH is\nas in 'lockstep checkpoint --help'; TO ends "
                "in .safetensors or .npz.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "PATH TO",
       .operand = flags.paths,
       .num_operands = &flags.num_paths};
   int code = CLI_OK;
-  if (flags.paths == NULL)
-    return cli_report("checkpoint convert", ls_out_of_memory());
-  const bool parsed = cli_parse(&syntax, argc, argv, &code);
-  if (parsed) code = CLI_USAGE;
-  if (parsed && check_convert(&flags) && open_words(&flags)) {
-    ls_runtime *runtime = NULL;
-    ls_status status = cli_saved_runtime(&runtime);
-    if (ls_status_is_ok(status)) status = convert(&flags);
-    code = ls_status_is_ok(status) ? CLI_OK
-                                   : cli_report("checkpoint convert", status);
-    code = cli_runtime_close("checkpoint convert", runtime, code);
-  }
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  code = CLI_USAGE;
+  if (check_convert(&flags) && open_words(&flags))
+    code = cli_with_runtime("checkpoint convert", convert_file, &flags);
   cli_words_close(&flags.only_words);
   cli_words_close(&flags.except_words);
   cli_words_close(&flags.maps);
-  cli_release(flags.paths);
   return code;
 }

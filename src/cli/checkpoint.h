@@ -13,11 +13,9 @@ int cli_checkpoint_diff(int argc, char **argv);
 int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
-// ---- What they share -------------------------------------------------------
+// ---- For all of them -------------------------------------------------------
 // Room for the operands of so many words; NULL: no memory. cli_release.
 const char **cli_checkpoint_paths(int argc);
-// A runtime that reads, by all threads.
-ls_status cli_saved_runtime(ls_runtime **out_runtime);
 // The steps of a folder's checkpoints: the caller's, cli_release.
 ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
                                size_t *out_count);

@@ -11,14 +11,11 @@ typedef struct diff_flags {
   const char *only;
   cli_words words;
   int64_t most;
-  bool json;
+  bool json, equal;
 } diff_flags;
 
-// ---- The command -----------------------------------------------------------
-static ls_status checkpoint_diff_compare(const diff_flags *flags,
-                                         const ls_saved_file *a,
-                                         const ls_saved_file *b,
-                                         size_t *different) {
+static ls_status compare_saved(const diff_flags *flags, const ls_saved_file *a,
+                               const ls_saved_file *b, size_t *different) {
   ls_saved_info one, other;
   ls_saved_file_describe(a, &one);
   ls_saved_file_describe(b, &other);
@@ -36,27 +33,25 @@ static ls_status checkpoint_diff_compare(const diff_flags *flags,
                            different);
 }
 
-static ls_status checkpoint_diff_run(const diff_flags *flags, bool *out_equal) {
-  ls_saved_file *a = NULL, *b = NULL;
+static ls_status diff_files(void *user) {
+  diff_flags *flags = user;
+  CLI_OWN(ls_saved_file, a) = NULL;
+  CLI_OWN(ls_saved_file, b) = NULL;
   size_t different = 0;
-  ls_status status = ls_ok();
-  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i)
-    status = cli_recover_run(flags->paths[i]);
-  if (ls_status_is_ok(status))
-    status = ls_saved_file_open_unread(flags->paths[0], &a);
-  if (ls_status_is_ok(status))
-    status = ls_saved_file_open_unread(flags->paths[1], &b);
-  if (ls_status_is_ok(status))
-    status = checkpoint_diff_compare(flags, a, b, &different);
-  ls_saved_file_close(a);
-  ls_saved_file_close(b);
-  *out_equal = ls_status_is_ok(status) && different == 0;
-  return status;
+  for (int i = 0; i < 2; ++i)
+    LS_RETURN_IF_ERROR(cli_recover_run(flags->paths[i]));
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(flags->paths[0], &a));
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(flags->paths[1], &b));
+  LS_RETURN_IF_ERROR(compare_saved(flags, a, b, &different));
+  flags->equal = different == 0;
+  return ls_ok();
 }
 
 int cli_checkpoint_diff(int argc, char **argv) {
   static const char command[] = "checkpoint diff";
-  diff_flags flags = {.paths = cli_checkpoint_paths(argc), .most = 1000};
+  CLI_OWN_MEMORY(const char *, paths) = cli_checkpoint_paths(argc);
+  if (paths == NULL) return cli_report(command, ls_out_of_memory());
+  diff_flags flags = {.paths = paths, .most = 1000};
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"most", CLI_COUNT, &flags.most, "N",
@@ -76,28 +71,17 @@ int cli_checkpoint_diff(int argc, char **argv) {
           "the first with its bits, and how\nfar apart they are at most; 0 "
           "and -0 differ. Ends with code 0 if all arrays are\nequal, else "
           "1. PATH is as in 'lockstep checkpoint --help'.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "PATH PATH",
       .operand = flags.paths,
       .num_operands = &flags.num_paths};
   int code = CLI_OK;
-  if (flags.paths == NULL) return cli_report(command, ls_out_of_memory());
-  const bool parsed = cli_parse(&syntax, argc, argv, &code);
-  if (parsed) code = CLI_USAGE;
-  if (parsed && flags.num_paths != 2) {
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  code = CLI_USAGE;
+  if (flags.num_paths != 2)
     cli_say(command, "give two PATHs, got %zu", flags.num_paths);
-  } else if (parsed &&
-             cli_words_open(command, "only", flags.only, NULL, &flags.words)) {
-    ls_runtime *runtime = NULL;
-    bool equal = false;
-    ls_status status = cli_saved_runtime(&runtime);
-    if (ls_status_is_ok(status)) status = checkpoint_diff_run(&flags, &equal);
-    code = ls_status_is_ok(status) ? (equal ? CLI_OK : CLI_FAILED)
-                                   : cli_report(command, status);
-    code = cli_runtime_close(command, runtime, code);
-  }
+  else if (cli_words_open(command, "only", flags.only, NULL, &flags.words))
+    code = cli_with_runtime(command, diff_files, &flags);
   cli_words_close(&flags.words);
-  cli_release(flags.paths);
-  return code;
+  return code == CLI_OK && !flags.equal ? CLI_FAILED : code;
 }

@@ -31,20 +31,13 @@ static void print_date(int64_t wall, char *text, size_t size) {
     (void)strftime(text, size, "%Y-%m-%d %H:%M:%S UTC", &date);
 }
 
-static void print_number(double value) {
-  if (isfinite(value))
-    printf("%.17g", value);
-  else
-    printf("null");
-}
-
 static void print_metrics_json(const ls_saved_info *info) {
   printf("\"metrics\":{");
   for (size_t i = 0; i < info->num_metrics; ++i) {
     if (i > 0) printf(",");
     cli_print_json(info->metrics[i].name);
     printf(":");
-    print_number(info->metrics[i].value);
+    cli_print_real(info->metrics[i].value, 17);
   }
   printf("}");
 }
@@ -86,43 +79,46 @@ static void list_damaged(int64_t step, const char *why, bool json) {
   printf("}\n");
 }
 
-static ls_status checkpoint_show_list(const char *folder, bool json) {
-  int64_t *steps = NULL;
-  size_t count = 0;
-  LS_RETURN_IF_ERROR(cli_recover_run(folder));
-  LS_RETURN_IF_ERROR(cli_checkpoint_steps(folder, &steps, &count));
-  if (count == 0) {
-    cli_release(steps);
-    return ls_not_found("'%s' holds no checkpoint", folder);
+typedef struct list_flags {
+  const char *folder;
+  bool json;
+} list_flags;
+
+static void list_step(const list_flags *flags, int64_t step) {
+  char path[PATH_MAX + 64];
+  ls_saved_info info;
+  CLI_OWN(ls_saved_file, file) = NULL;
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", flags->folder,
+           (long long)step);
+  CLI_OWN(ls_status, status) = ls_saved_file_open_unread(path, &file);
+  if (!ls_status_is_ok(status)) {
+    list_damaged(step, ls_status_message(status), flags->json);
+    return;
   }
-  if (!json)
+  ls_saved_file_describe(file, &info);
+  list_whole(step, &info, flags->json);
+}
+
+static ls_status list_steps(void *user) {
+  const list_flags *flags = user;
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(cli_recover_run(flags->folder));
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(flags->folder, &steps, &count));
+  if (count == 0)
+    return ls_not_found("'%s' holds no checkpoint", flags->folder);
+  if (!flags->json)
     printf("%10s  %8s  %10s  %6s  %-7s  metrics\n", "step", "age", "size",
            "arrays", "state");
-  for (size_t i = 0; i < count; ++i) {
-    char path[PATH_MAX + 64];
-    ls_saved_file *file = NULL;
-    snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder,
-             (long long)steps[i]);
-    const ls_status status = ls_saved_file_open_unread(path, &file);
-    ls_saved_info info;
-    if (ls_status_is_ok(status)) {
-      ls_saved_file_describe(file, &info);
-      list_whole(steps[i], &info, json);
-    } else {
-      list_damaged(steps[i], ls_status_message(status), json);
-    }
-    ls_status_free(status);
-    ls_saved_file_close(file);
-  }
-  cli_release(steps);
+  for (size_t i = 0; i < count; ++i)
+    list_step(flags, steps[i]);
   return ls_ok();
 }
 
 int cli_checkpoint_list(int argc, char **argv) {
-  const char *folder = NULL;
-  bool json = false;
+  list_flags flags = {0};
   const cli_option options[] = {
-      {"json", CLI_FLAG, &json, NULL,
+      {"json", CLI_FLAG, &flags.json, NULL,
        "print a line of JSON each: step, whole, saved (seconds\n"
        "since 1970), bytes, arrays, metrics; or step, whole, why",
        0},
@@ -134,17 +130,12 @@ int cli_checkpoint_list(int argc, char **argv) {
           "size, arrays,\nmetrics, and whether both files are there and as "
           "long as they should be.\n'lockstep checkpoint verify' reads the "
           "values, too.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "FOLDER",
-      .operand = &folder};
+      .operand = &flags.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  ls_runtime *runtime = NULL;
-  ls_status status = cli_saved_runtime(&runtime);
-  if (ls_status_is_ok(status)) status = checkpoint_show_list(folder, json);
-  if (!ls_status_is_ok(status)) code = cli_report("checkpoint list", status);
-  return cli_runtime_close("checkpoint list", runtime, code);
+  return cli_with_runtime("checkpoint list", list_steps, &flags);
 }
 
 // ---- Statistics ------------------------------------------------------------
@@ -183,68 +174,71 @@ typedef struct show_flags {
   bool json, brief;
 } show_flags;
 
-static void print_text_or_empty(const ls_record *record) {
-  char *text = NULL;
+static void print_record_json(const ls_record *record) {
+  CLI_OWN(text, text) = NULL;
   size_t size = 0;
-  ls_status status = ls_record_to_text(record, &text, &size);
+  CLI_OWN(ls_status, status) = ls_record_to_text(record, &text, &size);
   printf("%s", ls_status_is_ok(status) ? text : "{}");
-  ls_status_free(status);
-  ls_text_release(text);
 }
 
-// Member by member, in lines.
+// Prints a record, a line for each member.
 static void print_members(const char *title, const ls_record *record) {
-  char *text = NULL;
+  CLI_OWN(text, text) = NULL;
   size_t size = 0;
   cli_member member;
-  ls_status status = ls_record_to_text(record, &text, &size);
-  if (ls_status_is_ok(status)) {
-    for (const char *at = text; cli_json_next(&at, &member);)
-      printf("%s %.*s: %.*s\n", title, (int)member.key_size, member.key,
-             (int)member.value_size, member.value);
+  CLI_OWN(ls_status, status) = ls_record_to_text(record, &text, &size);
+  for (const char *at = text;
+       ls_status_is_ok(status) && cli_json_next(&at, &member);)
+    printf("%s %.*s: %.*s\n", title, (int)member.key_size, member.key,
+           (int)member.value_size, member.value);
+}
+
+static void print_head_json(const ls_saved_info *info,
+                            const ls_record *identity,
+                            const ls_record *states) {
+  printf("{\"path\":");
+  cli_print_json(info->path);
+  printf(",\"format\":\"%s\"", info->format);
+  if (info->step >= 0) {
+    printf(",\"step\":%lld,\"saved\":%.3f,", (long long)info->step,
+           (double)info->wall * 1e-9);
+    print_metrics_json(info);
+    printf(",\"identity\":");
+    print_record_json(identity);
+    printf(",\"states\":");
+    print_record_json(states);
   }
-  ls_status_free(status);
-  ls_text_release(text);
+  printf(",\"arrays\":[");
+}
+
+static void print_head(const ls_saved_info *info, const ls_record *identity,
+                       const ls_record *states) {
+  char date[40], bytes[32];
+  cli_print_bytes((double)info->bytes, bytes, sizeof(bytes));
+  printf("%s: %s, %zu array%s, %s\n", info->path, info->format,
+         info->num_entries, info->num_entries == 1 ? "" : "s", bytes);
+  if (info->step < 0) return;
+  print_date(info->wall, date, sizeof(date));
+  printf("step %lld, saved %s\n", (long long)info->step, date);
+  if (info->num_metrics > 0) {
+    printf("metrics ");
+    print_metrics(info);
+    printf("\n");
+  }
+  print_members("run", identity);
+  print_members("state", states);
 }
 
 static ls_status show_head(const ls_saved_file *file, const show_flags *flags) {
   ls_saved_info info;
-  ls_record *identity = NULL, *states = NULL;
-  char date[40], bytes[32];
+  CLI_OWN(ls_record, identity) = NULL;
+  CLI_OWN(ls_record, states) = NULL;
   ls_saved_file_describe(file, &info);
   LS_RETURN_IF_ERROR(ls_saved_file_records(file, &identity, &states));
-  if (flags->json) {
-    printf("{\"path\":");
-    cli_print_json(info.path);
-    printf(",\"format\":\"%s\"", info.format);
-    if (info.step >= 0) {
-      printf(",\"step\":%lld,\"saved\":%.3f,", (long long)info.step,
-             (double)info.wall * 1e-9);
-      print_metrics_json(&info);
-      printf(",\"identity\":");
-      print_text_or_empty(identity);
-      printf(",\"states\":");
-      print_text_or_empty(states);
-    }
-    printf(",\"arrays\":[");
-  } else {
-    cli_print_bytes((double)info.bytes, bytes, sizeof(bytes));
-    printf("%s: %s, %zu array%s, %s\n", info.path, info.format,
-           info.num_entries, info.num_entries == 1 ? "" : "s", bytes);
-    if (info.step >= 0) {
-      print_date(info.wall, date, sizeof(date));
-      printf("step %lld, saved %s\n", (long long)info.step, date);
-      if (info.num_metrics > 0) {
-        printf("metrics ");
-        print_metrics(&info);
-        printf("\n");
-      }
-      print_members("run", identity);
-      print_members("state", states);
-    }
-  }
-  ls_record_destroy(identity);
-  ls_record_destroy(states);
+  if (flags->json)
+    print_head_json(&info, identity, states);
+  else
+    print_head(&info, identity, states);
   return ls_ok();
 }
 
@@ -257,13 +251,13 @@ static void print_entry_json(const ls_saved_entry *entry, const statistics *s) {
   printf("],\"bytes\":%zu", entry->bytes);
   if (s != NULL) {
     printf(",\"min\":");
-    print_number(s->least);
+    cli_print_real(s->least, 17);
     printf(",\"max\":");
-    print_number(s->most);
+    cli_print_real(s->most, 17);
     printf(",\"mean\":");
-    print_number(s->mean);
+    cli_print_real(s->mean, 17);
     printf(",\"deviation\":");
-    print_number(s->deviation);
+    cli_print_real(s->deviation, 17);
     printf(",\"zeros\":%lld,\"no_numbers\":%lld", (long long)s->zeros,
            (long long)s->nans);
   }
@@ -286,24 +280,25 @@ static void print_entry(const ls_saved_entry *entry, const statistics *s) {
 static ls_status show_entry(const ls_saved_file *file, size_t index,
                             const ls_saved_entry *entry,
                             const show_flags *flags) {
-  statistics s;
-  const statistics *shown = NULL;
+  statistics found;
+  CLI_OWN(ls_array, array) = NULL;
   if (!flags->brief) {
-    ls_array *array = NULL;
     LS_RETURN_IF_ERROR(ls_saved_file_read(file, index, &array));
-    s = statistics_of(array);
-    shown = &s;
-    ls_array_release(array);
+    found = statistics_of(array);
   }
   if (flags->json)
-    print_entry_json(entry, shown);
+    print_entry_json(entry, array != NULL ? &found : NULL);
   else
-    print_entry(entry, shown);
+    print_entry(entry, array != NULL ? &found : NULL);
   return ls_ok();
 }
 
-static ls_status cli_show(const ls_saved_file *file, const show_flags *flags) {
+static ls_status show_file(void *user) {
+  const show_flags *flags = user;
+  CLI_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
+  LS_RETURN_IF_ERROR(cli_recover_run(flags->path));
+  LS_RETURN_IF_ERROR(ls_saved_file_open_unread(flags->path, &file));
   ls_saved_file_describe(file, &info);
   LS_RETURN_IF_ERROR(cli_words_check(&flags->words, file, NULL));
   LS_RETURN_IF_ERROR(show_head(file, flags));
@@ -342,26 +337,14 @@ int cli_checkpoint_show(int argc, char **argv) {
                "saved, what its\nrun is and the states in it, and of each "
                "array the type and some statistics.\nPATH is as in 'lockstep "
                "checkpoint --help'.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "PATH",
       .operand = &flags.path};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_words_open("checkpoint show", "only", flags.only, NULL,
-                      &flags.words)) {
-    cli_words_close(&flags.words);
-    return CLI_USAGE;
-  }
-  ls_runtime *runtime = NULL;
-  ls_saved_file *file = NULL;
-  ls_status status = cli_saved_runtime(&runtime);
-  if (ls_status_is_ok(status)) status = cli_recover_run(flags.path);
-  if (ls_status_is_ok(status))
-    status = ls_saved_file_open_unread(flags.path, &file);
-  if (ls_status_is_ok(status)) status = cli_show(file, &flags);
-  ls_saved_file_close(file);
+  code = CLI_USAGE;
+  if (cli_words_open("checkpoint show", "only", flags.only, NULL, &flags.words))
+    code = cli_with_runtime("checkpoint show", show_file, &flags);
   cli_words_close(&flags.words);
-  if (!ls_status_is_ok(status)) code = cli_report("checkpoint show", status);
-  return cli_runtime_close("checkpoint show", runtime, code);
+  return code;
 }

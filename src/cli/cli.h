@@ -81,6 +81,10 @@ typedef struct cli_syntax {
   size_t *num_operands;      // behind it, if this is not NULL.
 } cli_syntax;
 
+// Two fields of cli_syntax, of a table of flags.
+#define CLI_OPTIONS(table)                                                     \
+  .options = (table), .num_options = sizeof(table) / sizeof((table)[0])
+
 // Reads the flags and the operand of a command. False: the command ends, with
 // `*out_exit`, for its help was asked for and printed, or something was wrong
 // and said so.
@@ -104,6 +108,8 @@ ls_status cli_open_file(const char *path, FILE **out_file);
 // Of the log of runtimes, from here on.
 void cli_show_warnings_alone(void);
 
+// Prints a number as JSON, with so many digits: null where it is not finite.
+void cli_print_real(double value, int digits);
 // Prints a text as JSON, with its quotes, to standard output.
 void cli_print_json(const char *text);
 void cli_print_json_bytes(const char *bytes, size_t size);
@@ -124,6 +130,23 @@ ls_status cli_runtime_open(int64_t threads, const char *math,
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config);
+// Calls `body` with a runtime that reads, by all threads. Reports what failed;
+// returns an exit code.
+int cli_with_runtime(const char *command, ls_status (*body)(void *user),
+                     void *user);
+// A command about the run in a folder.
+typedef struct cli_run {
+  const char *command, *folder;
+  int64_t threads;
+  const char *math;   // As cli_run_open says.
+  const char *model;  // As it was named, or NULL; then that of the run.
+} cli_run;
+// Calls `body` with the run's configuration and model, under a runtime.
+// Reports what failed; returns an exit code.
+int cli_with_run(cli_run *run,
+                 ls_status (*body)(void *user, const ls_train_config *config,
+                                   const ls_model_type *type),
+                 void *user);
 // Finishes or undoes the overwriting of a run whose process was killed, where a
 // path is such a run's folder.
 ls_status cli_recover_run(const char *path);
@@ -283,6 +306,11 @@ typedef struct cli_data {
 // the caller's, also after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
+// Opens the test set for a run: of other data, all of what has none of its own;
+// of the run's where `data` is NULL. `features` is NULL where not given.
+ls_status cli_open_run_test(const ls_train_config *config, const char *data,
+                            const char *features, const char *command,
+                            const ls_model_type *type, ls_dataset **test);
 // Whether --data names files or a folder.
 bool cli_is_place(const char *data);
 // The same name with the whole paths of files or a folder, perhaps in `buffer`,
@@ -312,5 +340,6 @@ typedef struct cli_step_options {
 ls_status cli_step_open(const ls_model_type *type,
                         const cli_step_options *options, cli_step *out_step);
 void cli_step_close(cli_step *step);
+CLI_OWNED_STRUCT(cli_step, cli_step_close)
 
 #endif  // LS_CLI_CLI_H_

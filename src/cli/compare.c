@@ -156,10 +156,7 @@ static void print_difference(const char *indent, const char *name,
 
 static void print_real(const char *key, double value) {
   printf(",\"%s\":", key);
-  if (isfinite(value))
-    printf("%.17g", value);
-  else
-    printf("null");
+  cli_print_real(value, 17);
 }
 
 static void compare_print_json(const char *name, const ls_array *a,
@@ -217,14 +214,14 @@ static int by_name(const void *a, const void *b) {
 
 static ls_status sort_names(const ls_saved_file *file, size_t count,
                             named **out) {
-  *out = cli_allocate(count * sizeof(**out));
-  if (*out == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(named, names, count);
   for (size_t i = 0; i < count; ++i) {
     ls_saved_entry entry;
     LS_RETURN_IF_ERROR(ls_saved_file_entry(file, i, &entry));
-    (*out)[i] = (named){entry.name, i};
+    names[i] = (named){entry.name, i};
   }
-  qsort(*out, count, sizeof(**out), by_name);
+  qsort(names, count, sizeof(*names), by_name);
+  *out = cli_give(&names);
   return ls_ok();
 }
 
@@ -276,20 +273,17 @@ static void print_types(comparing *c, const ls_saved_entry *a,
 
 static ls_status compare_values(comparing *c, const char *name, size_t i,
                                 size_t k) {
-  ls_array *a = NULL, *b = NULL;
-  ls_status status = ls_saved_file_read(c->a, i, &a);
-  if (ls_status_is_ok(status)) status = ls_saved_file_read(c->b, k, &b);
-  if (ls_status_is_ok(status)) {
-    const cli_difference it = cli_compare(a, b);
-    const bool shown = it.count > 0 && is_shown(c);
-    if (shown && c->options->json)
-      compare_print_json(name, a, b, &it);
-    else if (shown)
-      print_difference(c->indent, name, a, b, &it);
-  }
-  ls_array_release(a);
-  ls_array_release(b);
-  return status;
+  CLI_OWN(ls_array, a) = NULL;
+  CLI_OWN(ls_array, b) = NULL;
+  LS_RETURN_IF_ERROR(ls_saved_file_read(c->a, i, &a));
+  LS_RETURN_IF_ERROR(ls_saved_file_read(c->b, k, &b));
+  const cli_difference found = cli_compare(a, b);
+  if (found.count == 0 || !is_shown(c)) return ls_ok();
+  if (c->options->json)
+    compare_print_json(name, a, b, &found);
+  else
+    print_difference(c->indent, name, a, b, &found);
+  return ls_ok();
 }
 
 static ls_status compare_entry(comparing *c, size_t i) {
@@ -325,17 +319,18 @@ static ls_status compare_entries(comparing *c) {
 ls_status cli_compare_files(const ls_saved_file *a, const ls_saved_file *b,
                             const cli_compare_options *options,
                             size_t *out_different) {
+  CLI_OWN_MEMORY(named, one) = NULL;
+  CLI_OWN_MEMORY(named, other) = NULL;
+  const size_t counts[] = {compare_count_of(a), compare_count_of(b)};
+  LS_RETURN_IF_ERROR(sort_names(a, counts[0], &one));
+  LS_RETURN_IF_ERROR(sort_names(b, counts[1], &other));
   comparing c = {.a = a,
                  .b = b,
+                 .names = {one, other},
+                 .counts = {counts[0], counts[1]},
                  .options = options,
-                 .indent = options->heading != NULL ? "  " : "",
-                 .counts = {compare_count_of(a), compare_count_of(b)}};
-  ls_status status = sort_names(a, c.counts[0], &c.names[0]);
-  if (ls_status_is_ok(status)) status = sort_names(b, c.counts[1], &c.names[1]);
-  if (ls_status_is_ok(status)) status = compare_entries(&c);
-  cli_release(c.names[0]);
-  cli_release(c.names[1]);
-  LS_RETURN_IF_ERROR(status);
+                 .indent = options->heading != NULL ? "  " : ""};
+  LS_RETURN_IF_ERROR(compare_entries(&c));
   if (c.different > options->most && !options->json)
     printf("%sand %zu more\n", c.indent, c.different - options->most);
   *out_different = c.different;

@@ -8,17 +8,16 @@
 // ---- Records ---------------------------------------------------------------
 // The first bytes of a member's value, for a line.
 enum { MOST_VALUE = 60 };
-static int shown(size_t size) {
+static int shown_size(size_t size) {
   return (int)(size < MOST_VALUE ? size : MOST_VALUE);
 }
-static const char *compare_notes_cut(size_t size) {
+static const char *cut_mark(size_t size) {
   return size > MOST_VALUE ? "..." : "";
 }
 
 // NULL: there is none.
-static void compare_notes_print_json(const char *what, const char *key,
-                                     const cli_member *one,
-                                     const cli_member *other) {
+static void print_member_json(const char *what, const char *key,
+                              const cli_member *one, const cli_member *other) {
   const cli_member *const both[] = {one, other};
   printf("{\"in\":");
   cli_print_json(what);
@@ -33,25 +32,23 @@ static void compare_notes_print_json(const char *what, const char *key,
   printf("]}\n");
 }
 
-static void compare_notes_print_text(const char *what, const char *key,
-                                     const cli_member *one,
-                                     const cli_member *other) {
+static void print_member_text(const char *what, const char *key,
+                              const cli_member *one, const cli_member *other) {
   if (one == NULL || other == NULL)
     printf("%s %s: only in the %s\n", what, key,
            other == NULL ? "first" : "second");
   else
-    printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown(one->value_size),
-           one->value, compare_notes_cut(one->value_size),
-           shown(other->value_size), other->value,
-           compare_notes_cut(other->value_size));
+    printf("%s %s: %.*s%s and %.*s%s\n", what, key, shown_size(one->value_size),
+           one->value, cut_mark(one->value_size), shown_size(other->value_size),
+           other->value, cut_mark(other->value_size));
 }
 
-typedef void (*print_member)(const char *what, const char *key,
-                             const cli_member *one, const cli_member *other);
+typedef void (*member_printer)(const char *what, const char *key,
+                               const cli_member *one, const cli_member *other);
 
 // Lines of `what`; of members that are objects on both sides those inside.
-static void compare(const char *what, const char *a, const char *b, int depth,
-                    print_member print) {
+static void compare_members(const char *what, const char *a, const char *b,
+                            int depth, member_printer print) {
   enum { DEEPEST = 8 };
   cli_member one, other;
   char key[200];
@@ -67,7 +64,7 @@ static void compare(const char *what, const char *a, const char *b, int depth,
     } else if (*one.value == '{' && *other.value == '{' && depth < DEEPEST) {
       char inner[400];
       snprintf(inner, sizeof(inner), "%s %s", what, key);
-      compare(inner, one.value, other.value, depth + 1, print);
+      compare_members(inner, one.value, other.value, depth + 1, print);
     } else {
       print(what, key, &one, &other);
     }
@@ -80,35 +77,28 @@ static void compare(const char *what, const char *a, const char *b, int depth,
 
 void cli_compare_members(const char *what, const char *a, const char *b,
                          bool json) {
-  compare(what, a, b, 1,
-          json ? compare_notes_print_json : compare_notes_print_text);
+  compare_members(what, a, b, 1, json ? print_member_json : print_member_text);
 }
 
 static ls_status compare_records(const char *what, const ls_record *a,
                                  const ls_record *b, bool json) {
-  char *one = NULL, *other = NULL;
+  CLI_OWN(text, one) = NULL;
+  CLI_OWN(text, other) = NULL;
   size_t size = 0;
-  ls_status status = ls_record_to_text(a, &one, &size);
-  if (ls_status_is_ok(status)) status = ls_record_to_text(b, &other, &size);
-  if (ls_status_is_ok(status)) cli_compare_members(what, one, other, json);
-  ls_text_release(one);
-  ls_text_release(other);
-  return status;
+  LS_RETURN_IF_ERROR(ls_record_to_text(a, &one, &size));
+  LS_RETURN_IF_ERROR(ls_record_to_text(b, &other, &size));
+  cli_compare_members(what, one, other, json);
+  return ls_ok();
 }
 
 ls_status cli_compare_notes(const ls_saved_file *a, const ls_saved_file *b,
                             bool states, bool json) {
-  ls_record *identity[2] = {NULL}, *state[2] = {NULL};
-  ls_status status = ls_saved_file_records(a, &identity[0], &state[0]);
-  if (ls_status_is_ok(status))
-    status = ls_saved_file_records(b, &identity[1], &state[1]);
-  if (ls_status_is_ok(status))
-    status = compare_records("run", identity[0], identity[1], json);
-  if (ls_status_is_ok(status) && states)
-    status = compare_records("state", state[0], state[1], json);
-  for (int i = 0; i < 2; ++i) {
-    ls_record_destroy(identity[i]);
-    ls_record_destroy(state[i]);
-  }
-  return status;
+  CLI_OWN(ls_record, identity_a) = NULL;
+  CLI_OWN(ls_record, identity_b) = NULL;
+  CLI_OWN(ls_record, states_a) = NULL;
+  CLI_OWN(ls_record, states_b) = NULL;
+  LS_RETURN_IF_ERROR(ls_saved_file_records(a, &identity_a, &states_a));
+  LS_RETURN_IF_ERROR(ls_saved_file_records(b, &identity_b, &states_b));
+  LS_RETURN_IF_ERROR(compare_records("run", identity_a, identity_b, json));
+  return states ? compare_records("state", states_a, states_b, json) : ls_ok();
 }

@@ -10,7 +10,7 @@
 // tell.
 static void read_name(char *name, size_t size) {
   snprintf(name, size, "unknown");
-  FILE *file = fopen("/proc/cpuinfo", "r");
+  CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "r");
   if (file == NULL) return;
   char line[256];
   while (fgets(line, sizeof(line), file) != NULL) {
@@ -20,10 +20,9 @@ static void read_name(char *name, size_t size) {
     snprintf(name, size, "%.*s", (int)strcspn(text, "\n"), text);
     break;
   }
-  fclose(file);
 }
 
-static void devices_print(const ls_runtime *runtime, const char *kernels) {
+static void print_devices(const ls_runtime *runtime, const char *kernels) {
   char name[200];
   read_name(name, sizeof(name));
   const long pages = sysconf(_SC_PHYS_PAGES);
@@ -57,64 +56,61 @@ static void print_replicas(const ls_runtime *runtime,
 }
 
 // ---- The command -----------------------------------------------------------
-// The devices' names, which the strategy lends; `*devices` is the caller's.
-static ls_status list_devices(ls_allocator *allocator,
-                              const ls_strategy *strategy,
-                              const char ***devices, size_t *count) {
-  *count = (size_t)ls_strategy_num_replicas(strategy);
-  *devices = allocator->allocate(allocator, *count * sizeof(**devices), 16);
-  return *devices != NULL
-             ? ls_strategy_worker_devices(strategy, *devices, *count, count)
-             : ls_out_of_memory();
-}
+typedef struct devices_flags {
+  int64_t threads, replicas;
+  const char *tpu;
+} devices_flags;
 
-// The picture of a TPU system's pod; the caller gives it back.
+// Draws a TPU system's pod; the caller releases the text.
 static ls_status draw_pod(const char *name, char **out_text) {
-  ls_tpu_resolver *resolver = NULL;
-  ls_pod *pod = NULL;
-  ls_status status = ls_tpu_resolver_connect(
-      &(ls_tpu_resolver_options){.name = name}, &resolver);
-  if (ls_status_is_ok(status)) status = ls_tpu_pod(resolver, &pod);
-  if (ls_status_is_ok(status)) status = ls_pod_print(pod, out_text);
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
-  return status;
+  CLI_OWN(ls_tpu_resolver, resolver) = NULL;
+  CLI_OWN(ls_pod, pod) = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
+      &(ls_tpu_resolver_options){.name = name}, &resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_pod(resolver, &pod));
+  return ls_pod_print(pod, out_text);
 }
 
-// Nothing is printed of what cannot be.
-static ls_status devices_show(ls_runtime *runtime, int64_t replicas,
-                              const char *tpu) {
-  const char *kernels = NULL, **devices = NULL;
-  ls_allocator *allocator = ls_runtime_allocator(runtime);
+// Shows all that was requested, or nothing; the text of a pod is the caller's.
+static ls_status show_with_pod(ls_runtime *runtime, const devices_flags *flags,
+                               char **pod) {
+  const char *kernels = NULL;
   size_t count = 0;
-  ls_strategy *strategy = NULL;
-  char *pod = NULL;
-  ls_status status = ls_device_kernels(runtime, &kernels);
-  if (ls_status_is_ok(status) && replicas > 0)
-    status = ls_mirrored_strategy_create(
-        &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy);
-  if (strategy != NULL)
-    status = list_devices(allocator, strategy, &devices, &count);
-  if (tpu != NULL && ls_status_is_ok(status)) status = draw_pod(tpu, &pod);
-  if (ls_status_is_ok(status)) {
-    devices_print(runtime, kernels);
-    if (count > 0) print_replicas(runtime, devices, count);
-    if (pod != NULL) printf("\n%s", pod);
+  CLI_OWN(ls_strategy, strategy) = NULL;
+  CLI_OWN_MEMORY(const char *, devices) = NULL;
+  LS_RETURN_IF_ERROR(ls_device_kernels(runtime, &kernels));
+  if (flags->replicas > 0) {
+    LS_RETURN_IF_ERROR(ls_mirrored_strategy_create(
+        &(ls_mirrored_options){.num_replicas = LS_SOME(flags->replicas)},
+        &strategy));
+    count = (size_t)ls_strategy_num_replicas(strategy);
+    devices = cli_allocate(count * sizeof(*devices));
+    if (devices == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_ERROR(
+        ls_strategy_worker_devices(strategy, devices, count, &count));
   }
+  if (flags->tpu != NULL) LS_RETURN_IF_ERROR(draw_pod(flags->tpu, pod));
+  print_devices(runtime, kernels);
+  if (count > 0) print_replicas(runtime, devices, count);
+  if (*pod != NULL) printf("\n%s", *pod);
+  return ls_ok();
+}
+
+static ls_status show_devices(ls_runtime *runtime, const devices_flags *flags) {
+  char *pod = NULL;
+  const ls_status status = show_with_pod(runtime, flags, &pod);
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
   if (pod != NULL) allocator->release(allocator, pod);
-  if (devices != NULL) allocator->release(allocator, devices);
-  if (strategy != NULL) ls_strategy_release(strategy);
   return status;
 }
 
 int cli_devices(int argc, char **argv) {
-  int64_t threads = 0, replicas = 0;
-  const char *tpu = NULL;
+  devices_flags flags = {0};
   const cli_option options[] = {
-      CLI_THREADS_OPTION(&threads),
-      {"replicas", CLI_COUNT, &replicas, "N",
+      CLI_THREADS_OPTION(&flags.threads),
+      {"replicas", CLI_COUNT, &flags.replicas, "N",
        "also show N replicas and where they run", 1},
-      {"tpu", CLI_TEXT, &tpu, "NAME",
+      {"tpu", CLI_TEXT, &flags.tpu, "NAME",
        "also draw a TPU system: local, or\n"
        "virtual:AxB[xC][,cores=N][,hosts=H]",
        0},
@@ -123,13 +119,12 @@ int cli_devices(int argc, char **argv) {
       .command = "devices",
       .about = "Lists what computes. Replicas are logical: any number of them "
                "shares the\nthreads of a CPU.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0])};
+      CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;
-  ls_status status = cli_runtime_open(threads, NULL, &runtime);
-  if (ls_status_is_ok(status)) status = devices_show(runtime, replicas, tpu);
+  ls_status status = cli_runtime_open(flags.threads, NULL, &runtime);
+  if (ls_status_is_ok(status)) status = show_devices(runtime, &flags);
   if (!ls_status_is_ok(status)) code = cli_report("devices", status);
   return cli_runtime_close("devices", runtime, code);
 }

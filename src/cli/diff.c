@@ -24,61 +24,57 @@ typedef struct comparing {
 static ls_status read_text(const char *folder, const char *name,
                            char **out_text) {
   char path[PATH_MAX];
-  long size = 0;
   *out_text = NULL;
   if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
     return ls_ok();
-  FILE *file = NULL;
-  ls_status status = cli_open_file(path, &file);
+  CLI_OWN(FILE, file) = NULL;
+  const ls_status status = cli_open_file(path, &file);
   if (ls_status_code(status) == LS_NOT_FOUND) {
     ls_status_free(status);
     return ls_ok();
   }
   LS_RETURN_IF_ERROR(status);
-  if (fseek(file, 0, SEEK_END) == 0) size = ftell(file);
+  const long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
   rewind(file);
-  char *text = size < 0 ? NULL : cli_allocate((size_t)size + 1);
-  if (text == NULL)
-    status = ls_out_of_memory();
-  else if (fread(text, 1, (size_t)size, file) != (size_t)size)
-    status = ls_invalid_argument("'%s' cannot be read", path);
-  fclose(file);
-  if (ls_status_is_ok(status))
-    *out_text = text;
-  else
-    cli_release(text);
-  return status;
+  if (size < 0) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(char, text, (size_t)size + 1);
+  if (fread(text, 1, (size_t)size, file) != (size_t)size)
+    return ls_invalid_argument("'%s' cannot be read", path);
+  *out_text = cli_give(&text);
+  return ls_ok();
 }
+
+// A file of both folders.
+typedef struct file_pair {
+  char *texts[2];
+} file_pair;
 
 static ls_status read_both(const comparing *c, const char *name,
-                           char *texts[2]) {
-  texts[0] = texts[1] = NULL;
-  LS_RETURN_IF_ERROR(read_text(c->folders[0], name, &texts[0]));
-  const ls_status status = read_text(c->folders[1], name, &texts[1]);
-  if (!ls_status_is_ok(status)) cli_release(texts[0]);
-  return status;
+                           file_pair *out) {
+  for (int i = 0; i < 2; ++i)
+    LS_RETURN_IF_ERROR(read_text(c->folders[i], name, &out->texts[i]));
+  return ls_ok();
 }
 
-static void release_both(char *texts[2]) {
-  cli_release(texts[0]);
-  cli_release(texts[1]);
+static void release_both(file_pair *pair) {
+  cli_release(pair->texts[0]);
+  cli_release(pair->texts[1]);
 }
+CLI_OWNED_STRUCT(file_pair, release_both)
 
 // ---- Configurations --------------------------------------------------------
 static ls_status compare_configs(comparing *c) {
-  char *texts[2];
-  LS_RETURN_IF_ERROR(read_both(c, "config.json", texts));
-  ls_status status = ls_ok();
+  CLI_OWN(file_pair, configs) = {0};
+  LS_RETURN_IF_ERROR(read_both(c, "config.json", &configs));
   for (int i = 0; i < 2; ++i) {
-    if (texts[i] == NULL && ls_status_is_ok(status))
-      status = ls_not_found("'%s' is no run folder: it has no config.json",
-                            c->folders[i]);
+    if (configs.texts[i] == NULL)
+      return ls_not_found("'%s' is no run folder: it has no config.json",
+                          c->folders[i]);
   }
-  // What was asked for may differ where the results do not.
-  if (ls_status_is_ok(status))
-    cli_compare_members("config.json", texts[0], texts[1], c->json);
-  release_both(texts);
-  return status;
+  // Requests may differ where the results do not.
+  cli_compare_members("config.json", configs.texts[0], configs.texts[1],
+                      c->json);
+  return ls_ok();
 }
 
 // ---- Metrics ---------------------------------------------------------------
@@ -166,7 +162,7 @@ static bool can_be_compared(const line *a, const line *b) {
   return a->tested || a->before == b->before;
 }
 
-static void tell_longer(const comparing *c, int which, int64_t step) {
+static void report_longer(const comparing *c, int which, int64_t step) {
   if (!c->json) {
     printf("metrics.jsonl: '%s' goes on at step %lld, '%s' has ended\n",
            c->folders[which], (long long)step, c->folders[1 - which]);
@@ -178,7 +174,7 @@ static void tell_longer(const comparing *c, int which, int64_t step) {
   printf("}\n");
 }
 
-static void tell_alone(const comparing *c, int which, int64_t lines) {
+static void report_alone(const comparing *c, int which, int64_t lines) {
   if (!c->json) {
     printf("metrics.jsonl: %lld line%s of '%s' are of steps that the other "
            "has none of\n",
@@ -192,14 +188,14 @@ static void tell_alone(const comparing *c, int which, int64_t lines) {
 }
 
 static ls_status compare_metrics(comparing *c) {
-  char *texts[2];
-  LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", texts));
-  char *at[2] = {texts[0], texts[1]};
+  CLI_OWN(file_pair, files) = {0};
+  LS_RETURN_IF_ERROR(read_both(c, "metrics.jsonl", &files));
+  char *at[2] = {files.texts[0], files.texts[1]};
   line a = {.before = 0}, b = {.before = 0};
   next_line(&at[0], &a);
   next_line(&at[1], &b);
   int64_t alone[2] = {0, 0};
-  const bool both = texts[0] != NULL && texts[1] != NULL;
+  const bool both = files.texts[0] != NULL && files.texts[1] != NULL;
   while (a.text != NULL && b.text != NULL && !c->different) {
     const int which = diff_order(&a, &b);
     if (which == 0 && can_be_compared(&a, &b)) {
@@ -214,30 +210,17 @@ static ls_status compare_metrics(comparing *c) {
   for (int i = 0; i < 2 && both && !c->different; ++i) {
     const line *longer = i == 0 ? &a : &b;
     if (longer->text == NULL) continue;
-    tell_longer(c, i, longer->step);
+    report_longer(c, i, longer->step);
     c->different = true;
   }
   for (int i = 0; i < 2; ++i)
-    if (alone[i] > 0) tell_alone(c, i, alone[i]);
-  release_both(texts);
+    if (alone[i] > 0) report_alone(c, i, alone[i]);
   return ls_ok();
 }
 
 // ---- Checkpoints -----------------------------------------------------------
-static ls_status open_step(const comparing *c, int64_t step,
-                           ls_saved_file *files[2]) {
-  files[0] = files[1] = NULL;
-  for (int i = 0; i < 2; ++i) {
-    char path[PATH_MAX + 64];
-    snprintf(path, sizeof(path), "%s/model.ckpt-%lld", c->folders[i],
-             (long long)step);
-    LS_RETURN_IF_ERROR(ls_saved_file_open_unread(path, &files[i]));
-  }
-  return ls_ok();
-}
-
-static ls_status compare_values(comparing *c, ls_saved_file *files[2],
-                                const char *what) {
+static ls_status compare_values(comparing *c, const ls_saved_file *a,
+                                const ls_saved_file *b, const char *what) {
   enum { MOST_NAMED = 8 };
   static const cli_words all;
   char heading[80];
@@ -245,7 +228,7 @@ static ls_status compare_values(comparing *c, ls_saved_file *files[2],
   snprintf(heading, sizeof(heading),
            c->json ? "{\"different\":\"%s\"}" : "%s differs:", what);
   LS_RETURN_IF_ERROR(cli_compare_files(
-      files[0], files[1],
+      a, b,
       &(cli_compare_options){.only = &all,
                              .heading = heading,
                              .most = c->json ? SIZE_MAX : MOST_NAMED,
@@ -256,62 +239,67 @@ static ls_status compare_values(comparing *c, ls_saved_file *files[2],
   return ls_ok();
 }
 
+static ls_status open_step(const char *folder, int64_t step,
+                           ls_saved_file **out) {
+  char path[PATH_MAX + 64];
+  snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
+  return ls_saved_file_open_unread(path, out);
+}
+
 static ls_status compare_step(comparing *c, int64_t step) {
-  ls_saved_file *files[2];
+  CLI_OWN(ls_saved_file, a) = NULL;
+  CLI_OWN(ls_saved_file, b) = NULL;
   char what[64];
   snprintf(what, sizeof(what), "checkpoint of step %lld", (long long)step);
-  ls_status status = open_step(c, step, files);
-  if (ls_status_is_ok(status) && c->checkpoints == 0)
-    status = cli_compare_notes(files[0], files[1], false, c->json);
-  if (ls_status_is_ok(status)) status = compare_values(c, files, what);
-  ls_saved_file_close(files[0]);
-  ls_saved_file_close(files[1]);
-  return status;
+  LS_RETURN_IF_ERROR(open_step(c->folders[0], step, &a));
+  LS_RETURN_IF_ERROR(open_step(c->folders[1], step, &b));
+  if (c->checkpoints == 0)
+    LS_RETURN_IF_ERROR(cli_compare_notes(a, b, false, c->json));
+  return compare_values(c, a, b, what);
 }
 
-// Those that both have, up to the first that differs.
+// Compares checkpoints that both have, up to the first that differs.
 static ls_status compare_checkpoints(comparing *c) {
-  int64_t *steps[2] = {NULL};
-  size_t counts[2] = {0}, k = 0;
-  ls_status status = cli_checkpoint_steps(c->folders[0], &steps[0], &counts[0]);
-  if (ls_status_is_ok(status))
-    status = cli_checkpoint_steps(c->folders[1], &steps[1], &counts[1]);
-  bool differ = false;
-  for (size_t i = 0; i < counts[0] && ls_status_is_ok(status) && !differ; ++i) {
-    const bool before = c->different;
-    while (k < counts[1] && steps[1][k] < steps[0][i])
+  CLI_OWN_MEMORY(int64_t, steps) = NULL;
+  CLI_OWN_MEMORY(int64_t, others) = NULL;
+  size_t num_steps = 0, num_others = 0, k = 0;
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(c->folders[0], &steps, &num_steps));
+  LS_RETURN_IF_ERROR(cli_checkpoint_steps(c->folders[1], &others, &num_others));
+  const bool before = c->different;
+  c->different = false;
+  for (size_t i = 0; i < num_steps && !c->different; ++i) {
+    while (k < num_others && others[k] < steps[i])
       ++k;
-    if (k == counts[1] || steps[1][k] != steps[0][i]) continue;
-    c->different = false;
-    status = compare_step(c, steps[0][i]);
-    differ = c->different;
-    c->different |= before;
+    if (k == num_others || others[k] != steps[i]) continue;
+    LS_RETURN_IF_ERROR(compare_step(c, steps[i]));
   }
-  cli_release(steps[0]);
-  cli_release(steps[1]);
-  return status;
-}
-
-// Without a checkpoint of the same step: what each has at its end.
-static ls_status compare_models(comparing *c) {
-  ls_saved_file *files[2] = {NULL};
-  ls_status status = ls_ok();
-  for (int i = 0; i < 2 && ls_status_is_ok(status); ++i) {
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof(path), "%s/model.safetensors", c->folders[i]);
-    status = ls_saved_file_open(path, &files[i]);
-  }
-  if (ls_status_is_ok(status))
-    status = compare_values(c, files, "model.safetensors");
-  ls_saved_file_close(files[0]);
-  ls_saved_file_close(files[1]);
-  if (ls_status_code(status) != LS_NOT_FOUND) return status;
-  ls_status_free(status);
+  c->different |= before;
   return ls_ok();
 }
 
+static ls_status open_model(const char *folder, ls_saved_file **out) {
+  char path[PATH_MAX + 32];
+  snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+  return ls_saved_file_open(path, out);
+}
+
+// Compares the models at the end of runs without a checkpoint of one step.
+static ls_status compare_models(comparing *c) {
+  CLI_OWN(ls_saved_file, a) = NULL;
+  CLI_OWN(ls_saved_file, b) = NULL;
+  ls_status status = open_model(c->folders[0], &a);
+  if (ls_status_is_ok(status)) status = open_model(c->folders[1], &b);
+  if (ls_status_code(status) == LS_NOT_FOUND) {
+    ls_status_free(status);
+    return ls_ok();
+  }
+  LS_RETURN_IF_ERROR(status);
+  return compare_values(c, a, b, "model.safetensors");
+}
+
 // ---- The command -----------------------------------------------------------
-static ls_status diff_compare(comparing *c) {
+static ls_status compare_runs(void *user) {
+  comparing *c = user;
   for (int i = 0; i < 2; ++i)
     LS_RETURN_IF_ERROR(cli_recover_run(c->folders[i]));
   LS_RETURN_IF_ERROR(compare_configs(c));
@@ -334,7 +322,8 @@ static ls_status diff_compare(comparing *c) {
 }
 
 int cli_diff(int argc, char **argv) {
-  const char **folders = cli_checkpoint_paths(argc);
+  CLI_OWN_MEMORY(const char *, folders) = cli_checkpoint_paths(argc);
+  if (folders == NULL) return cli_report(command, ls_out_of_memory());
   size_t count = 0;
   bool json = false;
   const cli_option options[] = {
@@ -347,8 +336,7 @@ int cli_diff(int argc, char **argv) {
   };
   const cli_syntax syntax = {
       .command = command,
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .about =
           "Tells where two runs part: the first line of metrics.jsonl that "
           "differs, and the\nfirst checkpoint of those that both have, with "
@@ -360,21 +348,12 @@ int cli_diff(int argc, char **argv) {
       .operand = folders,
       .num_operands = &count};
   int code = CLI_OK;
-  if (folders == NULL) return cli_report(command, ls_out_of_memory());
-  if (cli_parse(&syntax, argc, argv, &code)) {
-    ls_runtime *runtime = NULL;
-    comparing c = {.folders = {folders[0], folders[1]}, .json = json};
-    if (count != 2) {
-      cli_say(command, "give two run folders, got %zu", count);
-      code = CLI_USAGE;
-    } else {
-      ls_status status = cli_saved_runtime(&runtime);
-      if (ls_status_is_ok(status)) status = diff_compare(&c);
-      code = ls_status_is_ok(status) ? (c.different ? CLI_FAILED : CLI_OK)
-                                     : cli_report(command, status);
-      code = cli_runtime_close(command, runtime, code);
-    }
+  if (!cli_parse(&syntax, argc, argv, &code)) return code;
+  if (count != 2) {
+    cli_say(command, "give two run folders, got %zu", count);
+    return CLI_USAGE;
   }
-  cli_release(folders);
-  return code;
+  comparing c = {.folders = {folders[0], folders[1]}, .json = json};
+  code = cli_with_runtime(command, compare_runs, &c);
+  return code == CLI_OK && c.different ? CLI_FAILED : code;
 }

@@ -86,8 +86,8 @@ static ls_status range_of(const ls_array *const *images, size_t count,
 }
 
 // Its numbers from 0 to 1, without alpha: of each `step` rows and columns one.
-static ls_status draw_load(const ls_array *image, range all, int64_t step,
-                           ls_array **out) {
+static ls_status scale_image(const ls_array *image, range all, int64_t step,
+                             ls_array **out) {
   const ls_shape shape = ls_array_shape(image);
   const int64_t has = shape.rank == 3 ? shape.dim[2] : 1;
   const int64_t keeps = has < 3 ? 1 : 3;
@@ -113,11 +113,11 @@ static ls_status draw_load(const ls_array *image, range all, int64_t step,
 static ls_status make_picture(const ls_array *image, range all, int64_t most,
                               cli_paint paint, picture *out) {
   enum { FINE = 16 };  // Samples for a column are enough.
-  ls_array *whole = NULL;
+  CLI_OWN(ls_array, whole) = NULL;
   int64_t height = ls_array_shape(image).dim[0];
   int64_t width = ls_array_shape(image).dim[1];
   const int64_t step = most > 0 ? width / (FINE * most) : 0;
-  LS_RETURN_IF_ERROR(draw_load(image, all, step > 1 ? step : 1, &whole));
+  LS_RETURN_IF_ERROR(scale_image(image, all, step > 1 ? step : 1, &whole));
   const ls_shape shape = ls_array_shape(whole);
   if (width > most) {
     height = (height * most + width / 2) / width;
@@ -126,12 +126,9 @@ static ls_status make_picture(const ls_array *image, range all, int64_t most,
   if (height < 1 && shape.dim[0] > 0) height = 1;
   if (paint == CLI_PAINT_LETTERS) height = (height + 1) / 2;
   *out = (picture){NULL, height, width, shape.dim[2]};
-  ls_status status = ls_array_create(
-      LS_DTYPE_F32, LS_SHAPE(height, width, shape.dim[2]), &out->pixels);
-  if (ls_status_is_ok(status))
-    status = ls_resize_image(whole, NULL, out->pixels);
-  ls_array_release(whole);
-  return status;
+  LS_RETURN_IF_ERROR(ls_array_create(
+      LS_DTYPE_F32, LS_SHAPE(height, width, shape.dim[2]), &out->pixels));
+  return ls_resize_image(whole, NULL, out->pixels);
 }
 
 // ---- Cells -----------------------------------------------------------------
@@ -176,7 +173,7 @@ static int level_of(int byte) {
 }
 
 // 16 to 231 are those colors, 232 to 255 grays from 8 to 238.
-static int draw_number_of(color it) {
+static int number_of_color(color it) {
   const int r = it.rgb[0], g = it.rgb[1], b = it.rgb[2];
   if (r == g && g == b && r >= 4 && r < 247)
     return 232 + (r < 8 ? 0 : r > 238 ? 23 : (r - 8 + 5) / 10);
@@ -184,11 +181,11 @@ static int draw_number_of(color it) {
 }
 
 // Chooses a color for what is written next: 38 in front, 48 behind.
-static void draw_choose(FILE *out, cli_paint paint, int where, color it) {
+static void choose_color(FILE *out, cli_paint paint, int where, color it) {
   if (it.rgb[0] < 0)
     fprintf(out, "\x1b[%dm", where + 1);
   else if (paint == CLI_PAINT_256)
-    fprintf(out, "\x1b[%d;5;%dm", where, draw_number_of(it));
+    fprintf(out, "\x1b[%d;5;%dm", where, number_of_color(it));
   else
     fprintf(out, "\x1b[%d;2;%d;%d;%dm", where, it.rgb[0], it.rgb[1], it.rgb[2]);
 }
@@ -205,9 +202,9 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
     const color above = color_at(it, 2 * row, x);
     const color below = color_at(it, 2 * row + 1, x);
     if (memcmp(&above, &upper, sizeof(above)) != 0)
-      draw_choose(out, paint, 38, above);
+      choose_color(out, paint, 38, above);
     if (memcmp(&below, &lower, sizeof(below)) != 0)
-      draw_choose(out, paint, 48, below);
+      choose_color(out, paint, 48, below);
     upper = above;
     lower = below;
     // The upper half of a block, of which the lower one is what is behind.
@@ -217,7 +214,7 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
 }
 
 // ---- Lines of images -------------------------------------------------------
-static int64_t draw_rows_of(const picture *it, cli_paint paint) {
+static int64_t count_rows(const picture *it, cli_paint paint) {
   return paint == CLI_PAINT_LETTERS ? it->height : (it->height + 1) / 2;
 }
 
@@ -237,8 +234,8 @@ static void draw_line(const picture *pictures, size_t count,
                       const char *const *captions, cli_paint paint, FILE *out) {
   int64_t rows = 0;
   for (size_t i = 0; i < count; ++i)
-    if (draw_rows_of(&pictures[i], paint) > rows)
-      rows = draw_rows_of(&pictures[i], paint);
+    if (count_rows(&pictures[i], paint) > rows)
+      rows = count_rows(&pictures[i], paint);
   for (int64_t row = captions != NULL ? -1 : 0; row < rows; ++row) {
     for (size_t i = 0; i < count; ++i) {
       if (i > 0) fputc(' ', out);
@@ -251,8 +248,9 @@ static void draw_line(const picture *pictures, size_t count,
   }
 }
 
-// As many of the pictures as fit in a line; at least one.
-static size_t fitting(const picture *pictures, size_t count, int64_t width) {
+// Counts the pictures that fit in a line; at least one.
+static size_t count_fitting(const picture *pictures, size_t count,
+                            int64_t width) {
   size_t fit = 1;
   int64_t used = pictures[0].width;
   while (fit < count && used + 1 + pictures[fit].width <= width)
@@ -273,7 +271,7 @@ static ls_status draw_all(const ls_array *const *images, size_t count,
         make_picture(images[i], all, most, options->paint, &pictures[i]));
   }
   for (size_t at = 0; at < count;) {
-    const size_t fit = fitting(pictures + at, count - at, width);
+    const size_t fit = count_fitting(pictures + at, count - at, width);
     draw_line(pictures + at, fit,
               options->captions != NULL ? options->captions + at : NULL,
               options->paint, out);
@@ -286,14 +284,9 @@ ls_status cli_draw(const ls_array *const *images, size_t count,
                    const cli_draw_options *options, FILE *out) {
   const cli_draw_options given =
       options != NULL ? *options : (cli_draw_options){0};
-  // The room for the pictures is an array's, as the program has no other.
-  ls_array *room = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create(
-      LS_DTYPE_U8, LS_SHAPE((int64_t)(count * sizeof(picture))), &room));
-  picture *pictures = ls_array_mutable_data(room);
+  CLI_OWN_ARRAY_OR_RETURN(picture, pictures, count);
   const ls_status status = draw_all(images, count, &given, pictures, out);
   for (size_t i = 0; i < count; ++i)
     ls_array_release(pictures[i].pixels);
-  ls_array_release(room);
   return status;
 }

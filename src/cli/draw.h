@@ -6,8 +6,6 @@
 
 #include "cli/cli.h"
 
-#include <stdio.h>
-
 typedef enum cli_paint {
   CLI_PAINT_LETTERS,  // Shades of " .:-=+*#%@", from dark to bright.
   CLI_PAINT_256,      // Half blocks in the 256 colors of most terminals.

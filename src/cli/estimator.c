@@ -10,7 +10,7 @@
 
 // ---- Flags -----------------------------------------------------------------
 // "12" as a whole number, "0.5" as a real one; none: it is neither.
-static ls_nest estimator_number_of(const char *text) {
+static ls_nest parse_number(const char *text) {
   char *end = NULL;
   errno = 0;
   const long long whole = strtoll(text, &end, 10);
@@ -25,19 +25,18 @@ static bool open_params(const char *command, const char *text, cli_words *out) {
 
 static bool check_params(const char *command, const char *text,
                          const ls_estimator_type *type) {
-  cli_words words;
-  bool good = open_params(command, text, &words);
-  for (size_t i = 0; good && i < words.count; ++i) {
-    const ls_name_map *it = &words.maps[i];
-    good = estimator_number_of(it->to).kind != LS_KIND_NONE;
-    if (!good)
-      cli_say(command, "--param has '%s=%s', expected a number", it->from,
-              it->to);
-    else
-      good = cli_linked_takes(command, type, it->from);
+  CLI_OWN(cli_words, words) = {0};
+  if (!open_params(command, text, &words)) return false;
+  for (size_t i = 0; i < words.count; ++i) {
+    const ls_name_map *param = &words.maps[i];
+    if (parse_number(param->to).kind == LS_KIND_NONE) {
+      cli_say(command, "--param has '%s=%s', expected a number", param->from,
+              param->to);
+      return false;
+    }
+    if (!cli_linked_takes(command, type, param->from)) return false;
   }
-  cli_words_close(&words);
-  return good;
+  return true;
 }
 
 bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
@@ -70,20 +69,18 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
 }
 
 // ---- Opening ---------------------------------------------------------------
-// Looked at before, as all lists are: what fails here has no memory.
+// All lists were checked before: a failure here is of memory.
 static ls_status read_params(const char *command, const char *text,
                              ls_nest *params) {
-  cli_words words;
-  ls_status status =
-      open_params(command, text, &words) ? ls_ok() : ls_out_of_memory();
-  for (size_t i = 0; ls_status_is_ok(status) && i < words.count; ++i)
-    status = ls_params_set(params, words.maps[i].from,
-                           estimator_number_of(words.maps[i].to));
-  cli_words_close(&words);
-  return status;
+  CLI_OWN(cli_words, words) = {0};
+  if (!open_params(command, text, &words)) return ls_out_of_memory();
+  for (size_t i = 0; i < words.count; ++i)
+    LS_RETURN_IF_ERROR(ls_params_set(params, words.maps[i].from,
+                                     parse_number(words.maps[i].to)));
+  return ls_ok();
 }
 
-static ls_opt asked(int64_t count) {
+static ls_opt optional(int64_t count) {
   return count > 0 ? (ls_opt)LS_SOME(count) : (ls_opt){0};
 }
 
@@ -101,7 +98,7 @@ static ls_status make_config(const estimator_flags *flags, cli_estimator *e) {
           .master = flags->tpu,
           .random_seed =
               flags->seed >= 0 ? (ls_opt)LS_SOME(flags->seed) : (ls_opt){0},
-          .save_checkpoints_steps = asked(flags->save_steps),
+          .save_checkpoints_steps = optional(flags->save_steps),
           .save_checkpoints_secs =
               by_steps
                   ? (ls_opt){0}
@@ -138,7 +135,7 @@ static ls_status make_estimator(const estimator_flags *flags,
                                                : &options.predict_batch_size;
   // Of an export it is that of StableHLO.
   if (flags->batch_size > 0 && !flags->stablehlo)
-    *batch = asked(flags->batch_size);
+    *batch = optional(flags->batch_size);
   options.config = e->config;
   options.params = e->params;
   options.use_tpu = flags->tpu != NULL ? LS_FLAG_ON : LS_FLAG_OFF;

@@ -19,74 +19,74 @@ typedef struct training {
 } training;
 
 // ---- Progress --------------------------------------------------------------
-static ls_status estimator_train_after_create(void *user,
-                                              ls_run_context *context) {
-  training *it = user;
+static ls_status note_first_step(void *user, ls_run_context *context) {
+  training *run = user;
   int64_t step = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
-  if (it->first < 0) {
-    it->first = step;
-    cli_ticker_begin(&it->ticker);
+  if (run->first < 0) {
+    run->first = step;
+    cli_ticker_begin(&run->ticker);
   }
   return ls_ok();
 }
 
-static ls_status estimator_train_after_run(void *user, ls_run_context *context,
-                                           ls_nest results) {
-  training *it = user;
+static ls_status show_step(void *user, ls_run_context *context,
+                           ls_nest results) {
+  training *run = user;
   int64_t step = 0;
   (void)results;
-  if (!cli_ticker_due(&it->ticker)) return ls_ok();
+  if (!cli_ticker_due(&run->ticker)) return ls_ok();
   double loss = 0;
   LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   LS_RETURN_IF_ERROR(ls_run_context_number(context, "loss", &loss));
-  cli_ticker_show(&it->ticker, &(cli_place){.step = step,
-                                            .first = it->first,
-                                            .all = it->steps,
-                                            .loss = loss});
+  cli_ticker_show(&run->ticker, &(cli_place){.step = step,
+                                             .first = run->first,
+                                             .all = run->steps,
+                                             .loss = loss});
   return ls_ok();
 }
 
-static ls_status make_progress(training *it, ls_hook **out_hook) {
-  it->first = -1;
-  it->ticker = (cli_ticker){.terminal = cli_can_rewrite(it->e.runtime)};
+static ls_status make_progress(training *run, ls_hook **out_hook) {
+  run->first = -1;
+  run->ticker = (cli_ticker){.terminal = cli_can_rewrite(run->e.runtime)};
   return ls_hook_create(
       &(ls_hook_options){.name = "progress",
-                         .user = it,
-                         .after_create_session = estimator_train_after_create,
-                         .after_run = estimator_train_after_run},
+                         .user = run,
+                         .after_create_session = note_first_step,
+                         .after_run = show_step},
       out_hook);
 }
 
 // ---- Training --------------------------------------------------------------
 // A new run is made where there is none, and only an old one goes on.
-static ls_status check_folder(const training *it) {
+static ls_status check_folder(const training *run) {
   bool has_run = false;
-  const char *folder = ls_estimator_model_dir(it->e.estimator);
-  if (it->flags->resume != NULL) return cli_estimator_was_trained(&it->e);
-  LS_RETURN_IF_ERROR(cli_estimator_has_run(&it->e, &has_run));
+  const char *folder = ls_estimator_model_dir(run->e.estimator);
+  if (run->flags->resume != NULL) return cli_estimator_was_trained(&run->e);
+  LS_RETURN_IF_ERROR(cli_estimator_has_run(&run->e, &has_run));
   if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
                    "there is a run in '%s': --resume %s goes on with it",
                    folder, folder);
 }
 
-static ls_status train_with(training *it, ls_hook *const *hooks,
+static ls_status train_with(training *run, ls_hook *const *hooks,
                             size_t num_hooks) {
-  const ls_estimator_type *type = it->e.type;
-  const ls_opt steps = it->steps > 0 ? (ls_opt)LS_SOME(it->steps) : (ls_opt){0};
-  const ls_train_stop *stop = cli_signals_defer((unsigned)it->flags->grace);
-  if (it->flags->eval_seconds == 0)
-    return ls_estimator_train(it->e.estimator,
+  const ls_estimator_type *type = run->e.type;
+  const ls_opt steps =
+      run->steps > 0 ? (ls_opt)LS_SOME(run->steps) : (ls_opt){0};
+  const ls_train_stop *stop = cli_signals_defer((unsigned)run->flags->grace);
+  if (run->flags->eval_seconds == 0)
+    return ls_estimator_train(run->e.estimator,
                               &(ls_estimator_training){.input = type->train,
                                                        .max_steps = steps,
                                                        .hooks = hooks,
                                                        .num_hooks = num_hooks,
                                                        .stop = stop},
-                              &it->end.training);
+                              &run->end.training);
   const bool counted = type->eval_steps > 0;
   return ls_train_and_evaluate(
-      it->e.estimator,
+      run->e.estimator,
       &(ls_train_spec){.input = type->train,
                        .max_steps = steps,
                        .hooks = hooks,
@@ -96,29 +96,28 @@ static ls_status train_with(training *it, ls_hook *const *hooks,
                       .steps = counted ? (ls_opt)LS_SOME(type->eval_steps)
                                        : (ls_opt){0},
                       .whole_input = !counted,
-                      .throttle_secs = LS_SOME(it->flags->eval_seconds)},
-      &it->end);
+                      .throttle_secs = LS_SOME(run->flags->eval_seconds)},
+      &run->end);
 }
 
-static ls_status train(training *it) {
-  ls_hook *progress = NULL;
-  LS_RETURN_IF_ERROR(check_folder(it));
-  if (!it->flags->quiet) LS_RETURN_IF_ERROR(make_progress(it, &progress));
-  const ls_status status = train_with(it, &progress, progress != NULL ? 1 : 0);
-  cli_ticker_end(&it->ticker);
-  ls_hook_release(progress);
+static ls_status train(training *run) {
+  CLI_OWN(ls_hook, progress) = NULL;
+  LS_RETURN_IF_ERROR(check_folder(run));
+  if (!run->flags->quiet) LS_RETURN_IF_ERROR(make_progress(run, &progress));
+  const ls_status status = train_with(run, &progress, progress != NULL ? 1 : 0);
+  cli_ticker_end(&run->ticker);
   return status;
 }
 
-static int estimator_train_tell(const training *it) {
-  const ls_training_end *end = &it->end.training;
-  const char *folder = ls_estimator_model_dir(it->e.estimator);
-  if (!it->flags->quiet)
+static int report_end(const training *run) {
+  const ls_training_end *end = &run->end.training;
+  const char *folder = ls_estimator_model_dir(run->e.estimator);
+  if (!run->flags->quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
             end->stopped ? ", --resume goes on with it" : "");
-  if (it->end.metrics.kind == LS_KIND_DICT && !end->stopped)
-    cli_print_metrics(it->end.metrics, false);
+  if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
+    cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
     printf("loss: %.4f\n", end->loss);
   return end->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
@@ -153,29 +152,33 @@ static bool check_flags(const estimator_flags *flags,
   return says == NULL;
 }
 
-static int estimator_train_run(estimator_flags *flags,
-                               const ls_estimator_type *type) {
-  training it = {.flags = flags};
-  ls_status status = ls_ok();
-  it.steps = flags->steps > 0 ? flags->steps : type->train_steps;
+static ls_status open_and_train(training *run, estimator_flags *flags,
+                                const ls_estimator_type *type) {
+  run->steps = flags->steps > 0 ? flags->steps : type->train_steps;
   flags->folder = flags->resume != NULL ? flags->resume : flags->run_folder;
   if (flags->folder == NULL) {
-    status = cli_choose_folder(type->name, it.chosen, sizeof(it.chosen));
-    flags->folder = it.chosen;
+    flags->folder = run->chosen;
+    LS_RETURN_IF_ERROR(
+        cli_choose_folder(type->name, run->chosen, sizeof(run->chosen)));
   }
-  if (ls_status_is_ok(status))
-    status = cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &it.e);
-  if (ls_status_is_ok(status)) status = train(&it);
-  status = cli_estimator_note_batch(flags, status);
+  LS_RETURN_IF_ERROR(
+      cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e));
+  return train(run);
+}
+
+static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
+  training run = {.flags = flags};
+  const ls_status status =
+      cli_estimator_note_batch(flags, open_and_train(&run, flags, type));
   cli_signals_saved();
   const int code =
       ls_status_is_ok(status)
-          ? estimator_train_tell(&it)
+          ? report_end(&run)
           : cli_report("train", cli_note_saved(flags->folder, status));
-  ls_train_and_evaluation_deinit(&it.end);
-  const int closed = cli_estimator_close("train", &it.e, code);
+  ls_train_and_evaluation_deinit(&run.end);
+  const int closed = cli_estimator_close("train", &run.e, code);
   // Only a folder that is empty: the run did not begin.
-  if (closed != CLI_OK && it.chosen[0] != '\0') (void)rmdir(it.chosen);
+  if (closed != CLI_OK && run.chosen[0] != '\0') (void)rmdir(run.chosen);
   return closed;
 }
 
@@ -243,11 +246,9 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
           "folder gets checkpoints, event files and\ngraph.ls. A signal ends "
           "the run behind the loop of steps that it is in and saves\nit, as "
           "that of models: see 'lockstep train --help'.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0])};
+      CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;
-  return check_flags(&flags, type) ? estimator_train_run(&flags, type)
-                                   : CLI_USAGE;
+  return check_flags(&flags, type) ? run_training(&flags, type) : CLI_USAGE;
 }

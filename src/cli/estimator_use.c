@@ -4,31 +4,45 @@
 
 #include "cli/estimator.h"
 
-// Its call: what the command is named, what it needs of the type, and how.
+// A command that uses a trained estimator.
 typedef struct use {
   const char *command;
   ls_estimator_mode mode;
-  bool is_there;
-  const char *needs;
+  bool is_there;      // The type has what it needs,
+  const char *needs;  // which is called so.
   ls_status (*run)(const estimator_flags *flags, cli_estimator *e);
+  bool exports;
 } use;
 
-static int run_use(const use *it, const estimator_flags *flags,
-                   const ls_estimator_type *type) {
+static ls_status use_estimator(const use *used, const estimator_flags *flags,
+                               const ls_estimator_type *type,
+                               cli_estimator *e) {
+  LS_RETURN_IF_ERROR(
+      cli_estimator_open(used->command, flags, type, used->mode, e));
+  if (flags->checkpoint == NULL)
+    LS_RETURN_IF_ERROR(cli_estimator_was_trained(e));
+  return used->run(flags, e);
+}
+
+// Parses a command's words and runs it.
+static int run_use(const use *used, const cli_syntax *syntax,
+                   const estimator_flags *flags, const ls_estimator_type *type,
+                   int argc, char **argv) {
+  int code = CLI_OK;
   cli_estimator e;
-  if (!it->is_there) {
-    cli_say(it->command, "estimator '%s' has no %s", type->name, it->needs);
+  if (!cli_estimator_parse(syntax, flags, type, argc, argv, &code)) return code;
+  if (used->exports && !cli_check_export(flags->batch_size, flags->stablehlo))
+    return CLI_USAGE;
+  if (!used->is_there) {
+    cli_say(used->command, "estimator '%s' has no %s", type->name, used->needs);
     return CLI_USAGE;
   }
-  ls_status status = cli_estimator_open(it->command, flags, type, it->mode, &e);
-  if (ls_status_is_ok(status) && flags->checkpoint == NULL)
-    status = cli_estimator_was_trained(&e);
-  if (ls_status_is_ok(status)) status = it->run(flags, &e);
-  status = cli_estimator_note_batch(flags, status);
-  int code = ls_status_is_ok(status) ? CLI_OK : cli_report(it->command, status);
+  const ls_status status =
+      cli_estimator_note_batch(flags, use_estimator(used, flags, type, &e));
+  code = ls_status_is_ok(status) ? CLI_OK : cli_report(used->command, status);
   if (code == CLI_OK && cli_signals_first() != 0)
     code = CLI_SIGNAL + cli_signals_first();
-  return cli_estimator_close(it->command, &e, code);
+  return cli_estimator_close(used->command, &e, code);
 }
 
 // Nothing is to be saved: a signal ends the call as soon as may be.
@@ -39,10 +53,9 @@ static const ls_train_stop *stop_at_once(void) {
 }
 
 // ---- Evaluation ------------------------------------------------------------
-static ls_status estimator_use_evaluate(const estimator_flags *flags,
-                                        cli_estimator *e) {
+static ls_status evaluate(const estimator_flags *flags, cli_estimator *e) {
   const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
-  ls_nest metrics = ls_none();
+  CLI_OWN(ls_nest, metrics) = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
       e->estimator,
       &(ls_estimator_evaluation){.input = e->type->eval,
@@ -53,7 +66,6 @@ static ls_status estimator_use_evaluate(const estimator_flags *flags,
                                  .stop = stop_at_once()},
       &metrics));
   if (cli_signals_first() == 0) cli_print_metrics(metrics, flags->json);
-  ls_nest_release(metrics);
   return ls_ok();
 }
 
@@ -82,56 +94,45 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
       .command = "eval",
       .about = "Evaluates an estimator that was trained on its input for that, "
                "and prints its\nmetrics.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &flags.folder};
-  int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
-    return code;
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
-                        "input to evaluate with (its field 'eval')",
-                        estimator_use_evaluate},
-                 &flags, type);
+                        "input to evaluate with (its field 'eval')", evaluate,
+                        false},
+                 &syntax, &flags, type, argc, argv);
 }
 
 // ---- Prediction ------------------------------------------------------------
 static ls_status print_rows(const estimator_flags *flags,
                             ls_predictions *predictions) {
-  ls_nest row = ls_none();
-  ls_status status = ls_ok();
-  int64_t count = 0;
-  while (flags->limit == 0 || count < flags->limit) {
-    status = ls_predictions_next(predictions, &row);
-    if (!ls_status_is_ok(status) || ferror(stdout) != 0) break;
+  CLI_OWN(ls_nest, row) = ls_none();
+  for (int64_t count = 0; flags->limit == 0 || count < flags->limit; ++count) {
+    CLI_OWN(ls_status, status) = ls_predictions_next(predictions, &row);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
+    if (ferror(stdout) != 0) break;
     cli_print_values(row);
     putchar('\n');
-    ++count;
   }
-  ls_nest_release(row);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);  // There are no more.
   return ls_ok();
 }
 
 static ls_status predict(const estimator_flags *flags, cli_estimator *e) {
-  cli_words keys;
+  CLI_OWN(cli_words, keys) = {0};
   ls_predictions *predictions = NULL;
-  ls_status status =
-      cli_words_open("predict", "keys", flags->keys, NULL, &keys)
-          ? ls_estimator_predict(
-                e->estimator,
-                &(ls_estimator_prediction){.input = e->type->predict,
-                                           .keys = keys.items,
-                                           .num_keys = keys.count,
-                                           .checkpoint = flags->checkpoint,
-                                           .stop = stop_at_once()},
-                &predictions)
-          : ls_out_of_memory();
-  if (ls_status_is_ok(status)) status = print_rows(flags, predictions);
-  status = ls_status_join(status, ls_predictions_close(predictions));
-  cli_words_close(&keys);
-  return status;
+  if (!cli_words_open("predict", "keys", flags->keys, NULL, &keys))
+    return ls_out_of_memory();
+  LS_RETURN_IF_ERROR(ls_estimator_predict(
+      e->estimator,
+      &(ls_estimator_prediction){.input = e->type->predict,
+                                 .keys = keys.items,
+                                 .num_keys = keys.count,
+                                 .checkpoint = flags->checkpoint,
+                                 .stop = stop_at_once()},
+      &predictions));
+  const ls_status status = print_rows(flags, predictions);
+  return ls_status_join(status, ls_predictions_close(predictions));
 }
 
 int cli_estimator_predict(const ls_estimator_type *type, int argc,
@@ -156,21 +157,19 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       .command = "predict",
       .about = "Prints what an estimator that was trained predicts of its "
                "input for that: a line\nof JSON for each example.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &flags.folder};
-  int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
-    return code;
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
-                        "input to predict with (its field 'predict')", predict},
-                 &flags, type);
+                        "input to predict with (its field 'predict')", predict,
+                        false},
+                 &syntax, &flags, type, argc, argv);
 }
 
 // ---- Export ----------------------------------------------------------------
-static ls_status export(const estimator_flags *flags, cli_estimator *e) {
-  char *path = NULL;
+static ls_status export_trained(const estimator_flags *flags,
+                                cli_estimator *e) {
+  CLI_OWN(text, path) = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_export(
       e->estimator,
       &(ls_estimator_exporting){
@@ -182,7 +181,6 @@ static ls_status export(const estimator_flags *flags, cli_estimator *e) {
           .batch_size = flags->batch_size},
       &path));
   printf("%s\n", path);
-  ls_text_release(path);
   return ls_ok();
 }
 
@@ -205,15 +203,11 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
           "says: graphs as\ntext, and the values of their variables; with "
           "--tpu one that computes there, too.\nPrints the folder, which "
           "is named by the second.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "RUN",
       .operand = &flags.folder};
-  int code = CLI_OK;
-  if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
-    return code;
-  if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;
-  const use it = {"export", LS_MODE_PREDICT, type->receiver.call != NULL,
-                  "receiver function (its field 'receiver')", export};
-  return run_use(&it, &flags, type);
+  return run_use(&(use){"export", LS_MODE_PREDICT, type->receiver.call != NULL,
+                        "receiver function (its field 'receiver')",
+                        export_trained, true},
+                 &syntax, &flags, type, argc, argv);
 }

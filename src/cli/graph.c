@@ -10,52 +10,50 @@ typedef struct graph_flags {
   int64_t replicas, threads, batch_size;
 } graph_flags;
 
-static ls_status graph_run_once(cli_step *step) {
-  ls_nest results = {0};
-  const ls_status status = ls_strategy_run(
-      step->strategy, ls_traced(step->function), step->args, &results);
-  ls_nest_release(results);
-  return status;
+static ls_status run_once(cli_step *step) {
+  CLI_OWN(ls_nest, results) = {0};
+  return ls_strategy_run(step->strategy, ls_traced(step->function), step->args,
+                         &results);
 }
 
 // Runs steps for one to two seconds, two at least.
-static ls_status graph_measure(cli_step *step) {
-  LS_RETURN_IF_ERROR(
-      graph_run_once(step));  // Memory is touched, threads are awake.
+static ls_status measure_steps(cli_step *step) {
+  LS_RETURN_IF_ERROR(run_once(step));  // Memory is touched, threads are awake.
   LS_RETURN_IF_ERROR(ls_function_measure(step->function, true));
   const time_t begin = time(NULL);
   for (int i = 0; i < 2 || time(NULL) < begin + 2; ++i)
-    LS_RETURN_IF_ERROR(graph_run_once(step));
+    LS_RETURN_IF_ERROR(run_once(step));
   return ls_ok();
 }
 
-// The step is compiled by running it once.
-static ls_status graph_print(const graph_flags *flags,
-                             const ls_model_type *type, cli_step *step) {
+static ls_status print_step(const graph_flags *flags, cli_step *step,
+                            char **text) {
+  if (flags->lowered) return ls_function_print_lowered(step->function, text);
+  if (flags->plan) return ls_function_print_plan(step->function, text);
+  if (flags->cost) {
+    LS_RETURN_IF_ERROR(measure_steps(step));
+    return ls_function_print_cost(step->function, text);
+  }
+  const ls_graph *graph = ls_function_graph(step->function);
+  return flags->dot        ? ls_graph_print_dot(graph, text)
+         : flags->gathered ? ls_graph_print_gathered(graph, text)
+                           : ls_graph_print(graph, text);
+}
+
+static ls_status print_graph(const graph_flags *flags,
+                             const ls_model_type *type) {
+  CLI_OWN(cli_step, step) = {0};
+  CLI_OWN(text, text) = NULL;
   LS_RETURN_IF_ERROR(
       cli_step_open(type,
                     &(cli_step_options){.replicas = flags->replicas,
                                         .batch_size = flags->batch_size,
                                         .precision = flags->precision,
                                         .tpu = flags->tpu || flags->gathered},
-                    step));
-  LS_RETURN_IF_ERROR(graph_run_once(step));
-  char *text = NULL;
-  if (flags->lowered) {
-    LS_RETURN_IF_ERROR(ls_function_print_lowered(step->function, &text));
-  } else if (flags->plan) {
-    LS_RETURN_IF_ERROR(ls_function_print_plan(step->function, &text));
-  } else if (flags->cost) {
-    LS_RETURN_IF_ERROR(graph_measure(step));
-    LS_RETURN_IF_ERROR(ls_function_print_cost(step->function, &text));
-  } else {
-    const ls_graph *graph = ls_function_graph(step->function);
-    LS_RETURN_IF_ERROR(flags->dot        ? ls_graph_print_dot(graph, &text)
-                       : flags->gathered ? ls_graph_print_gathered(graph, &text)
-                                         : ls_graph_print(graph, &text));
-  }
+                    &step));
+  LS_RETURN_IF_ERROR(run_once(&step));  // Which compiles it.
+  LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
-  ls_text_release(text);
   return ls_ok();
 }
 
@@ -88,8 +86,7 @@ int cli_graph(int argc, char **argv) {
       .about = "Prints a model's training step: by default the graph as it was "
                "built.\nMODEL may be a shared library of models: ./mine.so or "
                "./mine.so:NAME.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.model};
   int code = CLI_OK;
@@ -105,10 +102,8 @@ int cli_graph(int argc, char **argv) {
   const ls_model_type *type = cli_find_model("graph", flags.model);
   if (type == NULL) return CLI_USAGE;
   ls_runtime *runtime = NULL;
-  cli_step step = {0};
   ls_status status = cli_runtime_open(flags.threads, flags.math, &runtime);
-  if (ls_status_is_ok(status)) status = graph_print(&flags, type, &step);
+  if (ls_status_is_ok(status)) status = print_graph(&flags, type);
   if (!ls_status_is_ok(status)) code = cli_report("graph", status);
-  cli_step_close(&step);
   return cli_runtime_close("graph", runtime, code);
 }

@@ -6,8 +6,7 @@
 
 #include "cli/cli.h"
 
-// JSON has no word for what is no number.
-static void print_real(double value, int digits) {
+void cli_print_real(double value, int digits) {
   if (isfinite(value))
     printf("%.*g", digits, value);
   else
@@ -27,10 +26,10 @@ static void print_complex(const char *parts, size_t size) {
     if (i > 0) putchar(',');
     if (size == sizeof(narrow)) {
       memcpy(&narrow, parts + (size_t)i * size, size);
-      print_real((double)narrow, 9);
+      cli_print_real((double)narrow, 9);
     } else {
       memcpy(&value, parts + (size_t)i * size, size);
-      print_real(value, 17);
+      cli_print_real(value, 17);
     }
   }
   putchar(']');
@@ -47,7 +46,7 @@ static void json_print_element(const ls_array *array, int64_t index) {
   else if (dtype == LS_DTYPE_BOOL)
     printf("%s", ls_array_i64(array, index) != 0 ? "true" : "false");
   else if (ls_dtype_is_float(dtype))
-    print_real(ls_array_f64(array, index), dtype == LS_DTYPE_F64 ? 17 : 9);
+    cli_print_real(ls_array_f64(array, index), dtype == LS_DTYPE_F64 ? 17 : 9);
   else if (ls_dtype_is_unsigned(dtype))
     printf("%llu", (unsigned long long)ls_array_i64(array, index));
   else
@@ -77,7 +76,7 @@ void cli_print_values(ls_nest values) {
     json_print_array(array, 0, &index);
   } else if (values.kind == LS_KIND_SCALAR) {
     if (ls_dtype_is_float(values.dtype))
-      print_real(values.as.f64, 17);
+      cli_print_real(values.as.f64, 17);
     else if (values.dtype == LS_DTYPE_BOOL)
       printf("%s", values.as.i64 != 0 ? "true" : "false");
     else

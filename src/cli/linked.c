@@ -27,64 +27,56 @@ static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
                    (long long)size, (long long)examples, (long long)examples);
 }
 
-static ls_nest input(void *user, ls_input_call *call) {
+static ls_status open_input(const ls_model_type *model, bool trains,
+                            int64_t size, ls_dataset **out) {
+  CLI_OWN(ls_dataset, found) = NULL;
+  LS_RETURN_IF_ERROR(cli_open_data(&linked.data, model, trains ? &found : NULL,
+                                   trains ? NULL : &found));
+  LS_RETURN_IF_ERROR(ls_train_check_data(model, found));
+  if (trains) LS_RETURN_IF_ERROR(linked_check_size(size, found));
+  *out = ls_train_examples(model, found, trains);
+  return ls_ok();
+}
+
+static ls_nest make_input(void *user, ls_input_call *call) {
   const ls_model_type *model = linked.model;
   const bool trains = call->mode == LS_MODE_TRAIN;
   const int64_t size =
       ls_params_i64(call->params, "batch_size", model->batch_size);
-  ls_dataset *found = NULL;
+  ls_dataset *examples = NULL;
   (void)user;
-  ls_status status = cli_open_data(&linked.data, model, trains ? &found : NULL,
-                                   trains ? NULL : &found);
-  if (ls_status_is_ok(status)) status = ls_train_check_data(model, found);
-  if (ls_status_is_ok(status) && trains)
-    status = linked_check_size(size, found);
-  if (!ls_status_is_ok(status)) {
-    ls_dataset_release(found);
-    return ls_fail(status);
-  }
-  ls_dataset *made = ls_train_examples(model, found, trains);
-  ls_dataset_release(found);
-  if (trains) made = ls_dataset_repeat(made, LS_INFINITE);
+  const ls_status status = open_input(model, trains, size, &examples);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (trains) examples = ls_dataset_repeat(examples, LS_INFINITE);
   return ls_nest_dataset(
-      ls_dataset_batch(made, &(ls_batch_options){.size = size}));
+      ls_dataset_batch(examples, &(ls_batch_options){.size = size}));
 }
 
 // ---- The model -------------------------------------------------------------
 // The model's own optimizer, for gradients of all replicas: that of a model
 // which is made for it alone.
 static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
-  ls_graph *graph = NULL;
-  ls_model model = {0};
+  CLI_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("optimizer", &graph));
-  ls_status status = ls_ok();
-  {
-    LS_GRAPH_SCOPE(graph);
-    status = ls_model_create(
-        linked.model, &(ls_model_options){.learning_rate = rate}, &model);
-    if (ls_status_is_ok(status))
-      status = ls_cross_shard_create(
-          &(ls_cross_shard_options){.optimizer =
-                                        linked.model->optimizer(model.self)},
-          out_optimizer);
-    ls_model_destroy(&model);
-  }
-  ls_graph_destroy(graph);
-  return status;
+  LS_GRAPH_SCOPE(graph);
+  CLI_OWN(ls_model, model) = {0};
+  LS_RETURN_IF_ERROR(ls_model_create(
+      linked.model, &(ls_model_options){.learning_rate = rate}, &model));
+  return ls_cross_shard_create(
+      &(ls_cross_shard_options){.optimizer =
+                                    linked.model->optimizer(model.self)},
+      out_optimizer);
 }
 
 static ls_status make_model(const ls_model_call *call, ls_model *out) {
   const double rate = ls_params_f64(call->params, "learning_rate", 0);
   const ls_opt seed = ls_run_config_values(call->config)->random_seed;
-  ls_optimizer *optimizer = NULL;
+  CLI_OWN(ls_optimizer, optimizer) = NULL;
   LS_RETURN_IF_ERROR(make_optimizer(rate, &optimizer));
-  const ls_status status =
-      ls_model_create(linked.model,
-                      &(ls_model_options){.seed = seed.set ? seed.value : 0,
-                                          .optimizer = optimizer},
-                      out);
-  ls_optimizer_release(optimizer);
-  return status;
+  return ls_model_create(linked.model,
+                         &(ls_model_options){.seed = seed.set ? seed.value : 0,
+                                             .optimizer = optimizer},
+                         out);
 }
 
 // All that a model's step has made is made before its train op, as in a
@@ -92,12 +84,10 @@ static ls_status make_model(const ls_model_call *call, ls_model *out) {
 static ls_status group_from(const ls_graph *graph, size_t first,
                             ls_op *out_op) {
   const size_t count = ls_graph_num_ops(graph) - first;
-  ls_op *ops = cli_allocate(count * sizeof(*ops));
-  if (ops == NULL) return ls_out_of_memory();
+  CLI_OWN_ARRAY_OR_RETURN(ls_op, ops, count);
   for (size_t i = 0; i < count; ++i)
     ops[i] = ls_graph_op(graph, first + i);
   *out_op = ls_group(ops, count, "train_op");
-  cli_release(ops);
   return ls_ok();
 }
 
@@ -107,10 +97,9 @@ static ls_status linked_train(const ls_model *model, ls_nest args,
   ls_graph *graph = ls_graph_current();
   LS_RETURN_IF_ERROR(ls_global_step_get(graph, &global_step));
   const size_t first = ls_graph_num_ops(graph);
-  const ls_nest made = model->type->train_step(args, model->self);
+  CLI_OWN(ls_nest, made) = model->type->train_step(args, model->self);
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   spec->loss = ls_nest_tensor(ls_nest_find(made, "loss"), 0);
-  ls_nest_release(made);
   (void)ls_variable_assign_add(global_step, ls_scalar_i64(LS_DTYPE_I64, 1));
   return group_from(graph, first, &spec->train_op);
 }
@@ -123,8 +112,8 @@ static ls_nest metrics(ls_nest of, void *user) {
   return ls_nest_dict("", &(const char *){"accuracy"}, &value, 1);
 }
 
-static ls_status use(const ls_model *model, const ls_model_call *call,
-                     ls_bag *bag, ls_estimator_spec_options *spec) {
+static ls_status use_model(const ls_model *model, const ls_model_call *call,
+                           ls_bag *bag, ls_estimator_spec_options *spec) {
   const ls_nest args =
       ls_bag_nest(bag, ls_nest_sequence(LS_KIND_TUPLE, &call->features, 1));
   const ls_nest made = ls_bag_nest(bag, model->type->logits(args, model->self));
@@ -151,27 +140,23 @@ static ls_status use(const ls_model *model, const ls_model_call *call,
   return ls_bag_take_error(bag);
 }
 
-static ls_status model_of(void *user, ls_model_call *call,
-                          ls_estimator_spec **out) {
-  ls_bag bag = {0};
-  ls_model model = {0};
+static ls_status call_model(void *user, ls_model_call *call,
+                            ls_estimator_spec **out) {
+  CLI_OWN(ls_model, model) = {0};
+  CLI_OWN(ls_bag, bag) = {0};
   ls_estimator_spec_options spec = {.mode = call->mode};
   (void)user;
-  ls_status status = make_model(call, &model);
-  if (ls_status_is_ok(status) && call->mode == LS_MODE_TRAIN) {
+  LS_RETURN_IF_ERROR(make_model(call, &model));
+  if (call->mode == LS_MODE_TRAIN) {
     const ls_nest parts[] = {call->features, call->labels};
     const ls_nest args =
         ls_bag_nest(&bag, ls_nest_sequence(LS_KIND_TUPLE, parts, 2));
-    status = ls_bag_take_error(&bag);
-    if (ls_status_is_ok(status)) status = linked_train(&model, args, &spec);
-  } else if (ls_status_is_ok(status)) {
-    status = use(&model, call, &bag, &spec);
+    LS_RETURN_IF_ERROR(ls_bag_take_error(&bag));
+    LS_RETURN_IF_ERROR(linked_train(&model, args, &spec));
+  } else {
+    LS_RETURN_IF_ERROR(use_model(&model, call, &bag, &spec));
   }
-  if (ls_status_is_ok(status))
-    status = ls_tpu_estimator_spec_create(&spec, out);
-  ls_bag_empty(&bag);
-  ls_model_destroy(&model);
-  return status;
+  return ls_tpu_estimator_spec_create(&spec, out);
 }
 
 // ---- Exports ---------------------------------------------------------------
@@ -193,21 +178,22 @@ static ls_status receive(void *user, ls_serving_receiver *out) {
 const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                               bool trains) {
   const ls_opt batch = LS_SOME(model->batch_size);
-  const ls_input_function data = {.call = input};
+  const ls_input_function data = {.call = make_input};
   linked.model = model;
   // What a model's step computes is a mean over all that it is given; with
   // masks it would be over what fills a batch up, too.
-  linked.type = (ls_estimator_type){.name = model->name,
-                                    .description = model->description,
-                                    .train = data,
-                                    .eval = data,
-                                    .predict = data,
-                                    .receiver = {.call = receive},
-                                    .options = {.model_fn = {.call = model_of},
-                                                .train_batch_size = batch,
-                                                .eval_batch_size = batch,
-                                                .predict_batch_size = batch,
-                                                .any_batch = !trains}};
+  linked.type =
+      (ls_estimator_type){.name = model->name,
+                          .description = model->description,
+                          .train = data,
+                          .eval = data,
+                          .predict = data,
+                          .receiver = {.call = receive},
+                          .options = {.model_fn = {.call = call_model},
+                                      .train_batch_size = batch,
+                                      .eval_batch_size = batch,
+                                      .predict_batch_size = batch,
+                                      .any_batch = !trains}};
   return &linked.type;
 }
 

@@ -82,10 +82,9 @@ ls_status cli_create_model(const ls_train_config *config,
     options.learning_rate = config->learning_rate;
     if (strcmp(config->schedule, "linear") == 0) options.decay_steps = steps;
   }
-  LS_RETURN_IF_ERROR(create_optimizer(config, steps, &options.optimizer));
-  ls_status status = ls_model_create(type, &options, out_model);
-  if (ls_status_is_ok(status))
-    status = check_model(out_model, options.dtype, options.optimizer);
-  ls_optimizer_release(options.optimizer);
-  return status;
+  CLI_OWN(ls_optimizer, optimizer) = NULL;
+  LS_RETURN_IF_ERROR(create_optimizer(config, steps, &optimizer));
+  options.optimizer = optimizer;
+  LS_RETURN_IF_ERROR(ls_model_create(type, &options, out_model));
+  return check_model(out_model, options.dtype, optimizer);
 }

@@ -5,17 +5,16 @@
 #include "cli/models.h"
 
 typedef struct predict_flags {
-  const char *run_folder, *model, *data, *features, *math;
-  int64_t threads, limit;
-  bool estimator;  // Never here: others read it.
+  cli_run run;
+  const char *data, *features;
+  int64_t limit;
+  bool estimator;  // Never here: cli_find_estimator reads it.
 } predict_flags;
 
 enum { BATCH = 256 };
 
-// What prints a run's predictions.
+// A run's predictions, as they are printed.
 typedef struct predictor {
-  ls_model model;
-  ls_dataset *test, *batches;
   ls_iterator *iterator;
   ls_function *function;
   ls_nest batch, results;
@@ -23,7 +22,16 @@ typedef struct predictor {
   int64_t left;       // Examples; -1: all.
 } predictor;
 
-// Of each example, or each of its places, the class and how sure that is.
+static void end_predictor(predictor *p) {
+  ls_nest_release(p->batch);
+  ls_nest_release(p->results);
+  ls_function_release(p->function);
+  ls_iterator_release(p->iterator);
+}
+CLI_OWNED_STRUCT(predictor, end_predictor)
+
+// Gives the class of each example, or of each of its positions, and how sure
+// that is.
 static ls_nest predict_batch(ls_nest args, void *user) {
   const ls_model *model = user;
   const ls_nest result = model->type->logits(args, model->self);
@@ -62,91 +70,60 @@ static void print_batch(predictor *p) {
 }
 
 static ls_status print_all(predictor *p) {
-  ls_status status = ls_ok();
   while (p->left != 0 && ferror(stdout) == 0) {
-    status = ls_iterator_next(p->iterator, &p->batch);
-    if (!ls_status_is_ok(status)) break;
+    CLI_OWN(ls_status, status) = ls_iterator_next(p->iterator, &p->batch);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) break;
+    if (!ls_status_is_ok(status)) return cli_give(&status);
     LS_RETURN_IF_ERROR(ls_function_call(p->function, p->batch, &p->results));
     print_batch(p);
   }
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);  // There are no more.
   return ls_ok();
 }
 
 // ---- A run -----------------------------------------------------------------
-static ls_status open(const predict_flags *flags, const ls_train_config *config,
-                      const ls_model_type *type, predictor *p) {
-  const bool other = flags->data != NULL;
-  const char *data = other ? flags->data : config->data;
-  const char *features = flags->features;
-  if (features == NULL && cli_is_place(data)) features = config->features;
-  cli_classes classes = {.names = config->classes};
-  p->names = config->classes != NULL ? config->classes : "";
+static ls_status print_predictions(void *user, const ls_train_config *config,
+                                   const ls_model_type *type) {
+  const predict_flags *flags = user;
+  CLI_OWN(ls_model, model) = {0};
+  CLI_OWN(ls_dataset, test) = NULL;
   LS_RETURN_IF_ERROR(ls_status_annotate(
-      cli_open_data(&(cli_data){.data = data,
-                                .test = other ? NULL : config->test,
-                                .features = features,
-                                .split = other ? 0 : config->split,
-                                .whole = other,
-                                .kept = other && flags->features == NULL,
-                                .command = "predict",
-                                .classes = &classes},
-                    type, NULL, &p->test),
+      cli_open_run_test(config, flags->data, flags->features, "predict", type,
+                        &test),
       "predict takes data as train does, examples with their labels; examples "
       "alone are not read yet"));
-  LS_RETURN_IF_ERROR(ls_train_check_data(type, p->test));
+  LS_RETURN_IF_ERROR(ls_train_check_data(type, test));
   // The optimizer's schedule plays no part here, but it needs its steps.
-  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &p->model));
-  LS_RETURN_IF_ERROR(ls_train_load(flags->run_folder, &p->model));
-  p->batches = ls_dataset_batch(ls_train_examples(type, p->test, false),
-                                &(ls_batch_options){.size = BATCH});
+  LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
+  LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
+  CLI_OWN(ls_dataset, batches) = ls_dataset_batch(
+      ls_train_examples(type, test, false), &(ls_batch_options){.size = BATCH});
+  CLI_OWN(predictor,
+          printed) = {.names = config->classes != NULL ? config->classes : "",
+                      .left = flags->limit > 0 ? flags->limit : -1};
   LS_RETURN_IF_ERROR(ls_iterator_create(
-      p->batches, &(ls_iterator_options){.name = "predict"}, &p->iterator));
-  return ls_function_create(&(ls_function_options){.call = predict_batch,
-                                                   .user = &p->model,
-                                                   .name = "predict"},
-                            &p->function);
-}
-
-static void close(predictor *p) {
-  ls_nest_release(p->batch);
-  ls_nest_release(p->results);
-  ls_function_release(p->function);
-  ls_iterator_release(p->iterator);
-  ls_dataset_release(p->batches);
-  ls_dataset_release(p->test);
-  ls_model_destroy(&p->model);
-}
-
-static int predict_run(predict_flags *flags, const ls_train_config *config) {
-  predictor p = {.left = flags->limit > 0 ? flags->limit : -1};
-  if (!cli_run_model("predict", flags->run_folder, config->model, flags->model,
-                     &flags->model))
-    return CLI_USAGE;
-  const ls_model_type *type = cli_find_model("predict", flags->model);
-  if (type == NULL) return CLI_FAILED;
-  ls_status status = open(flags, config, type, &p);
-  if (ls_status_is_ok(status)) status = print_all(&p);
-  close(&p);
-  return ls_status_is_ok(status) ? CLI_OK : cli_report("predict", status);
+      batches, &(ls_iterator_options){.name = "predict"}, &printed.iterator));
+  LS_RETURN_IF_ERROR(ls_function_create(
+      &(ls_function_options){
+          .call = predict_batch, .user = &model, .name = "predict"},
+      &printed.function));
+  return print_all(&printed);
 }
 
 int cli_predict(int argc, char **argv) {
   const ls_estimator_type *estimator = NULL;
   if (!cli_find_estimator("predict", argc, argv, &estimator)) return CLI_USAGE;
   if (estimator != NULL) return cli_estimator_predict(estimator, argc, argv);
-  predict_flags flags = {0};
+  predict_flags flags = {.run = {.command = "predict"}};
   const cli_option options[] = {
-      CLI_RUN_MODEL_OPTIONS(&flags.model, &flags.estimator),
+      CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
        "other data than the run's, all of what has no test set\n"
        "of its own; see 'lockstep train'",
        0},
       CLI_FEATURES_OPTION(&flags.features),
       {"limit", CLI_COUNT, &flags.limit, "N", "so many examples at most", 1},
-      CLI_THREADS_OPTION(&flags.threads),
-      {"math", CLI_TEXT, &flags.math, "NAME",
+      CLI_THREADS_OPTION(&flags.run.threads),
+      {"math", CLI_TEXT, &flags.run.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
   };
   const cli_syntax syntax = {
@@ -154,19 +131,11 @@ int cli_predict(int argc, char **argv) {
       .about = "Prints what the model that a run has saved makes of a test "
                "set: for each example a\nline of JSON with the class, or that "
                "of each place of a text, and its probability.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "RUN",
-      .operand = &flags.run_folder};
+      .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
-  if (!cli_check_math("predict", flags.math)) return CLI_USAGE;
-  ls_runtime *runtime = NULL;
-  ls_train_config *config = NULL;
-  const ls_status status = cli_run_open(flags.run_folder, flags.threads,
-                                        flags.math, &runtime, &config);
-  code = ls_status_is_ok(status) ? predict_run(&flags, config)
-                                 : cli_report("predict", status);
-  ls_train_config_destroy(config);
-  return cli_runtime_close("predict", runtime, code);
+  if (!cli_check_math("predict", flags.run.math)) return CLI_USAGE;
+  return cli_with_run(&flags.run, print_predictions, &flags);
 }

@@ -204,14 +204,12 @@ ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime) {
 ls_status cli_recover_run(const char *path) {
   char phase[PATH_MAX];
   struct stat info;
-  ls_train_config *config = NULL;
+  CLI_OWN(ls_train_config, config) = NULL;
   const int size =
       snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
   if (size >= (int)sizeof(phase) || lstat(phase, &info) != 0) return ls_ok();
   // Reading it does so.
-  const ls_status status = ls_train_config_read(path, &config);
-  ls_train_config_destroy(config);
-  return status;
+  return ls_train_config_read(path, &config);
 }
 
 ls_status cli_note_saved(const char *run_folder, ls_status status) {
@@ -220,7 +218,7 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
   const bool by_files = code == LS_UNAVAILABLE || code == LS_PERMISSION_DENIED;
   if (!by_files || run_folder == NULL) return status;
   ls_status_free(ls_saved_steps(run_folder, NULL, 0, &count));
-  int64_t *steps = cli_allocate(count * sizeof(*steps));
+  CLI_OWN_MEMORY(int64_t, steps) = cli_allocate(count * sizeof(*steps));
   if (count > 0 && steps != NULL)
     ls_status_free(ls_saved_steps(run_folder, steps, count, &count));
   if (count > 0 && steps != NULL)
@@ -229,7 +227,6 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
         "the run in '%s' is kept up to step %lld, its newest checkpoint; once "
         "the cause is mended, 'lockstep train --resume' goes on from there",
         run_folder, (long long)steps[count - 1]);
-  cli_release(steps);
   return status;
 }
 
@@ -285,32 +282,64 @@ int cli_runtime_close(const char *command, ls_runtime *runtime, int code) {
   return ls_status_is_ok(status) ? code : cli_report(command, status);
 }
 
+int cli_with_runtime(const char *command, ls_status (*body)(void *user),
+                     void *user) {
+  ls_runtime *runtime = NULL;
+  ls_status status = cli_runtime_open(0, NULL, &runtime);
+  if (ls_status_is_ok(status)) status = body(user);
+  const int code =
+      ls_status_is_ok(status) ? CLI_OK : cli_report(command, status);
+  return cli_runtime_close(command, runtime, code);
+}
+
+// The exit code of a command whose run is open.
+static int use_run(cli_run *run, const ls_train_config *config,
+                   ls_status (*body)(void *user, const ls_train_config *config,
+                                     const ls_model_type *type),
+                   void *user) {
+  if (!cli_run_model(run->command, run->folder, config->model, run->model,
+                     &run->model))
+    return CLI_USAGE;
+  const ls_model_type *type = cli_find_model(run->command, run->model);
+  if (type == NULL) return CLI_FAILED;
+  const ls_status status = body(user, config, type);
+  return ls_status_is_ok(status) ? CLI_OK : cli_report(run->command, status);
+}
+
+int cli_with_run(cli_run *run,
+                 ls_status (*body)(void *user, const ls_train_config *config,
+                                   const ls_model_type *type),
+                 void *user) {
+  ls_runtime *runtime = NULL;
+  ls_train_config *config = NULL;
+  const ls_status status =
+      cli_run_open(run->folder, run->threads, run->math, &runtime, &config);
+  const int code = ls_status_is_ok(status) ? use_run(run, config, body, user)
+                                           : cli_report(run->command, status);
+  ls_train_config_destroy(config);
+  return cli_runtime_close(run->command, runtime, code);
+}
+
 // ---- A step ----------------------------------------------------------------
 // On a row of cores that one host has.
 static ls_status create_tpu_strategy(int32_t replicas,
                                      ls_strategy **out_strategy) {
   const int32_t mesh[LS_MESH_RANK] = {replicas, 1, 1, 1};
-  ls_array *places = NULL;
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  CLI_OWN(ls_array, places) = NULL;
+  CLI_OWN(ls_topology, topology) = NULL;
+  CLI_OWN(ls_device_assignment, assignment) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(
       LS_DTYPE_I32, LS_SHAPE(1, replicas, LS_MESH_RANK), &places));
   for (int32_t r = 0; r < replicas; ++r)
     ls_array_set_i64(places, (int64_t)r * LS_MESH_RANK, r);
-  ls_status status = ls_topology_create(mesh, LS_MESH_RANK, places, &topology);
-  if (ls_status_is_ok(status))
-    status = ls_device_assignment_build(
-        topology,
-        &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
-                                        .order = LS_DEVICE_ORDER_MESH},
-        &assignment);
-  if (ls_status_is_ok(status))
-    status = ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
-                                    out_strategy);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_array_release(places);
-  return status;
+  LS_RETURN_IF_ERROR(ls_topology_create(mesh, LS_MESH_RANK, places, &topology));
+  LS_RETURN_IF_ERROR(ls_device_assignment_build(
+      topology,
+      &(ls_device_assignment_options){.num_replicas = LS_SOME(replicas),
+                                      .order = LS_DEVICE_ORDER_MESH},
+      &assignment));
+  return ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
+                                out_strategy);
 }
 
 static ls_status fill_step(const ls_model_type *type,
@@ -332,11 +361,9 @@ static ls_status fill_step(const ls_model_type *type,
                                                 .user = step->model.self,
                                                 .name = "train_step"},
                          &step->function));
-  ls_nest batch = {0};
+  CLI_OWN(ls_nest, batch) = {0};
   LS_RETURN_IF_ERROR(ls_model_synthetic_batch(type, batch_size, &batch));
-  const ls_status status = ls_train_split(step->strategy, batch, &step->args);
-  ls_nest_release(batch);
-  return status;
+  return ls_train_split(step->strategy, batch, &step->args);
 }
 
 ls_status cli_step_open(const ls_model_type *type,

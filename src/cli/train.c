@@ -185,27 +185,23 @@ static ls_status train_warm(const train_flags *flags,
                             const ls_train_config *config,
                             const ls_train_stop *stop, session *run) {
   if (config->warm_start[0] == '\0') return train_from(flags, NULL, stop, run);
-  cli_words names = {0}, others = {0}, maps = {0};
-  ls_status status = ls_ok();
+  CLI_OWN(cli_words, names) = {0};
+  CLI_OWN(cli_words, others) = {0};
+  CLI_OWN(cli_words, maps) = {0};
   if (!open_words("only", config->warm_only, NULL, &names) ||
       !open_words("except", config->warm_except, NULL, &others) ||
       !open_words("map", config->warm_map, "OLD=NEW", &maps))
-    status = ls_invalid_argument("config.json is damaged: what the run is to "
-                                 "start with cannot be read");
-  else
-    status = train_from(flags,
-                        &(ls_warm_start){.path = config->warm_start,
-                                         .values = {.only = names.items,
-                                                    .num_only = names.count,
-                                                    .except = others.items,
-                                                    .num_except = others.count,
-                                                    .names = maps.maps,
-                                                    .num_names = maps.count}},
-                        stop, run);
-  cli_words_close(&names);
-  cli_words_close(&others);
-  cli_words_close(&maps);
-  return status;
+    return ls_invalid_argument("config.json is damaged: what the run is to "
+                               "start with cannot be read");
+  return train_from(flags,
+                    &(ls_warm_start){.path = config->warm_start,
+                                     .values = {.only = names.items,
+                                                .num_only = names.count,
+                                                .except = others.items,
+                                                .num_except = others.count,
+                                                .names = maps.maps,
+                                                .num_names = maps.count}},
+                    stop, run);
 }
 
 static ls_status train(const train_flags *flags, const ls_model_type *type,
@@ -282,16 +278,13 @@ static int run_session(const train_flags *flags, session *run) {
 // instead of replicas, or as many of them.
 static ls_status open_tpu(train_flags *flags, session *run) {
   if (flags->tpu == NULL) return ls_ok();
-  ls_tpu_resolver *resolver = NULL;
+  CLI_OWN(ls_tpu_resolver, resolver) = NULL;
   // A batch or two ahead of the cores keep these busy.
-  ls_status status = ls_tpu_resolver_connect(
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = flags->tpu, .queue_depth = 2},
-      &resolver);
-  if (ls_status_is_ok(status))
-    status = ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
-                                    &run->strategy);
-  ls_tpu_resolver_release(resolver);
-  LS_RETURN_IF_ERROR(status);
+      &resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_strategy_create(
+      &(ls_tpu_options){.resolver = resolver}, &run->strategy));
   const int64_t cores = ls_strategy_num_replicas(run->strategy);
   const int64_t asked = flags->asked.replicas;
   flags->asked.replicas = cores;
@@ -487,8 +480,7 @@ int cli_train(int argc, char **argv) {
           "it\nwas not saved, so that the checkpoint before it stands. Ctrl-\\ "
           "tells where its\nreplicas are. A --trace is written however the run "
           "ends.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0])};
+      CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   return cli_train_check(&flags) ? run_train(&syntax, &flags) : CLI_USAGE;

@@ -21,6 +21,7 @@ bool cli_words_open(const char *command, const char *flag, const char *text,
 bool cli_words_read(const char *command, const char *flag, const char *text,
                     const char *map);
 void cli_words_close(cli_words *words);  // Zeroed is fine.
+CLI_OWNED_STRUCT(cli_words, cli_words_close)
 // Whether a name fits one of the patterns, or there are none; and OK if each
 // pattern fits an array of one of the files, of which `b` may be NULL.
 bool cli_words_fit(const cli_words *words, const char *name);

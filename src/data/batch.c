@@ -213,7 +213,7 @@ static ls_dataset *remake_batch(const ls_dataset *dataset,
 
 #define BATCH_CLASS                                                            \
   .name = "batch", .is_quick = true, .destroy = ls_batch_destroy,              \
-  .describe = describe_batch, .remake = remake_batch, .id = ls_id_is_index,    \
+  .describe = describe_batch, .remake = remake_batch, .id = ls_dataset_id_own, \
   .stage = &ls_batch_stage
 static const ls_dataset_class batch_class = {BATCH_CLASS, .get = get_batch};
 static const ls_dataset_class batch_of_rows_class = {
@@ -366,7 +366,8 @@ static ls_dataset *remake_prefetch(const ls_dataset *dataset,
 static const ls_dataset_class prefetch_class = {.name = "prefetch",
                                                 .is_quick = true,
                                                 .remake = remake_prefetch,
-                                                .locate = ls_locate_same,
+                                                .locate =
+                                                    ls_dataset_locate_same,
                                                 .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_prefetch(ls_dataset *dataset, int64_t count) {

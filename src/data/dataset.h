@@ -229,11 +229,4 @@ static inline ls_shape ls_row_shape(ls_shape shape) {
 // Copies row `*(const int64_t *)row` of an array, for ls_nest_map.
 ls_nest ls_copy_row(ls_nest array, void *row);
 
-// For classes: elements are numbered by their own index; each is that of the
-// input at the same index.
-int64_t ls_id_is_index(const ls_dataset *dataset, const ls_fetch *fetch,
-                       int64_t index);
-void ls_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                    const int64_t *indices, size_t count, int64_t *out);
-
 #endif  // LS_DATA_DATASET_H_

@@ -114,18 +114,6 @@ ls_nest ls_copy_row(ls_nest leaf, void *row) {
   return ls_status_is_ok(status) ? ls_nest_array(made) : ls_fail(status);
 }
 
-int64_t ls_id_is_index(const ls_dataset *dataset, const ls_fetch *fetch,
-                       int64_t index) {
-  (void)dataset, (void)fetch;
-  return index;
-}
-
-void ls_locate_same(const ls_dataset *dataset, const ls_fetch *fetch,
-                    const int64_t *indices, size_t count, int64_t *out) {
-  (void)dataset, (void)fetch;
-  memmove(out, indices, count * sizeof(*out));
-}
-
 // ---- Statistics ------------------------------------------------------------
 // Time is the stage's own: what its inputs take is theirs.
 typedef struct stage_time {

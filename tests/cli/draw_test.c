@@ -10,6 +10,13 @@
 #include "base/memory/own.h"
 #include "cli/draw.c"
 
+// The command's own, in services.c.
+void *cli_allocate(size_t size) {
+  return ls_allocate_zeroed(ls_allocator_system(), 1, size);
+}
+
+void cli_release(void *memory) { ls_release(ls_allocator_system(), memory); }
+
 static char *drawn;
 static size_t drawn_size;
 

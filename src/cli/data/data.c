@@ -274,8 +274,7 @@ int cli_data_command(int argc, char **argv) {
           "in a second and the time that\neach stage takes. FILE is what "
           "'lockstep train --data' takes, or .npy, PNG,\nJPEG or text files. "
           "Ctrl-C ends the reading.",
-      .options = options,
-      .num_options = sizeof(options) / sizeof(options[0]),
+      CLI_OPTIONS(options),
       .operand_form = "FILE...",
       .operand = flags.files,
       .num_operands = &flags.num_files};

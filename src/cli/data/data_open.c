@@ -215,3 +215,22 @@ ls_status cli_open_data(const cli_data *given, const ls_model_type *type,
   if (train != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(*train));
   return test != NULL ? ls_dataset_status(*test) : ls_ok();
 }
+
+ls_status cli_open_run_test(const ls_train_config *config, const char *data,
+                            const char *features, const char *command,
+                            const ls_model_type *type, ls_dataset **test) {
+  const bool is_other = data != NULL;
+  const bool kept = features == NULL;
+  cli_classes classes = {.names = config->classes};
+  if (!is_other) data = config->data;
+  if (kept && cli_is_place(data)) features = config->features;
+  return cli_open_data(&(cli_data){.data = data,
+                                   .test = is_other ? NULL : config->test,
+                                   .features = features,
+                                   .split = is_other ? 0 : config->split,
+                                   .whole = is_other,
+                                   .kept = is_other && kept,
+                                   .command = command,
+                                   .classes = &classes},
+                       type, NULL, test);
+}

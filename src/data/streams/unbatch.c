@@ -183,7 +183,7 @@ static ls_dataset *unbatch_remake(const ls_dataset *dataset,
 }
 
 #define UNBATCH_CLASS                                                          \
-  .name = "unbatch", .remake = unbatch_remake, .id = ls_id_is_index,           \
+  .name = "unbatch", .remake = unbatch_remake, .id = ls_dataset_id_own,        \
   .stage = &unbatch_stage_class
 static const ls_dataset_class unbatch_class = {UNBATCH_CLASS, .get = get_row};
 static const ls_dataset_class unbatch_rows_class = {UNBATCH_CLASS,

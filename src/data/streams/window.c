@@ -235,7 +235,7 @@ ls_dataset *ls_dataset_window(ls_dataset *dataset,
                                         .describe = window_describe,
                                         .remake = window_remake,
                                         .get = get_window,
-                                        .id = ls_id_is_index,
+                                        .id = ls_dataset_id_own,
                                         .stage = &window_stage_class};
   window *self = LS_DATASET_NEW(
       window, &kind, &dataset, 1,

@@ -106,14 +106,14 @@ static const ls_dataset_class one_class = {.name = "prefetch_to_devices",
                                            .is_last = true,
                                            .destroy = destroy_devices,
                                            .describe = describe_devices,
-                                           .locate = ls_locate_same,
+                                           .locate = ls_dataset_locate_same,
                                            .stage = &ls_prefetch_stage};
 static const ls_dataset_class list_class = {.name = "prefetch_to_devices",
                                             .is_last = true,
                                             .destroy = destroy_devices,
                                             .describe = describe_devices,
                                             .get = get_group,
-                                            .id = ls_id_is_index,
+                                            .id = ls_dataset_id_own,
                                             .stage = &group_stage_class};
 
 static ls_status set_devices(device_dataset *self, const char *const *devices,

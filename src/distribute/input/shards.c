@@ -20,7 +20,7 @@ static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
 
 static const ls_dataset_class hint_class = {.name = "shard_hint",
                                             .remake = remake_hint,
-                                            .locate = ls_locate_same,
+                                            .locate = ls_dataset_locate_same,
                                             .stage = &ls_prefetch_stage};
 
 ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
@@ -184,7 +184,7 @@ static ls_status get_part(const ls_dataset *dataset, ls_fetch *fetch,
 static const ls_dataset_class part_class = {.name = "part",
                                             .destroy = destroy_part,
                                             .get = get_part,
-                                            .id = ls_id_is_index};
+                                            .id = ls_dataset_id_own};
 
 static ls_status fill_part(part_dataset *self, ls_dataset *batches) {
   ls_dataset *base = &self->base;
