@@ -184,10 +184,10 @@ TEST(a_host_cuts_by_a_list_that_is_its_own_part_ahead) {
 
 TEST(parts_are_dealt_to_hosts_in_turns) {
   LS_SPEC("T148");
-  assert_int_equal(ls_dealt_part(2, 0, 0), 0);
-  assert_int_equal(ls_dealt_part(2, 0, 1), 2);
-  assert_int_equal(ls_dealt_part(2, 1, 0), 1);
-  assert_int_equal(ls_dealt_part(2, 1, 1), 3);
+  assert_int_equal(ls_sharded_part(2, 0, 0), 0);
+  assert_int_equal(ls_sharded_part(2, 0, 1), 2);
+  assert_int_equal(ls_sharded_part(2, 1, 0), 1);
+  assert_int_equal(ls_sharded_part(2, 1, 1), 3);
 }
 
 TEST(a_slice_has_the_rows_that_reach_its_bytes) {

@@ -293,7 +293,7 @@ TEST(batches_of_no_size_in_common_are_rounded_up) {
   ls_strategy *pod = pod_of_tasks(2, 1);
   ls_distributed_iterator *iterator =
       iterator_on(distributed(pod, number_batches(5, 3), &off));
-  iterator->data->cut_rows = -1;
+  iterator->data->batch_rows = -1;
   EXPECT_DEALT(iterator, "[0 1] [0 1]", "[2] [2]", "[3] [3]", "[4] [4]");
   ls_distributed_iterator_release(iterator);
   ls_strategy_release(pod);

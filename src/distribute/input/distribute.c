@@ -153,9 +153,9 @@ static ls_status use_rows(making *self, ls_dataset *dataset,
                           ls_shard_policy policy) {
   bool batched = false;
   ls_distributed_dataset *data = self->data;
-  data->cut = LS_INPUT_RECUT;
-  data->cut_rows = ls_input_batch_rows(dataset, &batched);
-  data->shares.round_up = data->cut_rows < 0;
+  data->cut = LS_INPUT_REBATCH;
+  data->batch_rows = ls_input_batch_rows(dataset, &batched);
+  data->shares.round_up = data->batch_rows < 0;
   if (!batched)
     return ls_invalid_argument(
         "a data set that was never batched is cut anew on each host of %s: "

@@ -123,7 +123,7 @@ ls_status ls_input_make_data(ls_runtime *runtime, ls_strategy *strategy,
   data->shares.parts = (int64_t)replicas;
   data->end_own = replicas;
   data->cut = LS_INPUT_WHOLE;
-  data->cut_rows = -1;
+  data->batch_rows = -1;
   *out_data = data;
   return ls_ok();
 }
@@ -143,7 +143,7 @@ size_t ls_input_part_of(const ls_distributed_dataset *data, size_t value) {
   const ls_host_map *map = &data->map;
   if (!data->shares.round_up || map->num_hosts < 2) return value;
   const size_t host = ls_host_map_find(map, value);
-  return ls_dealt_part(map->num_hosts, host, value - map->hosts[host].first);
+  return ls_sharded_part(map->num_hosts, host, value - map->hosts[host].first);
 }
 
 ls_status ls_input_set_text(ls_distributed_dataset *data,
@@ -210,7 +210,7 @@ static int64_t cardinality_of(const ls_distributed_dataset *data) {
                                  : (int64_t)data->map.hosts[i].count;
     const int64_t steps = steps_of(data, dataset, replicas);
     if (steps == LS_INFINITE) continue;
-    if (steps == LS_UNKNOWN_SIZE || data->cut == LS_INPUT_RECUT)
+    if (steps == LS_UNKNOWN_SIZE || data->cut == LS_INPUT_REBATCH)
       return LS_UNKNOWN_SIZE;
     const bool later = data->is_partial ? steps > all : steps < all;
     if (all == LS_INFINITE || later) all = steps;

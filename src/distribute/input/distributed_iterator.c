@@ -121,7 +121,7 @@ static ls_opt choose_ahead(const ls_distributed_dataset *data,
   const size_t replicas = data->num_pipelines > 1
                               ? data->map.hosts[pipeline].count
                               : data->num_replicas;
-  return LS_SOME(data->cut == LS_INPUT_RECUT
+  return LS_SOME(data->cut == LS_INPUT_REBATCH
                      ? data->buffer
                      : data->buffer * (int64_t)replicas);
 }
@@ -159,13 +159,13 @@ distributed_iterator_init(ls_distributed_iterator *self,
   self->name = ls_copy_text(self->allocator, name, strlen(name));
   self->parts = ls_new_array(self->allocator, ls_nest,
                              data->num_leaves * data->num_replicas + 1);
-  if (data->cut == LS_INPUT_RECUT)
+  if (data->cut == LS_INPUT_REBATCH)
     self->rows =
         ls_new_array(self->allocator, ls_input_rows, data->num_pipelines);
   self->absent =
       ls_new_array(self->allocator, ls_array *, data->num_leaves + 1);
   if (self->name == NULL || self->parts == NULL || self->absent == NULL ||
-      (data->cut == LS_INPUT_RECUT && self->rows == NULL))
+      (data->cut == LS_INPUT_REBATCH && self->rows == NULL))
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(open_sources(self));
   return self->started ? ls_ok() : add_initializer(self);
@@ -176,21 +176,16 @@ ls_distributed_iterator_create(ls_nest dataset,
                                const ls_distributed_iterator_options *options,
                                ls_distributed_iterator **out_iterator) {
   LS_REQUIRE_OUT(out_iterator);
-  const ls_distributed_iterator_options usual = {0};
-  if (options == NULL) options = &usual;
+  const ls_distributed_iterator_options defaults = {0};
+  if (options == NULL) options = &defaults;
   LS_RETURN_IF_ERROR(check_kind(options->kind));
-  ls_distributed_dataset *data = NULL;
+  LS_OWN(ls_distributed_dataset, data) = NULL;
   LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
-  LS_OWN(ls_distributed_iterator, self) =
-      ls_new(data->allocator, ls_distributed_iterator);
-  if (self == NULL) {
-    ls_object_release(data);
-    return ls_out_of_memory();
-  }
+  LS_OWN_NEW_OR_RETURN(data->allocator, ls_distributed_iterator, self);
   ls_object_init(&self->object, &iterator_type);
   self->allocator = data->allocator;
-  self->data = data;
   self->number = next_number(data);
+  self->data = ls_give(&data);
   LS_RETURN_IF_ERROR(ls_mutex_init(&self->lock));
   LS_RETURN_IF_ERROR(distributed_iterator_init(self, options));
   *out_iterator = ls_give(&self);
@@ -257,6 +252,15 @@ ls_status ls_input_advance(ls_distributed_iterator *self, ls_nest *element) {
   return distributed_iterator_at_end(self);
 }
 
+ls_status ls_input_try_advance(ls_distributed_iterator *self, ls_nest *element,
+                               bool *out_has_value) {
+  const ls_status status = ls_input_advance(self, element);
+  *out_has_value = ls_status_is_ok(status);
+  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
+  ls_status_free(status);
+  return ls_ok();
+}
+
 ls_status ls_input_check_place(const ls_distributed_iterator *self,
                                const char *what) {
   const ls_distribution *entry = ls_distribution_current();
@@ -286,13 +290,7 @@ ls_status ls_distributed_iterator_next_as_optional(
   LS_REQUIRE(element);
   LS_REQUIRE(iterator);
   LS_RETURN_IF_ERROR(ls_input_check_place(iterator, "get_next_as_optional"));
-  const ls_status status = ls_input_advance(iterator, element);
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-    ls_status_free(status);
-    return ls_ok();
-  }
-  *out_has_value = ls_status_is_ok(status);
-  return status;
+  return ls_input_try_advance(iterator, element, out_has_value);
 }
 
 // ---- Starting again ---------------------------------------------------------

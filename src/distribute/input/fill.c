@@ -121,7 +121,7 @@ static ls_status append_rows(ls_nest *part, ls_nest rows) {
 }
 
 // Moves the host's next rows to a replica. Those of a failure are used, too.
-static ls_status recut_append(ls_distributed_iterator *self, size_t host,
+static ls_status append_piece(ls_distributed_iterator *self, size_t host,
                               int64_t count, size_t replica) {
   const ls_distributed_dataset *data = self->data;
   ls_input_rows *from = &self->rows[host];
@@ -151,7 +151,7 @@ static ls_status take_piece(ls_distributed_iterator *self, size_t host,
     from->taken = 0;
   }
   const int64_t count = ls_shares_rows(shares, from->rows, from->taken++);
-  return recut_append(self, host, count, replica);
+  return append_piece(self, host, count, replica);
 }
 
 // Takes a piece of the sizes in turn, over the borders of batches; at the end a
@@ -161,7 +161,7 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
   const ls_distributed_dataset *data = self->data;
   ls_input_rows *from = &self->rows[host];
   int64_t left =
-      ls_cyclic_rows(&data->shares, data->cut_rows,
+      ls_cyclic_rows(&data->shares, data->batch_rows,
                      (int64_t)data->map.hosts[host].first, from->taken);
   // A piece of no rows also needs that there are some.
   for (bool has_rows = false; !has_rows || left > 0;) {
@@ -176,7 +176,7 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
     }
     const int64_t available = from->rows - from->next;
     const int64_t count = left < available ? left : available;
-    LS_RETURN_IF_ERROR(recut_append(self, host, count, replica));
+    LS_RETURN_IF_ERROR(append_piece(self, host, count, replica));
     left -= count;
     has_rows = true;
   }
@@ -187,8 +187,8 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
 // Fills in a replica's next rows of its host.
 static ls_status fill_rows(ls_distributed_iterator *self, size_t replica) {
   const size_t host = ls_input_pipeline_of(self->data, replica);
-  return self->data->cut_rows < 0 ? take_piece(self, host, replica)
-                                  : take_cyclic(self, host, replica);
+  return self->data->batch_rows < 0 ? take_piece(self, host, replica)
+                                    : take_cyclic(self, host, replica);
 }
 
 // ---- Elements ---------------------------------------------------------------
@@ -219,7 +219,7 @@ static ls_status fill_own(ls_distributed_iterator *self) {
   ls_status all = ls_ok();
   for (size_t r = data->first_own; r < data->end_own; ++r) {
     const ls_status status =
-        data->cut == LS_INPUT_RECUT ? fill_rows(self, r) : fill_one(self, r);
+        data->cut == LS_INPUT_REBATCH ? fill_rows(self, r) : fill_one(self, r);
     if (ls_status_code(status) == LS_OUT_OF_RANGE)
       ls_status_free(status);
     else

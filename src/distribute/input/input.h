@@ -6,7 +6,7 @@
 // what they give:
 //
 //   SPLIT  one pipeline of batches; parts of a batch are the values
-//   RECUT  a pipeline a host; its rows, in batches of other sizes
+//   REBATCH  a pipeline a host; its rows, in batches of other sizes
 //   WHOLE  elements as they are: of one pipeline, of one a host, or of one a
 //          replica
 #ifndef LS_DISTRIBUTE_INPUT_INPUT_H_
@@ -22,7 +22,7 @@
 
 typedef enum ls_input_cut {
   LS_INPUT_SPLIT,
-  LS_INPUT_RECUT,
+  LS_INPUT_REBATCH,
   LS_INPUT_WHOLE,
 } ls_input_cut;
 
@@ -56,7 +56,7 @@ typedef struct ls_distributed_dataset {
   bool is_part;         // SPLIT: the pipeline gives (this rank's rows, rows).
   bool is_turns;        // WHOLE: it gives this rank's elements alone.
   bool is_per_replica;  // A pipeline a replica.
-  int64_t cut_rows;     // RECUT: of all hosts in a step; -1: as they come.
+  int64_t batch_rows;   // REBATCH: of all hosts in a step; -1: as they come.
   int64_t elements;     // WHOLE, in turns: of all ranks; below 0: endless.
   int64_t buffer;       // Elements ahead, a replica; -1: as iterators do.
   ls_pipeline *pipelines;
@@ -184,7 +184,7 @@ struct ls_distributed_iterator {
   ls_iterator_kind kind;
   uint64_t seed;
   ls_iterator **sources;  // One a pipeline; NULL: it is called, or another's.
-  ls_input_rows *rows;    // RECUT: one a host.
+  ls_input_rows *rows;    // REBATCH: one a host.
   // Batches that are split, in turn: the latest one may still be in use.
   ls_nest wholes[2];
   size_t turn;
@@ -194,7 +194,7 @@ struct ls_distributed_iterator {
   bool ended, started;
   bool is_partial;  // As the data set; on ranks, of all of them.
   uint64_t number;  // Among the data set's: its name among ranks.
-  uint64_t meetings;
+  uint64_t exchanges;
   ls_mutex lock;  // One op at a time is at work.
   ls_op initializer;
   int num_ops;
@@ -227,6 +227,10 @@ void ls_input_release_parts(ls_distributed_iterator *iterator);
 // The next element, wherever the thread is.
 LS_MUST_USE ls_status ls_input_advance(ls_distributed_iterator *iterator,
                                        ls_nest *element);
+// The same where the end is a value: there is none.
+LS_MUST_USE ls_status ls_input_try_advance(ls_distributed_iterator *iterator,
+                                           ls_nest *element,
+                                           bool *out_has_value);
 LS_MUST_USE ls_status ls_input_start_epoch(ls_distributed_iterator *iterator,
                                            int64_t epoch);
 // Checks that the thread is not in a replica of the iterator's strategy.

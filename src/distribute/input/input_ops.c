@@ -84,14 +84,15 @@ static ls_status make_zeros(ls_distributed_iterator *iterator,
 // Reads an element, or zeros. The iterator's lock is held.
 static ls_status read_next(reading *self, ls_host_call *call,
                            ls_nest *element) {
-  ls_status status = ls_input_advance(self->iterator, element);
-  bool *has_element = (bool *)&call->room[HAS_ELEMENT];
-  *has_element = ls_status_is_ok(status);
-  if (!self->is_optional || ls_status_code(status) != LS_OUT_OF_RANGE)
-    return status;
-  ls_status_free(status);
-  status = make_zeros(self->iterator, element);
-  ls_input_release_parts(self->iterator);
+  ls_distributed_iterator *iterator = self->iterator;
+  bool has_element = true;
+  LS_RETURN_IF_ERROR(self->is_optional
+                         ? ls_input_try_advance(iterator, element, &has_element)
+                         : ls_input_advance(iterator, element));
+  memcpy(&call->room[HAS_ELEMENT], &has_element, sizeof(has_element));
+  if (has_element) return ls_ok();
+  const ls_status status = make_zeros(iterator, element);
+  ls_input_release_parts(iterator);
   return status;
 }
 
@@ -262,25 +263,27 @@ static ls_status input_ops_build(ls_distributed_iterator *iterator,
   return ls_take_nest(element, out_element);
 }
 
+// Gives a tuple (has_value, element) in eager.
+static ls_nest advance_eagerly(ls_distributed_iterator *iterator) {
+  bool has_value = false;
+  ls_nest element = ls_none();
+  const ls_status status = ls_input_try_advance(iterator, &element, &has_value);
+  return ls_status_is_ok(status) ? LS_TUPLE(ls_nest_bool(has_value), element)
+                                 : ls_fail(status);
+}
+
 static ls_nest get_next(ls_distributed_iterator *iterator, bool is_optional,
                         const char *what) {
   const ls_graph *graph = ls_graph_current();
   ls_nest element = ls_none();
   if (iterator == NULL) return ls_fail(ls_null_argument(what, "iterator"));
   if (graph == NULL) return ls_fail(ls_out_of_memory());
+  const bool is_eager = graph->kind == LS_GRAPH_EAGER;
   ls_status status = ls_input_check_place(iterator, what);
-  if (ls_status_is_ok(status) && graph->kind != LS_GRAPH_EAGER)
-    status = input_ops_build(iterator, is_optional, &element);
-  else if (ls_status_is_ok(status))
-    status = ls_input_advance(iterator, &element);
-  if (graph->kind == LS_GRAPH_EAGER && is_optional) {
-    const bool has = ls_status_is_ok(status);
-    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
-      ls_status_free(status);
-      status = ls_ok();
-    }
-    if (ls_status_is_ok(status)) return LS_TUPLE(ls_nest_bool(has), element);
-  }
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  if (is_eager && is_optional) return advance_eagerly(iterator);
+  status = is_eager ? ls_input_advance(iterator, &element)
+                    : input_ops_build(iterator, is_optional, &element);
   return ls_status_is_ok(status) ? element : ls_fail(status);
 }
 

@@ -48,8 +48,8 @@ static ls_status count_words(const ls_distributed_iterator *self,
   return ls_ok();
 }
 
-static ls_status input_ranks_tell(const ls_distributed_iterator *self,
-                                  size_t replica, int64_t *words) {
+static ls_status report_values(const ls_distributed_iterator *self,
+                               size_t replica, int64_t *words) {
   const ls_distributed_dataset *data = self->data;
   const bool has = ls_input_has(self, replica);
   words[0] = (has ? HAS_VALUE : 0) | (data->is_endless ? IS_ENDLESS : 0) |
@@ -72,8 +72,8 @@ static ls_status input_ranks_tell(const ls_distributed_iterator *self,
 }
 
 // Also what is empty: all ranks know the same shapes of it.
-static ls_status input_ranks_take(ls_distributed_iterator *self, size_t replica,
-                                  const int64_t *words) {
+static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
+                               const int64_t *words) {
   const ls_distributed_dataset *data = self->data;
   for (size_t l = 0, at = 1; l < data->num_leaves; ++l) {
     const ls_type *type = &data->leaves[l].type;
@@ -104,16 +104,16 @@ static ls_status decide(ls_distributed_iterator *self, const int64_t *words,
     return ls_ok();
   for (size_t r = 0; r < data->num_replicas; ++r)
     if (!ls_input_is_own(data, r))
-      LS_RETURN_IF_ERROR(input_ranks_take(self, r, &words[r * size]));
+      LS_RETURN_IF_ERROR(take_reported(self, r, &words[r * size]));
   return ls_ok();
 }
 
-static ls_status input_ranks_exchange(ls_distributed_iterator *self,
-                                      ls_trunk *trunk, size_t size,
-                                      int64_t *words, ls_trunk_piece *pieces) {
+static ls_status exchange_reports(ls_distributed_iterator *self,
+                                  ls_trunk *trunk, size_t size, int64_t *words,
+                                  ls_trunk_piece *pieces) {
   const ls_distributed_dataset *data = self->data;
   for (size_t r = data->first_own; r < data->end_own; ++r)
-    LS_RETURN_IF_ERROR(input_ranks_tell(self, r, &words[r * size]));
+    LS_RETURN_IF_ERROR(report_values(self, r, &words[r * size]));
   for (int32_t k = 0; k < trunk->ranks; ++k) {
     const int32_t replicas = (int32_t)data->num_replicas;
     const size_t first = (size_t)ls_trunk_first(trunk, k, replicas);
@@ -125,7 +125,7 @@ static ls_status input_ranks_exchange(ls_distributed_iterator *self,
   // No program has this name.
   const ls_trunk_name name = {
       .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
-      .iteration = self->meetings++,
+      .iteration = self->exchanges++,
       .merge = UINT32_MAX - 1,
   };
   LS_RETURN_IF_ERROR(
@@ -146,7 +146,7 @@ ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {
         ls_new_array(self->allocator, ls_trunk_piece, (size_t)trunk->ranks);
     own = words == NULL || pieces == NULL
               ? ls_out_of_memory()
-              : input_ranks_exchange(self, trunk, size, words, pieces);
+              : exchange_reports(self, trunk, size, words, pieces);
   }
   // The others would wait for this one.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);

@@ -19,7 +19,8 @@ static int64_t elements_per_step(const ls_distributed_iterator *self) {
 }
 
 static bool is_one(const ls_distributed_iterator *self) {
-  return self->data->num_pipelines == 1 && self->data->cut != LS_INPUT_RECUT &&
+  return self->data->num_pipelines == 1 &&
+         self->data->cut != LS_INPUT_REBATCH &&
          self->data->pipelines[0].dataset != NULL;
 }
 
@@ -38,7 +39,7 @@ static ls_status check_callables(const ls_distributed_iterator *self,
 // then; it may be one that failed.
 static bool is_used_up(const ls_distributed_iterator *self,
                        const ls_input_rows *rows) {
-  return self->data->cut_rows < 0
+  return self->data->batch_rows < 0
              ? rows->taken == (int64_t)self->data->num_replicas
              : rows->next == rows->rows;
 }
@@ -153,10 +154,11 @@ static ls_status restore_rows(ls_distributed_iterator *self, size_t i,
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "row", &row));
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "pieces", &taken));
   LS_RETURN_IF_ERROR(get_used_up(record, &used_up));
-  const int64_t most = self->data->cut_rows < 0
+  const int64_t most = self->data->batch_rows < 0
                            ? (int64_t)self->data->num_replicas
                            : INT64_MAX / 4;
-  const bool whole = used_up == 0 || self->data->cut_rows >= 0 || taken == most;
+  const bool whole =
+      used_up == 0 || self->data->batch_rows >= 0 || taken == most;
   if (batches < 0 || row < 0 || taken < 0 || taken > most || !whole)
     return ls_invalid_argument(
         "iterator '%s' is restored from row %lld of batch %lld, piece %lld",
@@ -168,7 +170,7 @@ static ls_status restore_rows(ls_distributed_iterator *self, size_t i,
   rows->taken = taken;
   if (!again) return ls_ok();
   if (row > rows->rows ||
-      (self->data->cut_rows < 0 &&
+      (self->data->batch_rows < 0 &&
        row != ls_shares_begin(&self->data->shares, rows->rows, taken)))
     return ls_invalid_argument(
         "iterator '%s' is restored from row %lld of a batch of %lld, behind "

@@ -44,7 +44,7 @@ static inline int64_t ls_cyclic_rows(const ls_row_shares *shares, int64_t rows,
 
 // The part that is value `index` of host `host`, where hosts take parts in
 // turns.
-static inline size_t ls_dealt_part(size_t hosts, size_t host, size_t index) {
+static inline size_t ls_sharded_part(size_t hosts, size_t host, size_t index) {
   return host + index * hosts;
 }
 

@@ -23,7 +23,7 @@ typedef struct ls_enqueue_options {
   int64_t feeder;  // Its number in the plan.
   // After the end of its data set it goes on with padding until all others
   // have ended.
-  bool meets;
+  bool ends_differ;
 } ls_enqueue_options;
 
 // The elements of a step, once they are read. Counted.
@@ -70,8 +70,8 @@ LS_MUST_USE ls_status ls_enqueue_make_queue(const ls_enqueue *self,
 // was fed says stop. Gives the loop's last value, a scalar: the count, or the
 // signal.
 //
-// Of several, whose data end at different times (`meets`), one loop reads all
-// hosts' elements, and then feeds all of them, those that have ended with
+// Of several, whose data end at different times (`ends_differ`), one loop reads
+// all hosts' elements, and then feeds all of them, those that have ended with
 // padding; when there is nothing but that, nothing is fed, and the loop fails
 // with OUT_OF_RANGE. So a trip feeds all hosts, or none.
 LS_MUST_USE ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,

@@ -22,7 +22,7 @@ typedef struct making {
   ls_input_feed feed;
   ls_recorder recorder;
   size_t num_enqueues;
-  bool meets;  // Data of hosts may end at different times.
+  bool ends_differ;  // Data of hosts may end at different times.
   ls_enqueue *enqueues;
   ls_nest_builder ops;
   ls_allocator *allocator;
@@ -90,13 +90,13 @@ static ls_status make_enqueue(making *m, size_t index) {
                                       .feed = m->options,
                                       .recorder = &m->recorder,
                                       .feeder = feeder,
-                                      .meets = m->meets};
+                                      .ends_differ = m->ends_differ};
   char name[48];
   snprintf(name, sizeof(name), "input_pipeline_task%lld",
            (long long)ls_plan_feeder_host(m->plan, feeder));
   LS_NAME_SCOPE(m->plan->input.broadcast ? NULL : name);
   LS_RETURN_IF_ERROR(ls_enqueue_init(&m->enqueues[index], &options));
-  return m->meets ? ls_ok() : build_ops(m, &m->enqueues[index]);
+  return m->ends_differ ? ls_ok() : build_ops(m, &m->enqueues[index]);
 }
 
 // Checks that hosts are alike: a run of the ops feeds a loop where there are
@@ -110,7 +110,7 @@ static ls_status check_alike(const making *m) {
 }
 
 // Builds one loop for all hosts with data sets. Values have no end.
-static ls_status build_meeting(making *m) {
+static ls_status build_together(making *m) {
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
   if (has_data(&m->enqueues[0]))
     return build_loop(m, m->enqueues, m->num_enqueues);
@@ -121,15 +121,15 @@ static ls_status build_meeting(making *m) {
 
 static ls_status make_all(making *m) {
   m->num_enqueues = (size_t)m->plan->input.num_feeders;
-  m->meets = m->num_enqueues > 1 && m->options->any_batch &&
-             m->plan->input.way != LS_FEED_CORES &&
-             m->plan->mode != LS_MODE_PREDICT;
+  m->ends_differ = m->num_enqueues > 1 && m->options->any_batch &&
+                   m->plan->input.way != LS_FEED_CORES &&
+                   m->plan->mode != LS_MODE_PREDICT;
   m->enqueues = ls_new_array(m->allocator, ls_enqueue, m->num_enqueues);
   LS_RETURN_IF_NO_MEMORY(m->enqueues);
   for (size_t i = 0; i < m->num_enqueues; ++i)
     LS_RETURN_IF_ERROR(make_enqueue(m, i));
   LS_RETURN_IF_ERROR(check_alike(m));
-  return m->meets ? build_meeting(m) : ls_ok();
+  return m->ends_differ ? build_together(m) : ls_ok();
 }
 
 // ---- Together --------------------------------------------------------------
