@@ -134,18 +134,6 @@ ls_status ls_input_add_pipelines(ls_distributed_dataset *data, size_t count) {
   return data->pipelines == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-size_t ls_input_pipeline_of(const ls_distributed_dataset *data, size_t value) {
-  if (data->num_pipelines == 1) return 0;
-  return data->is_per_replica ? value : ls_host_map_find(&data->map, value);
-}
-
-size_t ls_input_part_of(const ls_distributed_dataset *data, size_t value) {
-  const ls_host_map *map = &data->map;
-  if (!data->shares.round_up || map->num_hosts < 2) return value;
-  const size_t host = ls_host_map_find(map, value);
-  return ls_sharded_part(map->num_hosts, host, value - map->hosts[host].first);
-}
-
 ls_status ls_input_set_text(ls_distributed_dataset *data,
                             const ls_dataset *dataset) {
   ls_text text;
@@ -222,6 +210,34 @@ int64_t ls_distributed_dataset_cardinality(ls_nest dataset) {
   LS_OWN(ls_distributed_dataset, data) = NULL;
   ls_status_free(ls_input_data_of(dataset, &data));
   return data == NULL ? 0 : cardinality_of(data);
+}
+
+// The next leaf whose PerReplica of specs is made.
+typedef struct spelling {
+  const ls_distributed_dataset *data;
+  size_t leaf;
+} spelling;
+
+static ls_nest spell_leaf(ls_nest number, void *user) {
+  (void)number;
+  spelling *s = user;
+  const ls_distributed_dataset *data = s->data;
+  ls_leaf_spec spec = data->leaves[s->leaf];
+  spec.type = ls_input_value_type(data, s->leaf++);
+  if (!data->wraps) return ls_nest_spec_of(&spec);
+  LS_OWN_ARRAY(data->allocator, ls_nest, items, data->num_replicas);
+  if (items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t r = 0; r < data->num_replicas; ++r)
+    items[r] = ls_nest_spec_of(&spec);
+  return ls_nest_distributed(LS_PER_REPLICA, items, data->num_replicas);
+}
+
+ls_status ls_distributed_dataset_spec(ls_nest dataset, ls_nest *out_spec) {
+  LS_REQUIRE_OUT(out_spec);
+  LS_OWN(ls_distributed_dataset, data) = NULL;
+  LS_RETURN_IF_ERROR(ls_input_data_of(dataset, &data));
+  spelling s = {.data = data};
+  return ls_take_nest(ls_nest_map(data->structure, spell_leaf, &s), out_spec);
 }
 
 const char *ls_distributed_dataset_placement(ls_nest dataset, int32_t replica) {

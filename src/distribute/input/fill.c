@@ -19,7 +19,7 @@ static ls_nest *fill_part_of(ls_distributed_iterator *self, size_t leaf,
 }
 
 // ---- Parts of a batch -------------------------------------------------------
-// Cuts a batch whose first row is row `begin` of the whole one.
+// Cuts a batch, whose first row is row `begin` of the whole one.
 static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
                           int64_t rows, int64_t begin) {
   const ls_distributed_dataset *data = self->data;

@@ -5,10 +5,10 @@
 // A distributed data set is pipelines and a way to make each replica's value of
 // what they give:
 //
-//   SPLIT  one pipeline of batches; parts of a batch are the values
+//   SPLIT    one pipeline of batches; parts of a batch are the values
 //   REBATCH  a pipeline a host; its rows, in batches of other sizes
-//   WHOLE  elements as they are: of one pipeline, of one a host, or of one a
-//          replica
+//   WHOLE    elements as they are: of one pipeline, of one a host, or of one a
+//            replica
 #ifndef LS_DISTRIBUTE_INPUT_INPUT_H_
 #define LS_DISTRIBUTE_INPUT_INPUT_H_
 
@@ -171,7 +171,7 @@ LS_MUST_USE ls_status ls_input_callable_next(ls_input_callable *callable,
 typedef struct ls_input_rows {
   ls_nest batch;       // The one that rows are taken from; none at first.
   int64_t batches;     // Read so far in the epoch.
-  int64_t rows, next;  // It has, and the first that is left.
+  int64_t rows, next;  // Of that batch, and the first unused one.
   int64_t taken;       // Pieces so far, in the epoch or of this batch.
   bool ended;
 } ls_input_rows;

@@ -21,7 +21,7 @@ typedef struct reading {
   ls_allocator *allocator;
   ls_distributed_iterator *iterator;
   bool is_optional;  // The last output says if there is an element.
-  ls_mutex lock;     // Of what follows, for moments.
+  ls_mutex lock;     // Guards `used`, for moments.
   ls_nest used;      // An element that may be overwritten, or none.
 } reading;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input on several ranks: what the others have is absent here, an array of the
-// right type that nobody looks at. Where a rank cannot know the type, or
-// whether there is any, all tell it.
+// Input on several ranks: values of other ranks are absent here, arrays of the
+// right type that nobody reads. Where a rank cannot know the type, or if there
+// is a value, all ranks report it.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/input/input.h"
 
-// All that are absent, of one leaf and shape, are one array.
+// Absent values of one leaf and shape are one array.
 ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
                           ls_dtype dtype, ls_shape shape, ls_nest *out_value) {
   ls_array **kept = &self->absent[leaf];
@@ -24,9 +24,9 @@ ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
   return ls_ok();
 }
 
-// ---- Meeting ----------------------------------------------------------------
-// A replica tells whether it has a value, what is known of its pipeline, and
-// the dimensions of its leaves or, without a value, of empty ones.
+// ---- Reports ----------------------------------------------------------------
+// A replica reports if it has a value, what is known of its pipeline, and the
+// dimensions of its leaves or, without a value, of empty ones.
 enum { HAS_VALUE = 1, IS_ENDLESS = 2, IS_UNKNOWN = 4, IS_WHOLE = 8 };
 
 static ls_status count_words(const ls_distributed_iterator *self,
@@ -71,7 +71,7 @@ static ls_status report_values(const ls_distributed_iterator *self,
   return ls_ok();
 }
 
-// Also what is empty: all ranks know the same shapes of it.
+// Takes another rank's value, also an empty one: all ranks know its shapes.
 static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
                                const int64_t *words) {
   const ls_distributed_dataset *data = self->data;

@@ -61,7 +61,7 @@ typedef struct sharding {
 
 static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s);
 
-// Rebuilds its inputs, and it, if one has changed.
+// Rebuilds the inputs, and the data set if one of them has changed.
 static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   bool changed = false, failed = false;
   LS_OWN_ARRAY(dataset->allocator, ls_dataset *, inputs, dataset->num_inputs);
@@ -82,7 +82,7 @@ static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   return made;
 }
 
-// A reference of the caller's; NULL without memory.
+// Gives a reference of the caller's; NULL without memory.
 static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s) {
   if (s->policy == LS_SHARD_FILE && reads_files(dataset))
     return dataset->kind->shard_files(dataset, s->count, s->index);
@@ -107,7 +107,7 @@ static bool is_batch(const ls_dataset *dataset) {
   return strcmp(dataset->kind->name, "batch") == 0;
 }
 
-// The last step that makes batches; those of buckets have no size in common.
+// Finds the last step that makes batches; those of buckets have no common size.
 static const ls_dataset *last_batch(const ls_dataset *dataset) {
   if (is_batch(dataset) || strcmp(dataset->kind->name, "bucket") == 0)
     return dataset;
@@ -221,7 +221,7 @@ static bool has_parts(const ls_dataset *dataset) {
 ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
                           int64_t end) {
   if (has_parts(dataset)) return make_part(dataset, replicas, first, end);
-  // Through what gives batches in another order.
+  // Other steps may only give batches in another order.
   if (dataset->num_inputs != 1 || !dataset->indexed ||
       dataset->kind->locate == NULL || dataset->kind->remake == NULL)
     return NULL;

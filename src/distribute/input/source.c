@@ -1,70 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of what a host's replicas are fed, and their elements.
+// Sources of what a host's replicas are fed.
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
 #include "lockstep/element_spec.h"
-
-// ---- Elements ---------------------------------------------------------------
-static const char *const field_names[] = {"features", "labels", "mask", "ended",
-                                          "signals"};
-enum { NUM_FIELDS = LS_COUNT_OF(field_names) };
-
-static ls_nest *field_of(ls_feed_element *fed, size_t index) {
-  ls_nest *const fields[NUM_FIELDS] = {&fed->features, &fed->labels, &fed->mask,
-                                       &fed->ended, &fed->signals};
-  return fields[index];
-}
-
-void ls_feed_element_drop(ls_feed_element *fed) {
-  for (size_t i = 0; i < NUM_FIELDS; ++i)
-    ls_nest_release(*field_of(fed, i));
-  *fed = (ls_feed_element){0};
-}
-
-ls_status ls_features_split(ls_nest value, ls_nest *out_features,
-                            ls_nest *out_labels) {
-  *out_features = value;
-  *out_labels = ls_none();
-  if (value.kind != LS_KIND_TUPLE) return ls_ok();
-  const size_t count = ls_nest_count(value);
-  if (count != 2)
-    return ls_invalid_argument(
-        "input_fn gives a tuple of %zu: it must be a len 2 tuple (features, "
-        "labels); several features are a list or a dict",
-        count);
-  *out_features = ls_nest_item(value, 0);
-  *out_labels = ls_nest_item(value, 1);
-  return ls_ok();
-}
-
-ls_status ls_features_pad(const ls_row_shares *shares, ls_nest features,
-                          ls_nest labels, int64_t count,
-                          ls_feed_element *out_fed) {
-  const size_t first_label = ls_nest_num_leaves(features);
-  LS_RETURN_IF_ERROR(ls_take_nest(ls_shares_pad(shares, 0, features, count),
-                                  &out_fed->features));
-  return ls_take_nest(ls_shares_pad(shares, first_label, labels, count),
-                      &out_fed->labels);
-}
-
-ls_nest ls_feed_element_dict(const ls_feed_element *fed) {
-  ls_feed_element fields = *fed;
-  const char *keys[NUM_FIELDS];
-  ls_nest items[NUM_FIELDS];
-  size_t count = 0;
-  for (size_t i = 0; i < NUM_FIELDS; ++i) {
-    const ls_nest field = *field_of(&fields, i);
-    if (i > 0 && field.kind == LS_KIND_NONE) continue;
-    keys[count] = field_names[i];
-    items[count++] = ls_nest_retain(field);
-  }
-  return ls_nest_dict("", keys, items, count);
-}
-
-void ls_feed_element_take(ls_nest dict, ls_feed_element *out_fed) {
-  for (size_t i = 0; i < NUM_FIELDS; ++i)
-    *field_of(out_fed, i) = ls_nest_retain(ls_nest_find(dict, field_names[i]));
-}
 
 // ---- Sources ----------------------------------------------------------------
 ls_status ls_feed_source_init(ls_feed_source *self, ls_dataset *dataset,

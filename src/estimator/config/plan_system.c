@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Systems of plans: asked how they are, and checked against the configuration.
+// Systems of plans: their cores and replicas, checked against the
+// configuration.
 #include "estimator/config/plan.h"
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "base/text.h"
 
 // ---- The job ---------------------------------------------------------------
@@ -41,8 +43,8 @@ static ls_status check_job(const char *job) {
 }
 
 // ---- The system ------------------------------------------------------------
-// The configuration's own, where that is its master; else one of the name, and
-// of the job whose devices are named.
+// Finds the configuration's own resolver, where that is its master; else one of
+// the name, and of the job whose devices are named.
 static ls_status find_resolver(ls_plan_system *self,
                                const ls_run_values *config) {
   const char *master = self->master;
@@ -90,16 +92,13 @@ static ls_status count_replicas(ls_plan_system *self, ls_opt cores) {
 static ls_status plan_system_refuse_system(const ls_plan_system *self) {
   enum { SHOWN = 16 };
   const ls_tpu_metadata *metadata = self->metadata;
-  ls_text text;
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, ls_current_allocator());
   for (size_t i = 0; i < metadata->num_devices && i < SHOWN; ++i)
     ls_text_append_format(&text, "%s%s", i == 0 ? "" : ", ",
                           metadata->devices[i].text);
-  const ls_status status =
-      ls_not_found("the system at '%s' has no TPU: its devices are %s",
-                   self->master, ls_text_data(&text));
-  ls_text_deinit(&text);
-  return status;
+  return ls_not_found("the system at '%s' has no TPU: its devices are %s",
+                      self->master, ls_text_data(&text));
 }
 
 static ls_status check_system(const ls_plan_system *self,

@@ -16,9 +16,9 @@ typedef struct ls_cpu_input {
   // PerReplica: how many examples each has, i64. None: all as many.
   ls_nest examples;
   // Begins a data set with each session: where a checkpoint has put it, else at
-  // its start. Where its batches are of several sizes, or shared
-  // out, the hook feeds each run one, and ends the loop after the last one
-  // (OUT_OF_RANGE); else the graph reads them. NULL: there is no data set.
+  // its start. Where its batches are of several sizes, or shared out, the hook
+  // feeds each run one, and ends the loop after the last one (OUT_OF_RANGE);
+  // else the graph reads them. NULL: there is no data set.
   ls_hook *hook;
   ls_iterator *iterator;
   // The dimension of the first feature that is the number of examples.
