@@ -206,24 +206,27 @@ static ls_status init_feeder(feeder *self, const ls_estimator_calls *calls,
   return self->examples != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-// Feeds the element that it gives by a hook.
-static ls_status make_fed(const ls_estimator_calls *calls, ls_cpu_input *input,
-                          ls_nest *out_element) {
+// Makes placeholders of features and labels, which a hook feeds.
+static ls_status make_fed(const ls_estimator_calls *calls,
+                          const ls_feed_source *source, ls_cpu_input *input,
+                          ls_feed_element *out_fed) {
   const ls_strategy *strategy = calls->plan->strategy;
-  const ls_dataset *dataset = ls_iterator_dataset(input->iterator);
-  LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(dataset);
+  LS_OWN(ls_feed_element, specs) = {0};
   LS_OWN(feeder, self) = {
       .allocator = ls_current_allocator(),
-      .iterator = ls_iterator_retain(input->iterator),
+      .iterator = ls_iterator_retain(source->iterator),
       .has_strategy = strategy != NULL,
-      .num_leaves = dataset->num_leaves,
+      .num_leaves = source->dataset->num_leaves,
       .num_replicas =
           strategy != NULL ? (size_t)ls_strategy_num_replicas(strategy) : 1};
-  LS_RETURN_IF_ERROR(ls_nest_status(specs));
-  LS_RETURN_IF_ERROR(init_feeder(&self, calls, dataset));
+  LS_RETURN_IF_ERROR(ls_feed_source_specs(source, &specs));
+  LS_RETURN_IF_ERROR(init_feeder(&self, calls, source->dataset));
   LS_RETURN_IF_ERROR(ls_begin_hook(&self.iterator, 1, &self.begin));
-  LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_nest_map(specs, place_leaf, &self), out_element));
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_nest_map(specs.features, place_leaf, &self), &out_fed->features));
+  if (specs.labels.kind != LS_KIND_NONE)
+    LS_RETURN_IF_ERROR(ls_take_nest(
+        ls_nest_map(specs.labels, place_leaf, &self), &out_fed->labels));
   LS_RETURN_IF_ERROR(place_examples(&self, &input->examples));
   const feeder initial = ls_give(&self);
   return ls_hook_make(&feeder_type, &initial, &input->hook);
@@ -235,36 +238,27 @@ int64_t ls_cpu_input_rows(const ls_cpu_input *input) {
   return count_examples(input->features, input->axis);
 }
 
-// ---- Data sets -------------------------------------------------------------
+// ---- Making ----------------------------------------------------------------
 static bool is_static(const ls_dataset *dataset) {
   for (size_t i = 0; i < dataset->num_leaves; ++i)
     if (!ls_shape_is_known(dataset->leaves[i].type.shape)) return false;
   return true;
 }
 
-static ls_status make_read(ls_cpu_input *input, ls_nest *out_element) {
-  LS_RETURN_IF_ERROR(
-      ls_take_nest(ls_iterator_get_next(input->iterator), out_element));
-  return ls_begin_hook(&input->iterator, 1, &input->hook);
-}
-
-static ls_status cpu_input_make_element(const ls_estimator_calls *calls,
-                                        ls_dataset *dataset,
-                                        ls_cpu_input *input,
-                                        ls_nest *out_element) {
-  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
-  LS_RETURN_IF_ERROR(ls_iterator_create(
-      dataset,
-      &(ls_iterator_options){.name = "input",
-                             .seed = seed.set ? (uint64_t)seed.value : 0},
-      &input->iterator));
-  if (calls->plan->strategy != NULL) return make_fed(calls, input, out_element);
+// Gives what the graph reads, or a hook feeds.
+static ls_status make_element(const ls_estimator_calls *calls,
+                              ls_feed_source *source, ls_cpu_input *input,
+                              ls_feed_element *out_fed) {
+  if (source->dataset == NULL) return ls_feed_source_next(source, out_fed);
+  if (calls->plan->strategy != NULL)
+    return make_fed(calls, source, input, out_fed);
   LS_DEVICE_SCOPE("/device:CPU:0");
-  return is_static(dataset) ? make_read(input, out_element)
-                            : make_fed(calls, input, out_element);
+  if (!is_static(source->dataset))
+    return make_fed(calls, source, input, out_fed);
+  LS_RETURN_IF_ERROR(ls_feed_source_next(source, out_fed));
+  return ls_begin_hook(&source->iterator, 1, &input->hook);
 }
 
-// ---- Making ----------------------------------------------------------------
 static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
   (void)user;
   ls_tensor value;
@@ -272,15 +266,6 @@ static ls_nest cpu_input_as_tensor(ls_nest leaf, void *user) {
   if (leaf.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const ls_status status = ls_region_tensor(leaf, &value);
   return ls_status_is_ok(status) ? ls_leaf(value) : ls_fail(status);
-}
-
-static ls_status cpu_input_split(ls_nest element, ls_cpu_input *input) {
-  ls_nest features, labels;
-  LS_RETURN_IF_ERROR(ls_features_split(element, &features, &labels));
-  LS_RETURN_IF_ERROR(ls_take_nest(
-      ls_nest_map(features, cpu_input_as_tensor, NULL), &input->features));
-  return ls_take_nest(ls_nest_map(labels, cpu_input_as_tensor, NULL),
-                      &input->labels);
 }
 
 static ls_status call_input(const ls_estimator_calls *calls,
@@ -294,16 +279,23 @@ static ls_status call_input(const ls_estimator_calls *calls,
 
 static ls_status cpu_input_make(const ls_estimator_calls *calls,
                                 ls_cpu_input *input) {
+  const ls_opt seed = ls_run_config_values(calls->config)->random_seed;
   LS_OWN(ls_nest, value) = ls_none();
-  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_feed_source, source) = {0};
+  LS_OWN(ls_feed_element, fed) = {0};
   LS_RETURN_IF_ERROR(call_input(calls, &value));
-  ls_dataset *dataset = ls_nest_as_dataset(value);
-  if (dataset == NULL && calls->plan->strategy != NULL)
+  if (ls_nest_as_dataset(value) == NULL && calls->plan->strategy != NULL)
     return ls_invalid_argument("input_fn must give a Dataset (ls_nest_dataset) "
                                "where a strategy trains or evaluates");
-  if (dataset == NULL) return cpu_input_split(value, input);
-  LS_RETURN_IF_ERROR(cpu_input_make_element(calls, dataset, input, &element));
-  return cpu_input_split(element, input);
+  LS_RETURN_IF_ERROR(ls_feed_source_of(&source, value));
+  LS_RETURN_IF_ERROR(ls_feed_source_begin(&source, "input",
+                                          seed.set ? (uint64_t)seed.value : 0));
+  input->iterator = ls_iterator_retain(source.iterator);
+  LS_RETURN_IF_ERROR(make_element(calls, &source, input, &fed));
+  LS_RETURN_IF_ERROR(ls_take_nest(
+      ls_nest_map(fed.features, cpu_input_as_tensor, NULL), &input->features));
+  return ls_take_nest(ls_nest_map(fed.labels, cpu_input_as_tensor, NULL),
+                      &input->labels);
 }
 
 ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
