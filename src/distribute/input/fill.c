@@ -33,18 +33,20 @@ static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
   return ls_ok();
 }
 
-// Stands in for the parts of other ranks, whose shapes follow from the rows of
-// the whole batch.
+// Stands in for the values of other ranks: parts of a batch of so many rows,
+// whose leaves these are; or, of no leaves, elements of known types.
 static ls_status fill_absent(ls_distributed_iterator *self,
                              const ls_nest *leaves, int64_t rows) {
   const ls_distributed_dataset *data = self->data;
   for (size_t l = 0; l < data->num_leaves; ++l)
     for (size_t r = 0; r < data->num_replicas; ++r) {
-      const ls_array *array = ls_nest_as_array(leaves[l]);
+      ls_type type = data->leaves[l].type;
       if (ls_input_is_own(data, r)) continue;
-      ls_shape shape = ls_array_shape(array);
-      shape.dim[0] = ls_shares_rows(&data->shares, rows, (int64_t)r);
-      LS_RETURN_IF_ERROR(ls_input_absent(self, l, ls_array_dtype(array), shape,
+      if (leaves != NULL)
+        type.shape = ls_array_shape(ls_nest_as_array(leaves[l]));
+      if (leaves != NULL)
+        type.shape.dim[0] = ls_shares_rows(&data->shares, rows, (int64_t)r);
+      LS_RETURN_IF_ERROR(ls_input_absent(self, l, type.dtype, type.shape,
                                          fill_part_of(self, l, r)));
     }
   return ls_ok();
@@ -267,12 +269,7 @@ static ls_status fill_turns(ls_distributed_iterator *self) {
     return ls_out_of_range("no more data");
   }
   LS_RETURN_IF_ERROR(fill_own(self));
-  for (size_t r = 0; r < data->num_replicas; ++r)
-    for (size_t l = 0; l < data->num_leaves && !ls_input_is_own(data, r); ++l)
-      LS_RETURN_IF_ERROR(ls_input_absent(self, l, data->leaves[l].type.dtype,
-                                         data->leaves[l].type.shape,
-                                         fill_part_of(self, l, r)));
-  return ls_ok();
+  return fill_absent(self, NULL, 0);
 }
 
 // Other ranks read their own rows of the step. A failure here ends theirs, too:
