@@ -11,7 +11,7 @@
 #include "train/folder/warm_start.h"
 #include "train/input.h"
 
-// ---- Making -----------------------------------------------------------------
+// ---- Making ----------------------------------------------------------------
 // Quick input is made between steps by all threads, which have nothing else to
 // do then: making it ahead would take them from the steps.
 static ls_opt find_prefetch(const ls_loop *loop) {
@@ -74,7 +74,7 @@ static ls_status loop_make(const ls_train_options *options, ls_loop *loop) {
                          : ls_ok();
 }
 
-// ---- In its folder ----------------------------------------------------------
+// ---- In its folder ---------------------------------------------------------
 static ls_status warm_up(ls_loop *loop) {
   const ls_train_options *o = &loop->plan.options;
   if (o->warm_start == NULL) return ls_ok();
@@ -83,7 +83,7 @@ static ls_status warm_up(ls_loop *loop) {
       ls_warm_start_apply(loop->runtime, o->model, o->warm_start));
 }
 
-static ls_status loop_folder_resume(ls_loop *loop) {
+static ls_status resume_in_folder(ls_loop *loop) {
   const bool writes = ls_run_ranks_writes(&loop->ranks);
   int64_t steps = 0;
   LS_RETURN_IF_ERROR(ls_run_ranks_agree(
@@ -93,7 +93,7 @@ static ls_status loop_folder_resume(ls_loop *loop) {
     return ls_invalid_argument(
         "the run in '%s' is at step %lld already, beyond the %lld asked for",
         loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
-  // What a run began with is in what it has saved.
+  // A run that has saved has its warm start in its checkpoints.
   if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));
   loop->continues = writes;
   loop->hooks.context.steps = loop->resumed = steps;
@@ -101,7 +101,7 @@ static ls_status loop_folder_resume(ls_loop *loop) {
   return ls_ok();
 }
 
-static ls_status loop_folder_start(ls_loop *loop) {
+static ls_status start_in_folder(ls_loop *loop) {
   const bool writes = ls_run_ranks_writes(&loop->ranks);
   int64_t replaces = 0, bits = 0;
   LS_RETURN_IF_ERROR(warm_up(loop));
@@ -134,11 +134,11 @@ ls_status ls_loop_settle(ls_loop *loop) {
 }
 
 static ls_status begin_in_folder(ls_loop *loop) {
-  return loop->plan.options.resume ? loop_folder_resume(loop)
-                                   : loop_folder_start(loop);
+  return loop->plan.options.resume ? resume_in_folder(loop)
+                                   : start_in_folder(loop);
 }
 
-// ---- Beginning --------------------------------------------------------------
+// ---- Beginning -------------------------------------------------------------
 static void begin_epoch(ls_loop *loop, int64_t epoch) {
   const ls_run_plan *plan = &loop->plan;
   loop->epoch = epoch;
@@ -191,7 +191,7 @@ static void loop_deinit(ls_loop *loop) {
   ls_release(ls_current_allocator(), loop->numbers);
 }
 
-// ---- Stopping ---------------------------------------------------------------
+// ---- Stopping --------------------------------------------------------------
 static bool is_asked(const ls_loop *loop) {
   return loop->was_asked || ls_run_context_stop_requested(&loop->hooks.context);
 }
@@ -215,7 +215,7 @@ static ls_status find_last_stop(ls_loop *loop) {
   return ls_ok();
 }
 
-// ---- Epochs -----------------------------------------------------------------
+// ---- Epochs ----------------------------------------------------------------
 // Waits for a batch, or until a stop.
 static void wait_for_input(ls_loop *loop) {
   const int64_t began = ls_runtime_now(loop->runtime);

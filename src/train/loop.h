@@ -78,7 +78,7 @@ typedef struct ls_loop {
   uint64_t tested_from;     // So many calls of its function came before it.
 } ls_loop;
 
-// ---- Where it is ------------------------------------------------------------
+// ---- Where it is -----------------------------------------------------------
 static inline int64_t ls_loop_steps(const ls_loop *loop) {
   return loop->hooks.context.steps;
 }
@@ -109,7 +109,7 @@ static inline void ls_loop_end_span(const ls_loop *loop, const char *kind,
                                           .number = step});
 }
 
-// ---- Its steps (steps.c) ----------------------------------------------------
+// ---- Its steps (steps.c) ---------------------------------------------------
 // Checks the options of loops of steps.
 LS_MUST_USE ls_status ls_loop_check_options(const ls_loop *loop);
 // Makes a run, of one step or several: see ls_hooked_run.
@@ -118,7 +118,7 @@ LS_MUST_USE ls_status ls_loop_make_run(void *loop, bool *out_has_run);
 // Settles the run in its folder: what it takes the place of goes. (loop.c)
 LS_MUST_USE ls_status ls_loop_settle(ls_loop *loop);
 
-// ---- Its own hooks: see the README ------------------------------------------
+// ---- Its own hooks: see the README -----------------------------------------
 // Adds them all and those of the caller to the loop's empty list.
 LS_MUST_USE ls_status ls_loop_add_hooks(ls_loop *loop);
 // Adds step `k` of the last run to means.

@@ -1,33 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an evaluation says, as event files.
+// Results of an evaluation in event files.
 #include "estimator/calls/eval_events.h"
 
 #include <string.h>
 
 #include "base/files.h"
-#include "base/text.h"
+#include "base/memory/own.h"
 #include "estimator/config/params.h"
 #include "lockstep/events.h"
 
 static ls_status eval_events_write_text(ls_event_writer *writer,
                                         const char *key, int64_t number,
                                         int64_t step, ls_bytes bytes) {
-  ls_text tag, text;
+  LS_OWN(ls_text, tag) = {0};
+  LS_OWN(ls_text, text) = {0};
   ls_text_init(&tag, ls_current_allocator());
   ls_text_init(&text, ls_current_allocator());
   ls_text_append_format(&tag, "%s/%lld", key, (long long)number);
   ls_text_append_bytes(&text, bytes.data, bytes.size);
-  ls_status status =
-      ls_status_join(ls_text_status(&tag), ls_text_status(&text));
-  if (ls_status_is_ok(status))
-    status = ls_event_writer_text(writer, ls_text_data(&tag), step,
-                                  ls_text_data(&text));
-  ls_text_deinit(&text);
-  ls_text_deinit(&tag);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&tag));
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  return ls_event_writer_text(writer, ls_text_data(&tag), step,
+                              ls_text_data(&text));
 }
 
-// Summaries that were put together, value by value; other strings as texts.
+// Writes summaries that were put together, value by value; other strings as
+// texts.
 static ls_status write_strings(ls_event_writer *writer, const char *key,
                                int64_t step, const ls_array *strings) {
   const ls_bytes *items = ls_array_data(strings);
@@ -85,23 +83,20 @@ ls_status ls_check_evaluation_name(const char *name) {
 ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
                                const char *checkpoint, ls_nest metrics) {
   ls_event_writer *writer = NULL;
-  ls_text folder;
+  LS_OWN(ls_text, folder) = {0};
   ls_text_init(&folder, ls_current_allocator());
   ls_text_append_format(&folder, "%s/eval%s%s", self->model_dir,
                         name != NULL && name[0] != 0 ? "_" : "",
                         name != NULL ? name : "");
-  ls_status status = ls_text_status(&folder);
-  if (ls_status_is_ok(status))
-    status = ls_folder_check_own(self->runtime, ls_text_data(&folder));
-  if (ls_status_is_ok(status))
-    status = ls_event_writer_open(
-        &(ls_event_writer_options){
-            .folder = ls_text_data(&folder),
-            .first_step = INT64_MAX,  // Others before stay.
-        },
-        &writer);
-  ls_text_deinit(&folder);
-  LS_RETURN_IF_ERROR(status);
-  status = eval_events_write_all(self, writer, checkpoint, metrics);
+  LS_RETURN_IF_ERROR(ls_text_status(&folder));
+  LS_RETURN_IF_ERROR(ls_folder_check_own(self->runtime, ls_text_data(&folder)));
+  LS_RETURN_IF_ERROR(ls_event_writer_open(
+      &(ls_event_writer_options){
+          .folder = ls_text_data(&folder),
+          .first_step = INT64_MAX,  // Earlier ones stay.
+      },
+      &writer));
+  const ls_status status =
+      eval_events_write_all(self, writer, checkpoint, metrics);
   return ls_status_join(status, ls_event_writer_close(writer));
 }

@@ -70,7 +70,7 @@ static ls_status export_all(ls_eval_rounds *self, const char *checkpoint) {
 static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
                                       const char *checkpoint) {
   const ls_eval_spec *eval = self->eval;
-  ls_nest metrics = ls_none();
+  LS_OWN(ls_nest, metrics) = ls_none();
   ls_opt steps = eval->steps;
   if (!steps.set && !eval->whole_input) steps = LS_SOME(STEPS);
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
@@ -84,15 +84,13 @@ static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
                                  .stop = self->stop},
       &metrics));
   self->step = ls_params_i64(metrics, "global_step", 0);
-  // There is nothing to export by, or a part of it.
+  // Without a complete evaluation nothing is exported.
   if (!ls_estimator_has_evaluated(metrics) ||
-      ls_train_stop_requested(self->stop)) {
-    ls_nest_release(metrics);
+      ls_train_stop_requested(self->stop))
     return ls_ok();
-  }
   ls_nest_release(self->out->metrics);
   ls_eval_rounds_drop_exports(self->out);
-  self->out->metrics = metrics;
+  self->out->metrics = ls_give(&metrics);
   ++self->out->num_evaluations;
   return export_all(self, checkpoint);
 }
@@ -119,7 +117,7 @@ ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
   return eval_rounds_evaluate(self, path);
 }
 
-// ---- Again and again -------------------------------------------------------
+// ---- Rounds ----------------------------------------------------------------
 static void warn(ls_eval_rounds *self) {
   ls_runtime *runtime = self->estimator->runtime;
   const int64_t now = ls_runtime_now(runtime);
@@ -146,7 +144,7 @@ ls_status ls_eval_rounds_go_on(ls_eval_rounds *self) {
     if (is_new && is_final(self)) return ls_ok();
     if (!is_new) warn(self);
     wait = throttle - (ls_runtime_now(runtime) - began);
-    // Who does not throttle waits for what is new.
+    // Without throttling it waits for a new one.
     if (!is_new && wait < SECOND) wait = SECOND;
   }
   return ls_ok();

@@ -12,7 +12,7 @@
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };
 
-// ---- What is refused -------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status check_delay(ls_opt seconds, const char *name) {
   return seconds.set && seconds.value < 0
              ? ls_invalid_argument("Must specify %s >= 0, got %lld", name,
@@ -136,7 +136,7 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
       end);
 }
 
-// Trainings that go on where the one before was ended for an evaluation.
+// Makes trainings that go on where the earlier one was ended for an evaluation.
 static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
                                 size_t count, ls_training_end *end) {
   do {
@@ -161,20 +161,17 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
 static ls_status run_local(local *self, ls_training_end *end) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = self->train->num_listeners;
-  ls_save_listener *all = ls_new_array(allocator, ls_save_listener, count + 1);
-  if (all == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_save_listener, all, count + 1);
   for (size_t i = 0; i < count; ++i)
     all[i] = self->train->listeners[i];
   all[count] = (ls_save_listener){
       .user = self, .after_save = after_save, .end = train_and_evaluate_at_end};
-  const ls_status status = self->between
-                               ? train_in_parts(self, all, count + 1, end)
-                               : train_once(self, all, count + 1, end);
-  ls_release(allocator, all);
-  return status;
+  return self->between ? train_in_parts(self, all, count + 1, end)
+                       : train_once(self, all, count + 1, end);
 }
 
-// Whether both are on one system of cores, which has one program at a time.
+// Finds out whether both are on one system of cores, which has one program at a
+// time.
 static ls_status share_cores(const ls_estimator *e, bool *out_share) {
   const ls_plan *training = NULL, *evaluation = NULL;
   LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_TRAIN, false, &training));
@@ -269,7 +266,7 @@ static ls_status train_and_evaluate_run(ls_estimator *estimator,
                           task);
 }
 
-// ---- What comes of it ------------------------------------------------------
+// ---- All of it -------------------------------------------------------------
 void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result) {
   if (result == NULL) return;
   ls_nest_release(result->metrics);

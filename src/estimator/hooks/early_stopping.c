@@ -14,7 +14,7 @@
 #include "train/hooks/hook.h"
 #include "train/hooks/saved.h"
 
-// ---- Rules over a metric ----------------------------------------------------
+// ---- Rules over a metric ---------------------------------------------------
 // By what evaluations have written.
 typedef struct eval_rule {
   ls_stop_rule rule;
@@ -174,7 +174,7 @@ static ls_status eval_rule_ask(const eval_rule *rule, bool *out_stop) {
   return ls_ok();
 }
 
-// ---- The state --------------------------------------------------------------
+// ---- The state -------------------------------------------------------------
 typedef struct early {
   ls_early_stopping_options options;  // Of a function.
   eval_rule eval;                     // Of another rule.
@@ -183,7 +183,7 @@ typedef struct early {
   ls_op set;
 } early;
 
-// ---- The variable -----------------------------------------------------------
+// ---- The variable ----------------------------------------------------------
 // NULL: there is none.
 static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
   LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
@@ -235,7 +235,7 @@ static ls_status early_stopping_run_op(const ls_run_context *context,
   return ls_session_run(context->session, ls_nest_op(op), NULL, 0, &nothing);
 }
 
-// ---- The chief --------------------------------------------------------------
+// ---- The chief -------------------------------------------------------------
 static ls_status early_stopping_ask(early *self, bool *out_stop) {
   return self->options.rule == LS_STOP_BY_FUNCTION
              ? self->options.should_stop(self->options.user, out_stop)
@@ -259,7 +259,7 @@ static ls_status chief_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// ---- Others -----------------------------------------------------------------
+// ---- Others ----------------------------------------------------------------
 static ls_status other_before_run(void *state, ls_run_context *context,
                                   ls_run_wish *wish) {
   (void)context;
@@ -277,7 +277,7 @@ static ls_status other_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// ---- The hook ---------------------------------------------------------------
+// ---- The hook --------------------------------------------------------------
 static void early_destroy(void *state) {
   eval_rule_deinit(&((early *)state)->eval);
 }

@@ -26,7 +26,7 @@ typedef struct graceful {
   ls_status ends;  // With which the training ends.
 } graceful;
 
-// ---- Hosts that will go: the environment ------------------------------------
+// ---- Hosts that will go: the environment -----------------------------------
 static ls_status read_mode(ls_shutdown_mode *mode) {
   static const char *const names[] = {[LS_SHUTDOWN_WORKER] = "shutdown_worker",
                                       [LS_SHUTDOWN_COMPUTATION] =
@@ -46,7 +46,7 @@ static ls_status read_mode(ls_shutdown_mode *mode) {
                              setting.name, value);
 }
 
-// ---- Asking -----------------------------------------------------------------
+// ---- Asking ----------------------------------------------------------------
 // A host that is gone, and will be back with the next session, can tell.
 static bool can_tell(ls_pod *pod, int32_t host) {
   ls_pod_health health;
@@ -102,7 +102,7 @@ static ls_status find_lame(graceful *self, int32_t *out_count) {
   return ls_ok();
 }
 
-// ---- Shutting down ----------------------------------------------------------
+// ---- Shutting down ---------------------------------------------------------
 typedef struct lame_text {
   char text[160];
 } lame_text;
@@ -157,7 +157,7 @@ static ls_status act(graceful *self, ls_run_context *context) {
   return ls_ok();
 }
 
-// ---- The hook of hosts ------------------------------------------------------
+// ---- The hook of hosts -----------------------------------------------------
 static ls_status graceful_begin(void *state) {
   graceful *self = state;
   ls_status_free(self->ends);
@@ -244,7 +244,7 @@ typedef struct preemption {
   const char *state;  // Atomic. Of a system that is gone; NULL: it is there.
 } preemption;
 
-// ---- A system that is gone: the worker --------------------------------------
+// ---- A system that is gone: the worker -------------------------------------
 // It notes that the system is gone and requests a stop; everything else is done
 // by the loop, which then ends as usual, with its last checkpoint.
 static bool poll_state(void *user) {
@@ -271,7 +271,7 @@ static const char *state_of(const preemption *self) {
   return __atomic_load_n(&self->state, __ATOMIC_ACQUIRE);
 }
 
-// ---- The hook of the system -------------------------------------------------
+// ---- The hook of the system ------------------------------------------------
 // The thread asks before there is a session, and while a lost one is made
 // again: for a system that is gone nobody shall wait.
 static ls_status preemption_begin(void *state) {

@@ -14,7 +14,7 @@
 #include "lockstep/strategy_extended.h"
 #include "tpu/strategy/strategy.h"
 
-// ---- The object -------------------------------------------------------------
+// ---- The object ------------------------------------------------------------
 static void step_context_destroy(ls_object *object) {
   ls_step_context *self = (ls_step_context *)object;
   ls_nest_release(self->outputs);
@@ -67,7 +67,7 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
   return ls_nest_retain(context->others);
 }
 
-// ---- Setting ----------------------------------------------------------------
+// ---- Setting ---------------------------------------------------------------
 // Puts `item`, which is taken over, into the dict at `name`.
 static ls_status put_item(ls_nest *dict, const char *name, ls_nest item) {
   LS_OWN(ls_nest_builder, items) = {0};
@@ -190,14 +190,14 @@ ls_status ls_step_context_set_outputs(ls_step_context *context,
   return ls_nest_give(ls_nest_retain(outputs), &context->outputs);
 }
 
-// ---- Parts ------------------------------------------------------------------
+// ---- Parts -----------------------------------------------------------------
 void ls_step_parts_drop(ls_step_parts *parts) {
   ls_release(parts->allocator, parts->values);
   ls_release(parts->allocator, parts->sizes);
   *parts = (ls_step_parts){0};
 }
 
-// ---- Names ------------------------------------------------------------------
+// ---- Names -----------------------------------------------------------------
 // An output in the order of their names.
 typedef struct named {
   const char *name;
@@ -212,7 +212,7 @@ static named output_at(const ls_step_context *context, size_t i) {
                  ls_nest_find(context->reductions, name).kind != LS_KIND_NONE};
 }
 
-// ---- Taking apart -----------------------------------------------------------
+// ---- Taking apart ----------------------------------------------------------
 static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   const size_t taken = count == 0 || n->is_reduced ? 1 : count;
@@ -251,7 +251,7 @@ ls_status ls_step_parts_take(ls_step_parts *parts,
   return ls_ok();
 }
 
-// ---- Putting together -------------------------------------------------------
+// ---- Putting together ------------------------------------------------------
 static ls_nest step_parts_give_leaf(size_t size, const ls_nest *values,
                                     ls_nest *room) {
   if (size == 0) return ls_nest_retain(values[0]);
@@ -292,7 +292,7 @@ ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
                       &context->outputs);
 }
 
-// ---- Of one computation -----------------------------------------------------
+// ---- Of one computation ----------------------------------------------------
 // Sorts values from replica by replica to leaf by leaf.
 static void sort_values(const ls_step_context *context, const ls_nest *values,
                         size_t leaves, size_t replicas, ls_step_parts *parts,

@@ -10,7 +10,7 @@
 
 enum { CALLERS, STEP, FIRST_OF_HOOKS };  // A run's fetches, in their order.
 
-// ---- Checkpoints ------------------------------------------------------------
+// ---- Checkpoints -----------------------------------------------------------
 static ls_status restore_newest(ls_checkpoints *checkpoints,
                                 const ls_run_context *context, bool *out_done) {
   ls_restore_report report;
@@ -43,7 +43,7 @@ static ls_status restore(ls_monitored_session *self, bool *out_done) {
   return ls_status_join(status, ls_checkpoints_close(checkpoints));
 }
 
-// ---- Values -----------------------------------------------------------------
+// ---- Values ----------------------------------------------------------------
 static ls_status run_op(ls_monitored_session *self, ls_op op,
                         const ls_feed *feeds, size_t num_feeds) {
   LS_OWN(ls_nest, nothing) = ls_none();
@@ -98,7 +98,7 @@ static ls_status give_values(ls_monitored_session *self) {
   return check_ready(self, s->ready_op, "after local_init_op");
 }
 
-// ---- Sessions ---------------------------------------------------------------
+// ---- Sessions --------------------------------------------------------------
 static void drop_session(ls_monitored_session *self) {
   ls_run_context *context = &self->hooks.context;
   if (context->session == NULL) return;
@@ -145,7 +145,7 @@ static ls_status reopen_session(ls_monitored_session *self) {
   }
 }
 
-// ---- Making -----------------------------------------------------------------
+// ---- Making ----------------------------------------------------------------
 static ls_status copy_options(ls_monitored_session *self) {
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = FIRST_OF_HOOKS + self->options.num_hooks;
@@ -200,7 +200,7 @@ ls_status ls_monitored_session_create(const ls_monitored_options *options,
   return status;
 }
 
-// ---- Stopping ---------------------------------------------------------------
+// ---- Stopping --------------------------------------------------------------
 bool ls_monitored_session_should_stop(const ls_monitored_session *session) {
   return session == NULL ||
          ls_run_context_stop_requested(&session->hooks.context) ||
@@ -216,7 +216,7 @@ ls_session *ls_monitored_session_now(ls_monitored_session *session) {
   return session != NULL ? session->hooks.context.session : NULL;
 }
 
-// ---- A run ------------------------------------------------------------------
+// ---- A run -----------------------------------------------------------------
 static ls_status add_feeds(ls_monitored_session *self, const ls_feed *feeds,
                            size_t count) {
   if (!ls_grow(ls_current_allocator(), &self->feeds, &self->feeds_capacity,
@@ -303,7 +303,7 @@ static ls_status monitored_run(ls_monitored_session *self, ls_nest fetches,
                                            .first = FIRST_OF_HOOKS});
 }
 
-// ---- Losses -----------------------------------------------------------------
+// ---- Losses ----------------------------------------------------------------
 // Counts losses anew at a step that is the first to come so far: then it is not
 // always the same one that is lost.
 static void note_step(ls_monitored_session *self) {
@@ -356,7 +356,7 @@ ls_status ls_monitored_session_run(ls_monitored_session *session,
   }
 }
 
-// ---- The end ----------------------------------------------------------------
+// ---- The end ---------------------------------------------------------------
 ls_status ls_monitored_session_close(ls_monitored_session *session,
                                      ls_status how) {
   if (session == NULL) return how;

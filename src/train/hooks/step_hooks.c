@@ -7,7 +7,7 @@
 #include "lockstep/hook.h"
 #include "train/hooks/hook.h"
 
-// ---- Timers -----------------------------------------------------------------
+// ---- Timers ----------------------------------------------------------------
 ls_status ls_step_timer_begin(ls_step_timer *timer, ls_opt every_steps,
                               ls_opt every_seconds) {
   LS_REQUIRE(timer);
@@ -51,7 +51,7 @@ bool ls_step_timer_done(ls_step_timer *timer, int64_t step, double *out_seconds,
   return was_done;
 }
 
-// ---- Stopping ---------------------------------------------------------------
+// ---- Stopping --------------------------------------------------------------
 typedef struct stop_at {
   ls_opt num_steps;
   int64_t last;  // -1: not known yet.
@@ -109,7 +109,7 @@ ls_status ls_stop_at_step_hook(ls_opt num_steps, ls_opt last_step,
   return ls_hook_make(&stop_type, &(stop_at){num_steps, last}, out_hook);
 }
 
-// ---- Waiting ----------------------------------------------------------------
+// ---- Waiting ---------------------------------------------------------------
 typedef struct waiter {
   int64_t until;
   bool is_done;
@@ -140,7 +140,7 @@ ls_status ls_wait_for_step_hook(int64_t step, ls_hook **out_hook) {
   return ls_hook_make(&wait_type, &(waiter){.until = step}, out_hook);
 }
 
-// ---- Counting ---------------------------------------------------------------
+// ---- Counting --------------------------------------------------------------
 typedef struct counter {
   ls_counter_hook_options options;
   ls_step_timer timer;
