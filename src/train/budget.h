@@ -14,7 +14,7 @@ typedef struct ls_spent {
   int64_t input, run, save;
 } ls_spent;
 
-// What there was when it was begun.
+// The counts when it was begun.
 typedef struct ls_budget {
   int64_t began;
   ls_spent spent;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs that go on from each other have in common: their data, and the
-// program of a step.
+// The identity of runs that go on from each other: their data, and the program
+// of a step.
 #ifndef LS_TRAIN_IDENTITY_H_
 #define LS_TRAIN_IDENTITY_H_
 
 #include "base/runtime_internal.h"
 #include "lockstep/train.h"
 
-// What a data set holds, as far as that is cheap: how it is described, which of
-// arrays in memory says all, and of files their bytes, of large ones parts.
+// Hashes the contents of a data set, as far as that is cheap: its description,
+// which covers arrays in memory, and the bytes of files, of large ones parts.
 LS_MUST_USE ls_status ls_train_identify_data(ls_runtime *runtime,
                                              const ls_dataset *dataset,
                                              uint64_t *out_contents);

@@ -52,8 +52,7 @@ typedef struct ls_loop {
   ls_status unmet;  // Ranks could not agree.
 
   ls_run_folder folder;
-  // What the folder says of steps after those that it goes on from is still
-  // there.
+  // The folder still has lines of steps after those that it goes on from.
   bool continues;
   int64_t resumed;
   bool replaces;  // A former run is there, on rank 0, until the first step.

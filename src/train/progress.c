@@ -111,7 +111,7 @@ static void print_line(const ls_train_report *report, int width, bool bar,
   if (bar && width < (int)size) buffer[width - 1] = '\0';
 }
 
-// Of the terminal now: it may have got another size.
+// Returns those of the terminal now: it may have got another size.
 static int columns(const ls_progress_options *options) {
   const int width = options->width != NULL ? options->width(options->user) : 0;
   return width > 0 ? width : 80;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run is to do: its options with their defaults, and what follows.
+// The plan of a run: its options with their defaults, and what follows.
 #ifndef LS_TRAIN_RUN_PLAN_H_
 #define LS_TRAIN_RUN_PLAN_H_
 

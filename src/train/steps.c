@@ -278,7 +278,7 @@ static ls_status run_loop(ls_loop *loop, int64_t steps) {
 }
 
 // ---- A run -----------------------------------------------------------------
-// Of a loop of steps that went wrong some may count.
+// Some steps of a loop that went wrong may count.
 ls_status ls_loop_make_run(void *user, bool *out_has_run) {
   ls_loop *loop = user;
   ls_run_context *context = &loop->hooks.context;

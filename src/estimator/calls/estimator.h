@@ -46,8 +46,8 @@ LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               bool tells, int64_t *out_step);
 
-// That with which a call begins: the one that its caller names, which is never
-// passed over, or the newest that is whole. Zeroed: there is none.
+// The checkpoint with which a call begins: the one that its caller names, which
+// is never passed over, or the newest that is whole. Zeroed: there is none.
 typedef struct ls_estimator_checkpoint {
   ls_saved_file *file;
   char *path;

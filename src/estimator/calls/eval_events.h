@@ -4,10 +4,10 @@
 
 #include "estimator/calls/estimator.h"
 
-// Whether the name of an evaluation, NULL or "" for none, can be a part of the
-// path of its events.
+// Checks that the name of an evaluation, NULL or "" for none, can be a part of
+// the path of its events.
 LS_MUST_USE ls_status ls_check_evaluation_name(const char *name);
-// Writes what an evaluation says to event files in the model's eval, or
+// Writes the results of an evaluation to event files in the model's eval, or
 // eval_NAME. `checkpoint` NULL: there was none.
 LS_MUST_USE ls_status ls_write_eval_events(const ls_estimator *self,
                                            const char *name,

@@ -36,7 +36,7 @@ ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
   return ls_ok();
 }
 
-// Of the first `count` from there: split at the largest power of two below.
+// Adds `count` from there, split at the largest power of two below.
 static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
   size_t left = 1;
   if (count == 1) return self->sums[from];

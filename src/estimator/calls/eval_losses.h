@@ -24,9 +24,9 @@ void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight);
 // One step's: a value a replica, and the numbers of examples, or none.
 LS_MUST_USE ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
                                          ls_nest examples);
-// Whether there was an example.
+// Returns whether there was an example.
 bool ls_eval_losses_any(const ls_eval_losses *self);
-// The mean over all, where there was one.
+// Returns the mean over all, where there was one.
 double ls_eval_losses_mean(const ls_eval_losses *self);
 // Nothing is added any more.
 void ls_eval_losses_drop(ls_eval_losses *self);

@@ -31,7 +31,7 @@ void ls_eval_rounds_deinit(ls_eval_rounds *self);
 
 // In nanoseconds.
 int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
-// Whether all of it has passed, and no stop was requested.
+// Returns whether all of it has passed, and no stop was requested.
 bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
                          const ls_train_stop *stop);
 void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);

@@ -214,7 +214,7 @@ ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
     job_drop(job);
     return status;
   }
-  // What the session would recover from is not kept there, and still an end.
+  // Errors that a session recovers from are not kept there, and still an end.
   LS_OWN(ls_status, own) = ls_status_clone(status);
   if (!ls_status_is_ok(status))
     ls_rendezvous_record(job->rendezvous, source, status, NULL);

@@ -72,7 +72,7 @@ struct ls_job {
   ls_cpu_input cpu_input;
   ls_strategy *strategy;  // Lent; NULL: none.
 
-  // What the model gave, and what a run of it fetches.
+  // The results of the model, and the fetches of a run.
   ls_estimator_spec *spec;
   ls_tensor loss;
   ls_op train_op;

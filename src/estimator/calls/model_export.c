@@ -24,8 +24,7 @@ typedef struct side {
 } side;
 
 // ---- A graph ---------------------------------------------------------------
-// What a job begins with, but nothing that is fed: nothing of the system is
-// looked at.
+// Begins a job without what is fed, and without a look at the system.
 static ls_status model_export_begin(side *s, ls_estimator *estimator,
                                     ls_estimator_mode mode) {
   ls_variable *step = NULL;
@@ -84,7 +83,7 @@ static ls_status make_signatures(side *s, const ls_export_output *outputs,
   return ls_ok();
 }
 
-// Of a training or an evaluation: the loss, and what is predicted.
+// Takes those of a training or an evaluation: the loss and the predictions.
 static ls_status take_values(side *s) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(s->job.spec);
@@ -139,7 +138,7 @@ static ls_status model_export_build(side *s, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(model_export_begin(s, estimator, mode));
   const ls_status status = build_in(s, e),
                   first = ls_graph_take_error(s->job.graph);
-  // What failed in the graph is the cause of what a model says then.
+  // A failure in the graph is the cause of a later error of the model.
   if (ls_status_is_ok(first)) return status;
   ls_status_free(status);
   return first;
@@ -188,7 +187,7 @@ static ls_status write(side *sides, size_t count,
       out_path);
 }
 
-// Of the values that a training would begin with.
+// Writes the values that a training would begin with.
 static ls_status write_warm(side *sides, size_t count,
                             const ls_estimator_exporting *e, char **out_path) {
   ls_monitored_session *session = NULL;

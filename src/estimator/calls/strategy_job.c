@@ -21,8 +21,8 @@ static ls_tensor batch_loss(ls_tensor loss) {
   return sums ? ls_shares_sum(&shares, loss) : ls_shares_mean(&shares, loss);
 }
 
-// What a step adds to the losses of an evaluation: where parts differ, times
-// its examples.
+// Returns what a step adds to the losses of an evaluation: where parts differ,
+// times its examples.
 static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
   if (examples.kind == LS_KIND_NONE) return loss;
   const ls_shares shares = {.replicas = ls_num_replicas(),

@@ -88,8 +88,8 @@ static ls_status check_steps(ls_host_call *call) {
 static const ls_host_kernel has_steps = {
     .name = "has_steps", .start = check_steps, .flags = LS_HOST_INLINE};
 
-// What the loop begins with is no loss: a run that has made no step ends as one
-// on a CPU that finds no batch, and no hook sees it.
+// Takes the loss of a run that has made a step. One without ends as on a CPU
+// that finds no batch, and no hook sees what the loop begins with.
 static ls_status take_loss(ls_job *job) {
   const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
   LS_CONTROL_SCOPE(&made, 1);
@@ -155,8 +155,7 @@ static ls_status tpu_job_build(ls_job *job) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// What a prediction says is taken by the runs that fetch it, and by nobody
-// else.
+// Predictions are taken by the runs that fetch them, and by nothing else.
 static ls_status add_device_hook(ls_job *job) {
   const bool predicts = job->calls.plan->mode == LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_device_hook(
@@ -176,7 +175,7 @@ static ls_status add_device_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, ls_hook_retain(job->device_hook));
 }
 
-// What a training does about hosts that go.
+// Adds the hook of a training about hosts that go.
 static ls_status add_shutdown_hook(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_graceful_shutdown_hook(
@@ -188,7 +187,7 @@ static ls_status add_shutdown_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-// What it does about a system that is gone.
+// Adds the one about a system that is gone.
 static ls_status add_preemption_hook(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_preemption_hook(

@@ -22,8 +22,8 @@ typedef struct ls_device_hook_options {
   // The end of the input goes to the rendezvous, as an error.
   bool input_end_fails;
   ls_rendezvous *rendezvous;
-  // What an end of the input sets: then no run comes behind this one. May be
-  // looked at by the driver once the loop has ended.
+  // Is set by an end of the input, after which no run comes. The driver may
+  // look at it once the loop has ended.
   bool *input_ended;
 } ls_device_hook_options;
 

@@ -43,7 +43,7 @@ static void close_session(ls_timer *timer) {
   __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
 }
 
-// Behind this nobody calls it.
+// After this nothing calls it.
 static void clear_timer(ls_rendezvous *self) {
   while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
     if (ls_timer_clear(self->runtime, &self->timer))

@@ -71,7 +71,7 @@ static ls_status moving_hook_after_run(void *state, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (step == self->step && ++self->runs < self->most) return ls_ok();
-  // What was read in the run may be from before its step.
+  // The step that was read in the run may be from before its own.
   if (step == self->step)
     LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   const bool moves = step != self->step;

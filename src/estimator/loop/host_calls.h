@@ -46,8 +46,8 @@ LS_MUST_USE ls_status ls_host_calls_pace(ls_host_calls *calls);
 LS_MUST_USE ls_status ls_host_calls_enqueue(const ls_host_calls *calls,
                                             ls_op *out_op);
 
-// On the hosts: takes a tuple of each replica on its host, one behind the other
-// on the host of replica 0. `*out_ops`: a list of what takes.
+// On the hosts: takes a tuple of each replica on its host, and joins them on
+// the host of replica 0. `*out_ops`: a list of the dequeues.
 LS_MUST_USE ls_status ls_host_calls_take(ls_host_calls *calls,
                                          ls_nest *out_ops);
 // Closes the replicas' outfeeds. `*out_ops`: a list.

@@ -305,7 +305,7 @@ ls_status ls_program_build(const ls_program_options *options,
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_model_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = program_build(&steps, out_program);
-  // What is refused leaves the graph as it was, and the queue.
+  // A refused program leaves the graph and the queue as they were.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs on the cores of a system, a loop of steps of a model, and what
-// their hosts do with what the steps say.
+// Programs: a loop of steps of a model on the cores of a system, and the work
+// of their hosts on what the steps send.
 #ifndef LS_ESTIMATOR_LOOP_PROGRAM_H_
 #define LS_ESTIMATOR_LOOP_PROGRAM_H_
 
 #include "estimator/input/input_feed.h"
 #include "estimator/spec/calls.h"
 
-// What predictions of a run are to stay below, in bytes.
+// The limit of a run's predictions, in bytes.
 #define LS_ONE_GIGABYTE 1073741824
 
 typedef struct ls_program_options {
@@ -22,26 +22,25 @@ typedef struct ls_program_options {
 typedef struct ls_estimator_program {
   // All of it, but for the host's part: the loop, then checks of variables; in
   // an evaluation the steps are counted, and in a prediction outfeeds are
-  // closed behind the last batch.
+  // closed after the last batch.
   ls_op run;
-  // Of the last step of a training, the mean over all examples; of all steps of
-  // an evaluation. Failed: none. What waits for it waits for the loop alone,
+  // The mean over all examples: in a training of the last step, in an
+  // evaluation of all. Failed: none. Waiting for it waits for the loop alone,
   // but in an evaluation without metrics for all of `run`.
   ls_tensor loss;
   ls_tensor steps;  // How many the run has made, i64.
   bool reduces;     // Something goes through ls_cross_replica_sum in it.
   ls_tensor compile_status;  // A string: see ls_split_compile_and_replicate.
   ls_estimator_spec *spec;   // Of the model function. Counted.
-  // What the hosts make of the steps' host functions: ops to be run once a
-  // step (with host_call_every_n_steps n, of a training: once in n of a run's),
-  // as a list; and what the host call has given. In a prediction the stopping
+  // The steps' host functions on the hosts: a list of ops to be run once a step
+  // (with host_call_every_n_steps n, of a training: once in n of a run's); and
+  // the results of the host call. In a prediction the stopping
   // signal waits for them.
   ls_nest host_ops, host_results;
-  // Of an evaluation: a dict of (value, update op); the op is `run`, and values
+  // In an evaluation: a dict of (value, update op); the op is `run`, and values
   // are read once the hosts have done all steps. None without metrics.
   ls_nest metrics;
-  // Of a prediction, of all replicas: a dict, all rows, and how they are
-  // padded.
+  // In a prediction, of all replicas: a dict, all rows, and their padding.
   ls_nest predictions;
   ls_tensor stopping, padding;  // A bool scalar, and i32 [rows] or failed.
 } ls_estimator_program;

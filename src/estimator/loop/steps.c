@@ -238,7 +238,7 @@ static ls_status send_to_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// What there is to trace on the way to the loss, and the train op: a list.
+// Lists the ops to trace on the way to the loss, and to the train op.
 static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
   *loss = s->spec_options->loss;
   *out_ops = ls_none();

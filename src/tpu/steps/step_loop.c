@@ -284,7 +284,7 @@ ls_status ls_step_loop_build_nest(const ls_step_loop *loop, ls_nest inputs,
 }
 
 // ---- Training loops --------------------------------------------------------
-// Calls the user with the state and, behind it, the elements.
+// Calls the user with the state and then the elements.
 static ls_status call_user(const ls_step *step, ls_callback call, void *user,
                            const ls_parameters *parameters, const char *name,
                            ls_nest *out_made) {

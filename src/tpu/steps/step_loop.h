@@ -11,7 +11,7 @@
 // A step that is built, once for all.
 typedef struct ls_step {
   ls_tensor index;  // Number of earlier steps, an i64; failed: not counted.
-  // What the earlier step left; what this one leaves takes its place.
+  // In: as the earlier step left it; out: as this one leaves it.
   ls_tensor *state;
   size_t num_state;
   ls_nest elements;  // Of the infeed, lent; none without one.

@@ -310,8 +310,8 @@ static ls_status read_former(ls_saves *saves, const char *path,
   return ls_ok();
 }
 
-// What a former version has left is read once, and its file taken away when
-// there is a checkpoint of the same step.
+// Reads the file of a former version once, and takes it away when there is a
+// checkpoint of the same step.
 static ls_status take_over(ls_saves *saves, ls_run_ranks *ranks,
                            const char *path, bool read, int64_t *out_steps) {
   const ls_file_system *files = ls_runtime_files(saves->runtime);
@@ -337,7 +337,7 @@ static ls_status saves_restore(ls_saves *saves, int64_t *out_steps) {
   return ls_ok();
 }
 
-// What is in rank 0's folder besides checkpoints.
+// Contents of rank 0's folder besides checkpoints.
 enum { HAS_MODEL = 1, HAS_FORMER = 2 };
 static ls_status saves_look(const ls_saves *saves, ls_text *path,
                             int64_t *out_has) {
@@ -378,7 +378,7 @@ ls_status ls_saves_resume(ls_saves *saves, ls_run_ranks *ranks,
 
 // ---- The program -----------------------------------------------------------
 static ls_status compare_programs(const ls_saves *saves) {
-  // Of a run to another end the schedule's numbers are others.
+  // A run to another end has other numbers in its schedule.
   const bool all = saves->wanted_steps == saves->plan->num_steps;
   const char *was = all ? saves->wanted.all : saves->wanted.ops;
   const char *current = all ? saves->program.all : saves->program.ops;

@@ -43,8 +43,8 @@ typedef struct ls_saves {
   int64_t wanted_steps;
 } ls_saves;
 
-// What is saved, and where: `folder` is lent, NULL is nowhere. No file is
-// touched.
+// Sets the contents of saves and the folder, which is lent; NULL: nowhere. No
+// file is touched.
 LS_MUST_USE ls_status ls_saves_init(ls_saves *saves, ls_runtime *runtime,
                                     const ls_run_plan *plan, const char *folder,
                                     ls_function *step, ls_function *evaluate,

@@ -14,8 +14,8 @@ struct ls_monitored_session {
   ls_scaffold *scaffold;
   ls_hook_list hooks;
   ls_saved_values values;
-  // What a run asks for: the caller's fetches, the step if a hook counts, and
-  // what each hook wishes. Kept as long as all ask for the same.
+  // The fetches of a run: the caller's, the step if a hook counts, and each
+  // hook's. Kept as long as all request the same.
   ls_nest *wanted, *asked;  // Those of this run, lent; those of `fetches`.
   ls_nest fetches, results;
   ls_feed *feeds;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a session is saved and restored.
+// Variables of a session that are saved and restored.
 #ifndef LS_TRAIN_HOOKS_SAVED_H_
 #define LS_TRAIN_HOOKS_SAVED_H_
 

@@ -127,7 +127,7 @@ static ls_status saver_begin(void *state) {
   return ls_ok();
 }
 
-// What a lost session was writing is complete, or is not there.
+// A checkpoint that a lost session was writing is complete, or is not there.
 static void saver_lost(void *state) {
   ls_status_free(ls_saving_close(&((saver *)state)->saving));
 }
@@ -146,7 +146,7 @@ static ls_status saver_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// What has gone wrong on one of several ranks, the next save reports to all.
+// An error on one of several ranks is reported to all by the next save.
 static ls_status check_save(const saver *self, const ls_run_context *context) {
   return has_ranks(context)
              ? ls_ok()
@@ -154,8 +154,8 @@ static ls_status check_save(const saver *self, const ls_run_context *context) {
                         ls_checkpoints_check(self->saving.checkpoints));
 }
 
-// What was read in the run may be from before its steps: the true one is read
-// only when a save is due then.
+// The step that was read in the run may be from before its own: the true one is
+// read only when a save would be due then.
 static ls_status saver_after_run(void *state, ls_run_context *context,
                                  ls_nest results) {
   saver *self = state;

@@ -71,8 +71,8 @@ static ls_status stop_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// What was read in the run may be from before its step, so where that would be
-// the last one it is read again.
+// The step that was read in the run may be from before its own, so where that
+// would be the last one it is read again.
 static ls_status stop_after_run(void *state, ls_run_context *context,
                                 ls_nest results) {
   const stop_at *self = state;
