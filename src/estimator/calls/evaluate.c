@@ -5,7 +5,6 @@
 #include "base/require.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/calls/eval_events.h"
 #include "estimator/calls/job.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"

@@ -6,7 +6,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
-#include "estimator/calls/eval_events.h"
+#include "estimator/calls/eval_results.h"
 #include "estimator/calls/eval_rounds.h"
 #include "train/hooks/hook.h"
 
