@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Where memory comes from. Everything made under a runtime takes its memory
-// from the runtime's allocator, so that a program can count it and a test can
-// make the n-th request fail.
+// Memory allocators. Everything created under a runtime takes its memory from
+// the runtime's allocator, so that a program can count it and a test can make
+// the n-th request fail.
 //
-// Threads: an allocator's functions are called by any thread at any time.
+// Threads: any thread may call an allocator's functions at any time.
 #ifndef LOCKSTEP_ALLOCATOR_H_
 #define LOCKSTEP_ALLOCATOR_H_
 
@@ -17,26 +17,26 @@
 extern "C" {
 #endif
 
-// A source of memory, thread-safe. `allocate` returns `size` bytes, at least
-// one, aligned to `alignment` (a power of two) or NULL; its content is
-// undefined. `release` accepts NULL. `self` is the allocator itself, so that a
-// struct which begins with one can carry state.
+// A thread-safe source of memory. `allocate` returns `size` bytes (at least
+// one) of undefined content, aligned to `alignment` (a power of two), or NULL.
+// `release` accepts NULL. `self` is the allocator itself, so that a struct that
+// starts with an allocator can carry state.
 typedef struct ls_allocator ls_allocator;
 struct ls_allocator {
   void *(*allocate)(ls_allocator *self, size_t size, size_t alignment);
   void (*release)(ls_allocator *self, void *memory);
 };
 
-// The system's malloc. Never destroyed.
+// Returns the system's malloc as an allocator. It is never destroyed.
 LS_API ls_allocator *ls_allocator_system(void);
 
-// Counts what goes through it and can fail on demand.
+// An allocator that counts the requests it passes on and can fail on demand.
 typedef struct ls_counting_allocator ls_counting_allocator;
 
-// What a counting allocator has seen.
+// Totals of a counting allocator.
 typedef struct ls_allocator_counts {
   uint64_t allocations;  // Requests so far, failed ones included.
-  uint64_t live_blocks;  // Given out and not yet released.
+  uint64_t live_blocks;  // Allocated and not yet released.
   uint64_t live_bytes;
   uint64_t peak_bytes;
 } ls_allocator_counts;
@@ -44,14 +44,15 @@ typedef struct ls_allocator_counts {
 // Creates a counting allocator over `base` (NULL: the system's).
 LS_API LS_MUST_USE ls_status ls_counting_allocator_create(
     ls_allocator *base, ls_counting_allocator **out_allocator);
-// Destroys it. All memory from it must have been released.
+// Destroys the counting allocator. All memory from it must have been released.
 LS_API void ls_counting_allocator_destroy(ls_counting_allocator *allocator);
-// The allocator to hand on. Valid until the counting allocator is destroyed.
+// Returns the allocator to pass to a runtime, valid until the counting
+// allocator is destroyed.
 LS_API ls_allocator *
 ls_counting_allocator_allocator(ls_counting_allocator *allocator);
 LS_API ls_allocator_counts
 ls_counting_allocator_counts(const ls_counting_allocator *allocator);
-// From now on the `nth` request (1 is the next one) fails, once. 0: none.
+// Makes the `nth` request from now on (1 is the next one) fail, once. 0: none.
 LS_API void ls_counting_allocator_fail_at(ls_counting_allocator *allocator,
                                           uint64_t nth);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Arrays: data with a dtype and a shape, dense, row by row.
+// Arrays: dense data with a dtype and a shape, stored row by row.
 //
-// An array is counted: create gives one reference, retain adds, release drops.
-// Its content is the owner's to fill before it is shared; once shared it is
-// read-only. An `ls_tensor` is a value in a graph; an `ls_array` is data.
+// An array is reference-counted: create returns one reference, retain adds one,
+// release drops one. The owner may fill an array before sharing it; a shared
+// array is read-only. An `ls_tensor` is a value in a graph; an `ls_array` is
+// data.
 //
 // Threads: any number of threads may read, retain and release an array at the
 // same time; one thread fills it, before it is shared.
@@ -20,26 +21,30 @@ extern "C" {
 
 typedef struct ls_array ls_array;
 
-// One element of a string array: bytes that the array owns.
+// One element of a string array. The array owns the bytes.
 typedef struct ls_bytes {
   const char *data;
   size_t size;
 } ls_bytes;
 
-// Creates an array of zeros, aligned to 64 bytes, from the current runtime's
-// allocator. The shape must be known.
-//   LS_INVALID_ARGUMENT    unknown or absurd shape, or a dtype without data.
-//   LS_RESOURCE_EXHAUSTED  no memory; the message has the number of bytes.
+// Creates an array of zeros, aligned to 64 bytes, with memory of the current
+// runtime's allocator. The shape must be fully known. The caller owns a
+// reference.
+//   LS_INVALID_ARGUMENT    the shape is unknown or absurdly large, or the dtype
+//                          has no data.
+//   LS_RESOURCE_EXHAUSTED  out of memory; the message has the number of bytes.
 LS_API LS_MUST_USE ls_status ls_array_create(ls_dtype dtype, ls_shape shape,
                                              ls_array **out_array);
-// The same, filled with a copy of `data` (dense, row by row). For strings
-// `data` points to ls_bytes, whose bytes are copied too.
+// Creates an array filled with a copy of `data` (dense, row by row). For
+// strings `data` points to ls_bytes, whose bytes are copied too. Fails as
+// ls_array_create.
 LS_API LS_MUST_USE ls_status ls_array_create_copy(ls_dtype dtype,
                                                   ls_shape shape,
                                                   const void *data,
                                                   ls_array **out_array);
-// Lends the caller's memory: no copy. `release(user)` is called when the last
-// reference goes; NULL: nothing. Not for strings.
+// Creates an array over the caller's memory, without a copy. When the last
+// reference is dropped, `release(user)` is called; NULL: no call. Not for
+// strings.
 LS_API LS_MUST_USE ls_status ls_array_create_view(ls_dtype dtype,
                                                   ls_shape shape, void *data,
                                                   void (*release)(void *user),
@@ -48,19 +53,19 @@ LS_API LS_MUST_USE ls_status ls_array_create_view(ls_dtype dtype,
 
 LS_API ls_array *ls_array_retain(ls_array *array);
 LS_API void ls_array_release(ls_array *array);  // NULL is fine.
-// Whether the caller's is the only reference, so that it may write.
+// Returns true if the caller holds the only reference and may therefore write.
 LS_API bool ls_array_is_unique(const ls_array *array);
 
 LS_API ls_dtype ls_array_dtype(const ls_array *array);
 LS_API ls_shape ls_array_shape(const ls_array *array);
 LS_API int64_t ls_array_num_elements(const ls_array *array);
 LS_API size_t ls_array_size(const ls_array *array);  // In bytes.
-// The elements. Valid as long as the array.
+// Returns the elements, valid as long as the array.
 LS_API const void *ls_array_data(const ls_array *array);
 LS_API void *ls_array_mutable_data(ls_array *array);
 
-// Element `index` in row order, converted. Real and bool dtypes only; other
-// dtypes and an index out of range give 0.
+// Returns element `index` in row order, converted. For real and bool dtypes
+// only: other dtypes and an index out of range return 0.
 LS_API double ls_array_f64(const ls_array *array, int64_t index);
 LS_API int64_t ls_array_i64(const ls_array *array, int64_t index);
 // Stores `value`, converted (floats round to nearest even, integers towards

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: nn
 //
-// Bags: owners of things that live equally long. What is made in a bag goes
-// with it, and the first failure waits in it, so that a program sets up its
-// layers, optimizer and function without a check a line, and has one call at
-// its end:
+// Bags: owners of objects that live equally long. A bag releases everything
+// created in it and keeps the first failure, so that a program sets up its
+// layers, optimizer and function without checking every line and makes one call
+// at the end:
 //
 //   ls_bag bag = {0};
 //   net.hidden = ls_dense_layer_in(&bag, .inputs = 784, .units = 128);
@@ -15,7 +15,7 @@
 //   ls_bag_empty(&bag);
 //
 // A name ending in _in is a macro that takes a bag and the fields of the
-// options; it gives NULL after a failure. In C++ it is a function of the bag
+// options; it returns NULL after a failure. In C++ it is a function of the bag
 // and the options: `ls_adam_in(&bag, options)`, and from C++20 on also
 // `ls_adam_in(&bag, {.learning_rate = 0.01})`.
 //
@@ -40,22 +40,27 @@ typedef struct ls_bag {
   ls_status error;  // The first failure, until it is taken.
 } ls_bag;
 
-// Puts `thing` into the bag, which releases it by `release`. For what the
-// makers below do not know. NULL is fine. Returns `thing`; NULL if `status`,
-// taken over, is a failure, or without memory: then it is released at once.
+// Adds `thing` to the bag, which will release it by calling `release`. For
+// objects that none of the makers below creates. NULL is fine. Returns `thing`;
+// returns NULL, and releases `thing` at once, if `status` (taken over) is a
+// failure or memory runs out.
 LS_API void *ls_bag_keep(ls_bag *bag, ls_status status, void *thing,
                          void (*release)(void *thing));
-// The same for a nest, taken over. The result may be used as results that a
-// call fills, for instance; it is lent, and NULL after a failure.
+// Adds a nest, taken over, and returns a pointer to it, lent, which may be
+// passed to a call as its in-out results, for instance. Returns NULL after a
+// failure.
 LS_API ls_nest *ls_nest_in(ls_bag *bag, ls_nest nest);
-// The same by value: the nest, lent; none after a failure.
+// Adds a nest, taken over, and returns it by value, lent; a none leaf after a
+// failure.
 LS_API ls_nest ls_bag_nest(ls_bag *bag, ls_nest nest);
-// The first failure since the bag was made or asked; the caller owns it.
+// Returns the first failure since the bag was created or since this was last
+// called; the caller owns it.
 LS_API LS_MUST_USE ls_status ls_bag_take_error(ls_bag *bag);
-// Releases everything, what came last first, and the error. The bag is as new.
+// Releases everything, in reverse order of creation, and the error. The bag is
+// then as new.
 LS_API void ls_bag_empty(ls_bag *bag);
 
-// What the names below stand for.
+// Definitions of the makers below.
 #define LS_BAG_MAKER_(maker, type, options_type, drop)                         \
   static inline void maker##_drop_(void *thing) { drop((type *)thing); }       \
   static inline type *maker##_in_(ls_bag *bag, const options_type *options) {  \
@@ -96,7 +101,8 @@ LS_BAG_MAKER_(ls_function, ls_function, ls_function_options,
 LS_BAG_MAKER_(ls_mirrored_strategy, ls_strategy, ls_mirrored_options,
               ls_strategy_release)
 
-// A data set, taken over, and an iterator on one, which it retains.
+// Makers of a data set, taken over, and of an iterator on one, which retains
+// it.
 static inline void ls_dataset_drop_(void *thing) {
   ls_dataset_release((ls_dataset *)thing);
 }

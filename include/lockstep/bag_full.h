@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: nn
 //
-// Makers in bags (lockstep/bag.h) of things in lockstep/full.h: TPU resolvers
-// and strategies, infeed queues, summary writers, optimizers over shards.
+// Bag makers (lockstep/bag.h) for types of lockstep/full.h: TPU resolvers and
+// strategies, infeed queues, summary writers, cross-shard optimizers.
 //
 // Threads: as in lockstep/bag.h.
 #ifndef LOCKSTEP_BAG_FULL_H_
@@ -26,7 +26,7 @@ LS_BAG_MAKER_(ls_tpu_strategy, ls_strategy, ls_tpu_options, ls_strategy_release)
 LS_BAG_MAKER_(ls_infeed_queue, ls_infeed_queue, ls_infeed_options,
               ls_infeed_queue_release)
 
-// A writer of summaries.
+// Maker of a summary writer.
 static inline void ls_summary_writer_drop_(void *thing) {
   ls_summary_writer_release((ls_summary_writer *)thing);
 }

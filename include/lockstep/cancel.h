@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Cancelling runs.
+// Cancellation of runs.
 //
-// A cancel is a flag. Runs that begin while it is their thread's current one
-// (of functions, eager ops, strategies, sessions) look at it where they begin,
-// at each trip of a loop, and whenever they wait for the host; once it is
-// requested they end with LS_CANCELLED. Their variables are then as before or,
-// if they are the values that a loop goes round with, as its last whole trip
-// left them, wherever that is known: see function.h.
+// A cancel is a flag. Runs (of functions, eager ops, strategies, sessions) that
+// start while it is their thread's current one check it at their start, at each
+// iteration of a loop, and whenever they wait for the host; once it is
+// requested they end with LS_CANCELLED. Their variables are then unchanged;
+// loop-carried variables have the values of the last complete iteration,
+// wherever that is known: see function.h.
 //
-// Threads: any thread may request at any time, but for signal handlers. What is
-// current belongs to a thread, or to the replica that runs on it.
+// Threads: any thread may request cancellation at any time, but signal handlers
+// may not. The current cancel belongs to a thread, or to the replica that runs
+// on it.
 #ifndef LOCKSTEP_CANCEL_H_
 #define LOCKSTEP_CANCEL_H_
 
@@ -25,17 +26,19 @@ typedef struct ls_cancel ls_cancel;
 
 LS_API LS_MUST_USE ls_status ls_cancel_create(ls_runtime *runtime,
                                               ls_cancel **out_cancel);
-// It may be nobody's current one, nor that of a run. NULL is fine.
+// Destroys the cancel, which must be neither some thread's current one nor that
+// of a run. NULL is fine.
 LS_API void ls_cancel_destroy(ls_cancel *cancel);
 
-// Has the runs end. They, and those that begin later, are told LS_CANCELLED,
-// soon; one in a host function when that returns.
+// Requests that the runs end. They, and those that start later, soon fail with
+// LS_CANCELLED; a run inside a host function ends when that returns.
 LS_API void ls_cancel_request(ls_cancel *cancel);
 LS_API bool ls_cancel_is_requested(const ls_cancel *cancel);
-// It is as new.
+// Clears the request.
 LS_API void ls_cancel_reset(ls_cancel *cancel);
 
-// Makes it this thread's; NULL: none. The one before is returned.
+// Makes the cancel this thread's current one (NULL: none) and returns the
+// previous one.
 LS_API ls_cancel *ls_cancel_make_current(ls_cancel *cancel);
 
 #ifdef __cplusplus

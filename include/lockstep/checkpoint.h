@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: state
 //
-// Checkpoints: a folder with all that a run goes on from, at several steps.
+// Checkpoints: a folder with everything that a run needs to resume, at several
+// steps.
 //
 //   model.ckpt-<step>.safetensors  values of variables, as a saver's file
 //   model.ckpt-<step>.json         the rest, with a checksum of each entry of
@@ -9,14 +10,14 @@
 //   checkpoint                     their names, the newest last
 //
 // A checkpoint exists once its .json does, which is written last; each file is
-// written aside, synced and renamed. One that a bit was flipped in, that was
-// cut off, or of which a file is gone, is passed over for the newest that is
-// whole, with one warning that names both. The list is for people and other
-// tools; what counts is what is there.
+// written under a temporary name, synced and renamed. A checkpoint with a
+// flipped bit, a truncated file or a missing file is skipped in favour of the
+// newest intact one, with one warning that names both. The list `checkpoint` is
+// for people and other tools; the library goes by the files that exist.
 //
-// A save copies the values and returns; a thread writes them while the run goes
-// on, and gives way to its steps until somebody waits. What goes wrong
-// meanwhile is the status of the next call.
+// A save copies the values and returns; a background thread writes them while
+// the run continues, and yields to its steps until somebody waits for the save.
+// A failure of that write is the status of the next call.
 //
 // Threads: checkpoints belong to one thread at a time.
 #ifndef LOCKSTEP_CHECKPOINT_H_
@@ -30,69 +31,78 @@ extern "C" {
 
 typedef struct ls_checkpoints ls_checkpoints;
 
-// Something besides variables that has a state: an iterator, a counter.
+// An object besides variables that has state, such as an iterator or a counter.
 typedef struct ls_saveable {
-  const char *name;  // In the checkpoint, "input/train". Lent.
+  const char *name;  // Key in the checkpoint, such as "input/train". Lent.
   void *self;
-  ls_status (*save)(void *self, ls_record *record);  // Into an empty record.
+  // Writes the state into an empty record.
+  ls_status (*save)(void *self, ls_record *record);
   ls_status (*restore)(void *self, const ls_record *record);
 } ls_saveable;
 
-// Zero in a field means its default. All that it points to is lent for the
-// checkpoints' life.
+// Zero in a field means its default. Everything that the fields point to is
+// lent for the checkpoints' life.
 typedef struct ls_checkpoints_options {
-  const char *folder;      // Required. Made if it is not there.
+  const char *folder;      // Required. Created if missing.
   const ls_saver *values;  // Required.
   const ls_saveable *states;
   size_t num_states;
-  // What runs that go on from each other have in common: numbers and texts by
-  // name, such as the model's. Default: nothing.
+  // Numbers and texts by name that all runs sharing these checkpoints have in
+  // common, such as the model's name. Default: nothing.
   const ls_record *identity;
-  ls_opt keep;              // The newest so many; 0: all. Default 5.
-  double keep_every_hours;  // Also one of each so many hours. Default: none.
-  const char *best_metric;  // Also those where this metric is best. Default:
-  ls_flag best_is_high;     //   none. Default: low.
-  ls_opt keep_best;         // How many of these. Default 1.
-  ls_opt every_steps;       // When one is due: see ls_checkpoints_due. Default:
-  ls_opt every_seconds;     //   each 60 seconds, if no steps are said.
-  ls_flag background;       // Off: a save returns when it is on the disk.
-  // On: all ranks of the runtime's trunk open these by the same name, and make
-  // the same calls, as they do with steps. Each copies and writes its part of
-  // the values, if all see the same folder; else rank 0 writes, and sends what
-  // is restored. What goes wrong on one fails on all. Files are the same as of
-  // one rank; states and metrics are rank 0's. Default off: a rank has its own.
+  ls_opt keep;  // Number of newest checkpoints to keep; 0: all. Default 5.
+  // Also keeps one per this many hours. Default: none.
+  double keep_every_hours;
+  // Also keeps the checkpoints that are best by this metric. Default: none.
+  const char *best_metric;
+  // On: the highest value is best. Default: the lowest is.
+  ls_flag best_is_high;
+  ls_opt keep_best;  // Number of best checkpoints to keep. Default 1.
+  // Interval between saves: see ls_checkpoints_due. Default: 60 seconds if no
+  // number of steps is given.
+  ls_opt every_steps;
+  ls_opt every_seconds;
+  ls_flag background;  // Off: a save returns once it is on the disk.
+  // On: all ranks of the runtime's trunk open these checkpoints by the same
+  // name and make the same calls at the same steps. Each rank copies and writes
+  // its part of the values if all see the same folder; otherwise rank 0 writes,
+  // and sends the restored values. A failure on one rank fails on all. Files
+  // are the same as those of one rank; states and metrics are rank 0's. Default
+  // off: each rank has checkpoints of its own.
   ls_flag ranks;
-  ls_flag goes_on;  // On: a save that failed in the background is a warning in
-                    // the log, no failure. Default off.
+  // On: a save that fails in the background is only a warning in the log.
+  // Default off.
+  ls_flag goes_on;
 } ls_checkpoints_options;
 
-// Opens a folder, and clears it of what killed writers have left.
-//   LS_INVALID_ARGUMENT  two states of one name, or a negative number.
-// A state's functions may only look at the checkpoints that call them: to save,
-// restore or close these there is LS_FAILED_PRECONDITION.
+// Opens a folder and removes what killed writers have left there. The caller
+// owns `*out_checkpoints`.
+//   LS_INVALID_ARGUMENT  two states have one name, or a number is negative.
+// A state's functions may not save, restore or close the checkpoints that call
+// them: these calls then fail with LS_FAILED_PRECONDITION.
 LS_API LS_MUST_USE ls_status ls_checkpoints_open(
     const ls_checkpoints_options *options, ls_checkpoints **out_checkpoints);
-// Waits for what is being written, and frees them in any case; the status is
-// that of the last save. NULL is fine.
+// Waits for the write in progress and frees the checkpoints in any case;
+// returns the status of the last save. NULL is fine.
 LS_API LS_MUST_USE ls_status ls_checkpoints_close(ls_checkpoints *checkpoints);
 
-// Whether so many steps or seconds have passed since the last save, or since
-// they were opened; of ranks, as rank 0 says.
+// Returns true if the given number of steps or seconds has passed since the
+// last save, or since the checkpoints were opened. With ranks, rank 0 decides.
 LS_API bool ls_checkpoints_due(const ls_checkpoints *checkpoints, int64_t step);
 
-// Saves what is now as the checkpoint of `step`, in place of one of the same
-// step, and takes away those that are not kept any more.
-//   what went wrong with the save before, unless it `goes_on`
+// Saves the current values as the checkpoint of `step`, replacing one of the
+// same step, and deletes checkpoints that are no longer kept.
+//   the failure of the previous save, unless `goes_on` is set
 LS_API LS_MUST_USE ls_status
 ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
                     const ls_checkpoint_metric *metrics, size_t num_metrics);
-// What went wrong with the last save, if that is known: it does not wait.
+// Returns the failure of the last save, if it is known already: does not wait.
 LS_API LS_MUST_USE ls_status ls_checkpoints_check(ls_checkpoints *checkpoints);
-// Until the last save is on the disk.
+// Waits until the last save is on the disk and returns its status.
 LS_API LS_MUST_USE ls_status ls_checkpoints_wait(ls_checkpoints *checkpoints);
 
-// The steps of the checkpoints that are there, in ascending order, whole or
-// not; writes up to `capacity` and sets their number.
+// Lists the steps of the checkpoints in the folder, in ascending order, intact
+// or not: writes up to `capacity` of them and sets their number.
 LS_API LS_MUST_USE ls_status ls_checkpoints_list(ls_checkpoints *checkpoints,
                                                  int64_t *steps,
                                                  size_t capacity,
@@ -100,36 +110,37 @@ LS_API LS_MUST_USE ls_status ls_checkpoints_list(ls_checkpoints *checkpoints,
 
 // Zero in a field means its default.
 typedef struct ls_restore_options {
-  ls_opt step;  // Default: the newest that is whole.
-  // Or this one, which is open already: variables that started with it are not
-  // loaded again.
+  ls_opt step;  // Default: the newest intact checkpoint.
+  // Alternatively a checkpoint file that is already open: variables that
+  // started with it are not loaded again.
   const ls_saved_file *file;
-  // On: another identity is a warning, and what replicas have each is not
-  // restored bit for bit, but shared out from the one value. Default off.
+  // On: a different identity is only a warning, and values that each replica
+  // has of its own are not restored bit for bit, but derived from the one
+  // value. Default off.
   ls_flag inexact;
-  ls_value_choice values;  // Which variables, from which entries.
-  // The states that are restored, by name or pattern. NULL: all; none: 0 of
-  // them.
+  // Selects variables and the entries they are restored from.
+  ls_value_choice values;
+  // States to restore, by name or pattern. NULL: all; a list of 0 items: none.
   const char *const *states;
   size_t num_states;
 } ls_restore_options;
 typedef struct ls_restore_report {
   int64_t step;
-  size_t variables, states;  // That were restored.
-  size_t damaged;            // Newer ones that were passed over.
-  bool inexact;              // Its identity is another.
-  ls_value_report values;    // What became of each variable.
+  size_t variables, states;  // Numbers of restored variables and states.
+  size_t damaged;            // Number of newer checkpoints that were skipped.
+  bool inexact;              // The checkpoint has a different identity.
+  ls_value_report values;    // Result for each variable.
 } ls_restore_report;
-// Sets variables and states to what a checkpoint holds, or those that are
-// wanted. Nothing is set before all of it has been read and found to fit. What
-// cannot be read any more when it is to be set is passed over, too; where there
-// is none before it, variables that were not read to their end have no value.
-// `options` and `report` may be NULL.
-//   LS_NOT_FOUND         there is none, or none of that step.
-//   LS_DATA_LOSS         none is whole: names the file and the entry.
-//   LS_INVALID_ARGUMENT  of other variables or another run: names both; a name
-//                        or pattern that fits nothing; a file and a step, or a
-//                        file that is no checkpoint.
+// Sets variables and states, or the selected ones, to the values of a
+// checkpoint. Nothing is set before all of it has been read and found to fit. A
+// checkpoint that becomes unreadable while it is being set is skipped too; if
+// there is no earlier one, variables that were not read completely have no
+// value. `options` and `report` may be NULL.
+//   LS_NOT_FOUND         there is no checkpoint, or none of that step.
+//   LS_DATA_LOSS         no checkpoint is intact: names the file and the entry.
+//   LS_INVALID_ARGUMENT  it belongs to other variables or another run: names
+//                        both; a name or pattern matches nothing; both a file
+//                        and a step are given, or the file is no checkpoint.
 LS_API LS_MUST_USE ls_status ls_checkpoints_restore(
     ls_checkpoints *checkpoints, const ls_restore_options *options,
     ls_restore_report *report);

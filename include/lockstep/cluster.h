@@ -3,7 +3,7 @@
 //
 // Clusters: addresses of processes, by job and task.
 //
-// Threads: of a spec any number of threads may read at the same time.
+// Threads: any number of threads may read a spec at the same time.
 #ifndef LOCKSTEP_CLUSTER_H_
 #define LOCKSTEP_CLUSTER_H_
 
@@ -15,7 +15,7 @@ extern "C" {
 
 typedef struct ls_cluster_job {
   const char *name;
-  const char *const *addresses;  // By task: "10.0.0.1:8470".
+  const char *const *addresses;  // Indexed by task: "10.0.0.1:8470".
   size_t num_addresses;
 } ls_cluster_job;
 
@@ -24,11 +24,11 @@ typedef struct ls_cluster_spec {
   size_t num_jobs;
 } ls_cluster_spec;
 
-// A copy with all its texts, given back with ls_cluster_spec_destroy. That of
-// NULL is NULL.
+// Copies a spec with all its texts; the caller destroys the copy with
+// ls_cluster_spec_destroy. The copy of NULL is NULL.
 LS_API LS_MUST_USE ls_status ls_cluster_spec_copy(const ls_cluster_spec *spec,
                                                   ls_cluster_spec **out_copy);
-// Of one that a function of ours has made. NULL is fine.
+// Destroys a spec that a function of the library created. NULL is fine.
 LS_API void ls_cluster_spec_destroy(ls_cluster_spec *spec);
 
 #ifdef __cplusplus

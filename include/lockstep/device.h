@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: engine
 //
-// What computes.
+// Devices: the CPU's kernels.
 //
-// Threads: any thread may ask at any time.
+// Threads: any thread may call this at any time.
 #ifndef LOCKSTEP_DEVICE_H_
 #define LOCKSTEP_DEVICE_H_
 
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-// The instruction set of the kernels that the CPU computes with under this
-// runtime: "base" (any machine), "v3" (AVX2 and FMA) or "v4" (AVX-512). All
-// give the same bits. Static text.
+// Returns the instruction set of the CPU kernels under this runtime: "base"
+// (any machine), "v3" (AVX2 and FMA) or "v4" (AVX-512). All give the same bits.
+// Static text.
 LS_API LS_MUST_USE ls_status ls_device_kernels(ls_runtime *runtime,
                                                const char **out_name);
 

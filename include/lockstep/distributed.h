@@ -3,8 +3,8 @@
 //
 // Distributed values: leaves of a nest that hold one component per replica.
 //
-// Threads: a distributed value never changes; what holds for its components
-// holds for it.
+// Threads: a distributed value never changes; the rules of its components apply
+// to it.
 #ifndef LOCKSTEP_DISTRIBUTED_H_
 #define LOCKSTEP_DISTRIBUTED_H_
 
@@ -17,28 +17,28 @@ extern "C" {
 typedef enum ls_distributed_kind {
   LS_PER_REPLICA,  // Components may differ.
   LS_MIRRORED,     // Components are kept equal.
-  LS_MAP_OUTPUT,   // What a map made on one device; a component of a
-                   // PerReplica.
+  // Results of a map on one device; a component of a PerReplica.
+  LS_MAP_OUTPUT,
 } ls_distributed_kind;
 
-// One component per replica, in replica order; immutable and counted.
+// One component per replica, in replica order; immutable and reference-counted.
 typedef struct ls_distributed ls_distributed;
 
-// A leaf that holds `count` components, which are taken over (also on failure,
+// Makes a leaf of `count` components, which are taken over (also on failure,
 // when the result is a failed nest).
 LS_API ls_nest ls_nest_distributed(ls_distributed_kind kind,
                                    const ls_nest *components, size_t count);
-// The same with each component's device, canonical names that are copied; NULL
-// in `devices` for one that is not known.
+// Makes a leaf with each component's device, as canonical names, which are
+// copied; NULL in `devices` for an unknown one.
 LS_API ls_nest ls_nest_distributed_on(ls_distributed_kind kind,
                                       const ls_nest *components,
                                       const char *const *devices, size_t count);
-// Number of components; 0 when the leaf is not distributed.
+// Returns the number of components; 0 if the leaf is not distributed.
 LS_API size_t ls_distributed_count(ls_nest leaf);
 LS_API ls_distributed_kind ls_distributed_kind_of(ls_nest leaf);
-// A component, lent: valid as long as the leaf. None when out of range.
+// Returns a component, lent as long as the leaf; a none leaf when out of range.
 LS_API ls_nest ls_distributed_component(ls_nest leaf, size_t replica);
-// The device that a component was said to be on, lent; "" when none was said.
+// Returns the device given for a component, lent; "" when none was given.
 LS_API const char *ls_distributed_device(ls_nest leaf, size_t replica);
 
 #ifdef __cplusplus

@@ -15,20 +15,20 @@ extern "C" {
 
 LS_API ls_dataset *ls_nest_as_dataset(ls_nest leaf);
 
-// ---- What elements are -----------------------------------------------------
-// A leaf of a nest that says what elements are: its type.
+// ---- Element types ---------------------------------------------------------
+// Makes a leaf of a nest that describes elements: its type.
 LS_API ls_nest ls_nest_spec(ls_dtype dtype, ls_shape shape);
 LS_API ls_nest ls_nest_spec_of(const ls_leaf_spec *spec);
 
-// Lent: valid as long as the data set.
-//   the data set's own status, if its making failed
+// Gets the spec of a data set's elements, lent as long as the data set.
+//   the data set's own status, if its maker failed
 LS_API LS_MUST_USE ls_status ls_dataset_spec(const ls_dataset *dataset,
                                              ls_element_spec *out_spec);
-// Prints a spec: "(f32[128,784], i32[128])". Returns `buffer`.
+// Prints a spec, such as "(f32[128,784], i32[128])". Returns `buffer`.
 LS_API const char *ls_element_spec_print(const ls_element_spec *spec,
                                          char *buffer, size_t size);
-// The least and the largest number of leaf `leaf`, integers, where they are
-// known without reading elements; else false.
+// Gets the smallest and the largest number in the integer leaf `leaf`, if they
+// are known without reading elements; else returns false.
 LS_API bool ls_dataset_bounds(const ls_dataset *dataset, size_t leaf,
                               int64_t *out_least, int64_t *out_most);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: estimator
 //
-// What an estimator's loops on the device stand on: the variable that says how
-// many steps a run makes, hooks that set it, and ops beside the loop.
+// Hooks of an estimator's loops on the device: the variable with the number of
+// steps per run, hooks that set it, and ops next to the loop.
 //
-// Threads: as of hooks and graphs.
+// Threads: as for hooks and graphs.
 #ifndef LOCKSTEP_ESTIMATOR_HOOKS_H_
 #define LOCKSTEP_ESTIMATOR_HOOKS_H_
 
@@ -19,44 +19,46 @@ extern "C" {
 #define LS_ITERATIONS_PER_LOOP "iterations_per_loop"
 #define LS_COLLECTION_ITERATIONS_PER_LOOP                                      \
   LS_TPU_ESTIMATOR "_" LS_ITERATIONS_PER_LOOP
-// What a training loop's loss begins with, and an evaluation's sum.
+// Initial values of a training loop's loss, and of an evaluation's sum.
 #define LS_INITIAL_LOSS 1e7
 #define LS_ZERO_LOSS 0.0
 
 // ---- Steps of a run --------------------------------------------------------
-// The variable 'tpu_estimator/iterations_per_loop' of a build graph, made if
-// there is none: an i32 scalar that begins at 0, beside the global step, in
-// "local_variables" and a collection of its own. Lent.
+// Returns the variable 'tpu_estimator/iterations_per_loop' of a build graph,
+// created if missing: an i32 scalar with initial value 0, colocated with the
+// global step, in "local_variables" and a collection of its own. Lent.
 //   LS_FAILED_PRECONDITION  no global step, or several such variables.
 LS_API LS_MUST_USE ls_status ls_iterations_per_loop(ls_graph *graph,
                                                     ls_variable **out_variable);
 
-// Stops at a step, and says before each run how many steps it makes: as many
-// as `length` has, or fit into its seconds, and not beyond the last. One of the
-// two steps; `num_steps` counts from the first session on.
+// Makes a hook that stops at a step, and before each run sets the number of its
+// steps: as many as `length` gives, or as fit into its seconds, and not past
+// the last step. Give one of the two steps; `num_steps` counts from the first
+// session on.
 LS_API LS_MUST_USE ls_status ls_tpu_stop_hook(ls_loop_length length,
                                               ls_opt num_steps,
                                               ls_opt last_step,
                                               ls_hook **out_hook);
-// A run of an evaluation makes so many steps.
+// Makes a hook that sets the number of steps of an evaluation's run.
 LS_API LS_MUST_USE ls_status ls_eval_iterations_hook(int64_t steps,
                                                      ls_hook **out_hook);
-// Stops behind so many evaluation steps (0: never); the log counts.
+// Makes a hook that stops after this many evaluation steps (0: never) and logs
+// the count.
 LS_API LS_MUST_USE ls_status ls_stop_after_evals_hook(int64_t num_evals,
                                                       ls_hook **out_hook);
-// A run of a prediction makes one step; one whose `stopping`, a bool scalar, is
-// true ends with OUT_OF_RANGE.
+// Makes a hook that sets one step per run of a prediction, and ends it with
+// OUT_OF_RANGE at a run whose `stopping`, a bool scalar, is true.
 LS_API LS_MUST_USE ls_status ls_predict_stop_hook(ls_tensor stopping,
                                                   ls_hook **out_hook);
 
 // ---- Ops beside the loop ---------------------------------------------------
-// Behind the ops in whose control scope it is called: an op for each trainable
-// variable of floats, that fails when it is not finite (LS_INVALID_ARGUMENT,
-// "Gradient for w:0 is NaN"). With `broadcast` one op that does nothing.
-// `*out_ops` is a list of the caller's.
+// Makes an op for each trainable float variable, after the ops of the current
+// control scope, that fails when the variable is not finite
+// (LS_INVALID_ARGUMENT, "Gradient for w:0 is NaN"). With `broadcast` makes one
+// op that does nothing. The caller owns `*out_ops`, a list.
 LS_API LS_MUST_USE ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast,
                                              ls_nest *out_ops);
-// Adds to the evaluation step what a run makes more than one step.
+// Adds to the evaluation step the steps of a run beyond the first.
 LS_API LS_MUST_USE ls_status ls_increase_eval_step(ls_tensor iterations,
                                                    ls_op *out_op);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: estimator
 //
-// What a model function gives back: in a mode, what to train, to measure, to
-// predict, and what the host does with it.
+// Result of a model function: by mode, what to train, to measure and to
+// predict, and the functions to call on the host.
 //
-// Threads: of a spec any number of threads may read at the same time.
+// Threads: any number of threads may read a spec at the same time.
 #ifndef LOCKSTEP_ESTIMATOR_SPEC_H_
 #define LOCKSTEP_ESTIMATOR_SPEC_H_
 
@@ -24,14 +24,15 @@ typedef enum ls_estimator_mode {
 } ls_estimator_mode;
 
 // ---- Functions on the host -------------------------------------------------
-// A function and what it is given: values of a step, in a list or by name in a
-// dict. Metrics give a dict of (value, update op) pairs, a host call ops or
+// A function and its arguments: values of a step, in a list or by name in a
+// dict. Metrics return a dict of (value, update op) pairs, a host call ops or
 // tensors. Zeroed: none.
 typedef struct ls_host_function {
   ls_nest (*call)(ls_nest tensors, void *user);
   void *user;
   ls_nest tensors;
-  ls_opt num_arguments;  // That it takes of a list. Default: any number.
+  // Number of arguments of a list it takes. Default: any number.
+  ls_opt num_arguments;
 } ls_host_function;
 
 // ---- Specs -----------------------------------------------------------------
@@ -40,7 +41,7 @@ typedef struct ls_host_function {
 typedef struct ls_estimator_spec_options {
   ls_estimator_mode mode;  // Required.
   ls_nest predictions;     // A tensor, or a dict of them.
-  ls_tensor loss;          // Of one element.
+  ls_tensor loss;          // A tensor of one element.
   ls_op train_op;
   const ls_export_output *export_outputs;
   size_t num_export_outputs;
@@ -51,49 +52,51 @@ typedef struct ls_estimator_spec_options {
   ls_hook *const *prediction_hooks;
   size_t num_prediction_hooks;
 
-  // Of a plain spec.
-  // A dict of (value, update op) tuples. In the replicas of a strategy each
-  // makes its own: what is told is the first one's value, and all update.
-  // Values of ls_metric_... (metrics.h) are of all replicas' examples there.
+  // For a plain spec. A dict of (value, update op) tuples. In a strategy each
+  // replica makes its own: the first one's value is reported, and all are
+  // updated. Values of ls_metric_... (metrics.h) cover all replicas' examples
+  // there.
   ls_nest eval_metric_ops;
   ls_hook *const *training_chief_hooks;
   size_t num_training_chief_hooks;
   const ls_scaffold *scaffold;  // Default: a fresh one.
 
-  // Of one for TPUs, which ls_tpu_estimator_spec_create takes.
+  // For TPU specs, made by ls_tpu_estimator_spec_create.
   ls_host_function eval_metrics;
   ls_host_function host_call;
   ls_status (*scaffold_fn)(void *user, ls_scaffold *scaffold);
   void *scaffold_user;
-  const ls_tensor *cache;  // What the next step is given.
+  const ls_tensor *cache;  // Cache for the next step.
   size_t cache_size;
 } ls_estimator_spec_options;
 
 typedef struct ls_estimator_spec ls_estimator_spec;
 
-// Makes one for the current graph. `loss` of shape [1] becomes a scalar, and
-// what is predicted is exported as "serving_default" where nothing is.
+// Creates a spec for the current graph. `loss` of shape [1] becomes a scalar,
+// and predictions are exported as "serving_default" if no export outputs are
+// given. The caller owns a reference.
 //   LS_INVALID_ARGUMENT     "Missing train_op", "Missing loss", "Missing
 //                           predictions"; a loss of several elements; a value
-//                           of another graph; metrics that are no pairs; other
-//                           fields than this kind of spec has: names the field.
+//                           of another graph; metrics that are no pairs; a
+//                           field that this kind of spec does not have: names
+//                           it.
 //   LS_FAILED_PRECONDITION  a function on the host takes another number of
 //                           tensors.
 LS_API LS_MUST_USE ls_status ls_estimator_spec_create(
     const ls_estimator_spec_options *options, ls_estimator_spec **out_spec);
 LS_API LS_MUST_USE ls_status ls_tpu_estimator_spec_create(
     const ls_estimator_spec_options *options, ls_estimator_spec **out_spec);
-// The same, lent, with defaults; `options` of either kind.
+// Returns the options, with defaults, lent; for a spec of either kind.
 LS_API const ls_estimator_spec_options *
 ls_estimator_spec_values(const ls_estimator_spec *spec);
 LS_API bool ls_estimator_spec_is_tpu(const ls_estimator_spec *spec);
 LS_API ls_estimator_spec *ls_estimator_spec_retain(ls_estimator_spec *spec);
 LS_API void ls_estimator_spec_release(ls_estimator_spec *spec);
 
-// A plain spec of one for TPUs, for use on CPUs: its functions on the host are
-// called at once, in the current graph; what a host call gives is run by a hook
-// with each step, and so is what tensor tracing says (tensor_tracer.h), if that
-// is on. A plain one is retained.
+// Makes a plain spec of a TPU spec, for use on CPUs: its functions on the host
+// are called at once, in the current graph; a hook runs the results of the host
+// call with each step, and those of tensor tracing (tensor_tracer.h), if that
+// is on. A plain spec is retained.
 LS_API LS_MUST_USE ls_status ls_estimator_spec_as_plain(
     ls_estimator_spec *spec, ls_estimator_spec **out_plain);
 

@@ -2,7 +2,7 @@
 // Layer: estimator
 //
 // Estimators for the command: `lockstep train --model ./mine.so` and its kin
-// take them from a shared library, which exports a table of them.
+// load them from a shared library, which exports a table of them.
 //
 //   static const ls_estimator_type mine = {
 //       .name = "mine",
@@ -23,42 +23,44 @@
 extern "C" {
 #endif
 
-// What the command makes an estimator of. Zero in a field means its default.
+// Description of an estimator, from which the command creates it. Zero in a
+// field means its default.
 typedef struct ls_estimator_type {
   const char *name;         // Required.
   const char *description;  // Shown by --help.
-  // Input to train, to evaluate and to predict with. Without one the command
-  // does not do that.
+  // Input for training, evaluation and prediction. Without one the command does
+  // not offer that call.
   ls_input_function train, eval, predict;
-  ls_receiver_function receiver;  // Of exports; the same.
-  // As of ls_estimator_create, with defaults for what flags may say: batch
-  // sizes. Refused, since it is the command's: `config`, `model_dir`, `params`,
-  // `use_tpu` and `warm_start`.
+  // Receiver of exports; without it the command does not export.
+  ls_receiver_function receiver;
+  // Options as for ls_estimator_create, with defaults for what flags can set:
+  // batch sizes. The command sets `config`, `model_dir`, `params`, `use_tpu`
+  // and `warm_start` itself and refuses values here.
   ls_estimator_options options;
-  ls_tpu_config tpu;  // Of runs with --tpu.
-  // Default of --steps: of a training in all, of an evaluation. Default: up to
-  // the end of the input.
+  ls_tpu_config tpu;  // For runs with --tpu.
+  // Default of --steps, in all, of a training and of an evaluation. Default: up
+  // to the end of the input.
   int64_t train_steps, eval_steps;
 } ls_estimator_type;
 
-// What a shared library of estimators exports. It begins with what never
-// changes: its own size and version, as the library was compiled with.
+// Table that a shared library of estimators exports. It begins with fields that
+// never change: its own size and version, as the library was compiled with.
 typedef struct ls_estimator_table {
   uint32_t size;
   uint32_t version;    // LS_ESTIMATOR_TABLE_VERSION.
-  uint32_t type_size;  // Of an ls_estimator_type.
+  uint32_t type_size;  // Size of an ls_estimator_type.
   uint32_t count;
   const ls_estimator_type *const *types;
 } ls_estimator_table;
 
-// Grows when a field of the structs changes its meaning or place.
+// Incremented when a field of the structs changes its meaning or position.
 #define LS_ESTIMATOR_TABLE_VERSION 1
 
 // The one symbol of such a library, defined by LS_EXPORT_ESTIMATORS.
 LS_API extern const ls_estimator_table ls_exported_estimators;
 
-// Makes a shared library one that the command takes; it may export models
-// (LS_EXPORT_MODELS) too.
+// Exports estimators from a shared library, for the command; it may export
+// models (LS_EXPORT_MODELS) too.
 #define LS_EXPORT_ESTIMATORS(...)                                              \
   static const ls_estimator_type *const ls_exported_kinds[] = {__VA_ARGS__};   \
   const ls_estimator_table ls_exported_estimators = {                          \

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole public interface: lockstep/lockstep.h and all beyond it.
+// The whole public interface: lockstep/lockstep.h and the remaining headers.
 //
-// Threads: what threads may do at the same time stands at the head of each
-// header.
+// Threads: the head of each header states what threads may do at the same time.
 #ifndef LOCKSTEP_FULL_H_
 #define LOCKSTEP_FULL_H_
 
@@ -81,7 +80,7 @@
 #include "lockstep/variable_parts.h"
 #include "lockstep/variable_recipe.h"
 
-// Last, as in lockstep/lockstep.h.
+// Must come last, as in lockstep/lockstep.h.
 #include "lockstep/places_full.h"
 
 #endif  // LOCKSTEP_FULL_H_

@@ -15,43 +15,44 @@
 extern "C" {
 #endif
 
-// How several gradients of one value are added up.
+// Ways to add several gradients of one value.
 enum {
-  LS_AGGREGATE_ADD_N = 0,  // By one op.
+  LS_AGGREGATE_ADD_N = 0,  // Adds all in one op.
   LS_AGGREGATE_DEFAULT = LS_AGGREGATE_ADD_N,
-  LS_AGGREGATE_EXPERIMENTAL_TREE = 1,          // By two at a time, as a tree.
-  LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N = 2,  // As each is there.
+  LS_AGGREGATE_EXPERIMENTAL_TREE = 1,  // Adds two at a time, as a tree.
+  // Adds each as it becomes available.
+  LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N = 2,
 };
 
 // Zero in a field means its default.
 typedef struct ls_gradient_options {
-  const ls_nest *grad_ys;         // One a y, none for ones. Default: all ones.
-  size_t num_grad_ys;             // Checked to be the ys'. Default: not.
-  const char *name;               // Name scope. Default "gradients".
-  bool colocate_with_ops;         // Gradient ops beside their forward ops.
-  bool gate;                      // All of an op's gradients before any is
-                                  // used.
-  int aggregation;                // LS_AGGREGATE_...
+  const ls_nest *grad_ys;  // One per y, none for ones. Default: all ones.
+  size_t num_grad_ys;      // Must equal the number of ys, if given.
+  const char *name;        // Name scope. Default "gradients".
+  // Places gradient ops on the devices of their forward ops.
+  bool colocate_with_ops;
+  bool gate;        // Computes all gradients of an op before any is used.
+  int aggregation;  // LS_AGGREGATE_...
   const ls_nest *stop_gradients;  // Not differentiated through.
   size_t num_stop_gradients;
-  bool unconnected_zero;  // Zeros for an unconnected x, not none.
+  bool unconnected_zero;  // Returns zeros instead of none for an unconnected x.
 } ls_gradient_options;
 
-// The gradient of the sum of `ys` with respect to each of `xs`, which are
-// tensors or variables: `grads[i]` is a tensor leaf, or none when no path
+// Computes the gradient of the sum of `ys` with respect to each of `xs`, which
+// are tensors or variables: `grads[i]` is a tensor leaf, or none if no path
 // leads there. `options` may be NULL.
 //
-// In a replica, where replicas have met (all_reduce and the like), it is the
-// gradient of the sum over all replicas, which meet again for it: all of them
-// are to ask for it.
+// In a replica, through collectives (all_reduce and the like), it is the
+// gradient of the sum over all replicas, which needs collectives of its own:
+// all replicas must make this call.
 //
-// Through a loop, gradients of variables and of values from around it are the
-// sums of the trips' gradients, added from the last trip to the first. Inside
-// of a loop's body gradients are taken with respect to the body's parameters
-// and what does not change, not to what the loop starts from.
-//   LS_INVALID_ARGUMENT     with respect to a loop's initial value, inside.
+// Through a loop, gradients of variables and of values from outside are the
+// sums of the iterations' gradients, added from the last iteration to the
+// first. Inside a loop's body gradients are taken with respect to the body's
+// parameters and loop-invariant values, not to the loop's initial values.
+//   LS_INVALID_ARGUMENT     inside a loop, with respect to its initial value.
 //   LS_NOT_FOUND            an op on a needed path has no gradient.
-//   LS_FAILED_PRECONDITION  in an eager graph: there it is ls_tape_gradients.
+//   LS_FAILED_PRECONDITION  in an eager graph: use ls_tape_gradients there.
 LS_API LS_MUST_USE ls_status ls_gradients(const ls_nest *ys, size_t num_ys,
                                           const ls_nest *xs, size_t num_xs,
                                           const ls_gradient_options *options,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: formats
 //
-// Images: the pixels of PNG and JPEG files, and what a map over them does.
+// Images: decodes PNG and JPEG files and resizes, crops and flips their pixels,
+// as in a map over a data set.
 //
 // Link with liblockstep-io (pkg-config lockstep-io).
 //
@@ -12,10 +13,10 @@
 //   status = ls_resize_image(photo, NULL, small);
 //
 // An image is an array [height, width, channels], rows from the top; 1 channel
-// is gray, 2 are gray and alpha, 3 red, green, blue, 4 those and alpha.
+// is gray, 2 are gray and alpha, 3 red, green, blue, 4 these and alpha.
 //
-// Threads: no call keeps anything; any number of threads may call with arrays
-// that nobody writes meanwhile.
+// Threads: calls keep no state; any number of threads may call them with arrays
+// that no thread writes meanwhile.
 #ifndef LOCKSTEP_IMAGE_H_
 #define LOCKSTEP_IMAGE_H_
 
@@ -26,84 +27,85 @@ extern "C" {
 #endif
 
 // ---- Files -----------------------------------------------------------------
-// How to read a file. Zero in a field means its default.
+// Options for decoding. Zero in a field means its default.
 typedef struct ls_image_options {
   // 1 to 4. Color becomes gray as 0.299 R + 0.587 G + 0.114 B, rounded; of a
-  // JPEG it is the brightness that the file has. Alpha that the file does not
-  // have is opaque; that which is not asked for is left out. Default: as in the
-  // file, where a palette has 3, or 4 if some of it is transparent.
+  // JPEG its stored luma is used. Alpha missing in the file is opaque; alpha
+  // that is not requested is dropped. Default: as in the file, where a palette
+  // has 3, or 4 if some of it is transparent.
   int channels;
-  // u8 or u16: 16 bits become 8 by their high byte, 8 become 16 by 257 times as
-  // much. Default u8.
+  // u8 or u16: 16 bits become 8 by their high byte, 8 become 16 by multiplying
+  // with 257. Default u8.
   ls_dtype dtype;
-  // A larger image is refused, before any memory is taken. Default 2^26.
+  // Refuses a larger image before allocating memory. Default 2^26.
   int64_t most_pixels;
-  // Of a JPEG that is cut off or damaged, take what is there; the rest is gray
+  // Returns the decodable part of a truncated or damaged JPEG; the rest is gray
   // or made up. Default: it is refused.
   bool allow_damaged;
-  const char *name;  // What messages call it. Default "image".
+  const char *name;  // Name in messages. Default "image".
 } ls_image_options;
 
-// The shape that ls_decode_image gives, from the file's head alone. `options`
-// may be NULL.
+// Reads the shape that ls_decode_image will return, from the file's header
+// alone. `options` may be NULL.
 //   LS_INVALID_ARGUMENT  neither a PNG nor a JPEG, or more pixels than
 //                        `most_pixels`.
-//   LS_DATA_LOSS         cut off, or damaged. Also where a file is too small
-//                        for the pixels that its head promises.
+//   LS_DATA_LOSS         truncated or damaged, or too small for the pixels that
+//                        its header promises.
 //   LS_UNIMPLEMENTED     a JPEG of more than 8 bits, lossless or hierarchical.
 LS_API LS_MUST_USE ls_status ls_image_shape(const void *bytes, size_t size,
                                             const ls_image_options *options,
                                             ls_shape *out_shape);
-// The pixels of a whole file's bytes, of any kind of PNG, or a JPEG that is
-// gray, color or CMYK, baseline or progressive. Neither gamma nor color
-// profiles nor the orientation that a camera notes are applied. `options` may
-// be NULL. The caller owns the array.
+// Decodes the bytes of a whole file: any kind of PNG, or a JPEG that is gray,
+// color or CMYK, baseline or progressive. Gamma, color profiles and the
+// camera's orientation are not applied. `options` may be NULL. The caller owns
+// the array.
 //   as ls_image_shape; also
 //   LS_UNIMPLEMENTED  this build has no library for such files: names it.
 LS_API LS_MUST_USE ls_status ls_decode_image(const void *bytes, size_t size,
                                              const ls_image_options *options,
                                              ls_array **out_image);
-// The same into an array of the caller's, whose channels and type count where
-// `options` does not say.
+// Decodes into the caller's array, whose channels and type apply where
+// `options` has none.
 //   LS_INVALID_ARGUMENT  also if the image is not of the array's size.
 LS_API LS_MUST_USE ls_status
 ls_decode_image_into(const void *bytes, size_t size,
                      const ls_image_options *options, ls_array *image);
 
 // ---- Sizes -----------------------------------------------------------------
-// How to resize. Zero in a field means its default.
+// Options for resizing. Zero in a field means its default.
 typedef struct ls_resize_options {
-  // Which part of the image, as if it had been cut out first. Default, where
-  // the sizes are 0: all of it.
+  // Part of the image to use, as if it had been cropped first. Default, if the
+  // sizes are 0: all of it.
   int64_t top, left, height, width;
-  // Off: where an image shrinks only the pixels nearest to each place count,
-  // so that some are passed over. Default on.
+  // Off: where an image shrinks, only the pixels nearest to each result are
+  // used, so that some are skipped. Default on.
   ls_flag antialias;
 } ls_resize_options;
 // Resizes into `out`, another array of as many channels and of the same type,
 // u8 or f32. Along each axis, of n pixels to m, result i is the mean of pixels
-// j of weights max(0, 1 - |j + 1/2 - (i + 1/2) n / m| / s), where s is n / m,
-// but at least 1, and 1 without antialiasing: where it grows, linear
-// interpolation; where it shrinks, a mean of all that is there. Rows are
-// resized first, then columns. u8 are rounded to nearest behind each, from
-// weights of 22 bits: what Pillow's BILINEAR gives in these two steps. f32 are
-// added in the order of j, by weights rounded to f32.
-//   LS_INVALID_ARGUMENT  types, ranks or channels that differ or are others,
-//                        nothing to resize, a part that is not inside.
+// j with weights max(0, 1 - |j + 1/2 - (i + 1/2) n / m| / s), where s is n / m,
+// but at least 1, and 1 without antialiasing: enlarging interpolates linearly;
+// shrinking averages all pixels. Rows are resized first, then columns. u8
+// values are rounded to nearest after each, with weights of 22 bits: the result
+// of Pillow's BILINEAR in these two steps. f32 values are added in the order of
+// j, with weights rounded to f32.
+//   LS_INVALID_ARGUMENT  types, ranks or channels that differ or are not
+//                        supported, nothing to resize, a part that is not
+//                        inside.
 LS_API LS_MUST_USE ls_status ls_resize_image(const ls_array *image,
                                              const ls_resize_options *options,
                                              ls_array *out);
 
-// What to cut out. Zero in a field means its default.
+// Options for cropping. Zero in a field means its default.
 typedef struct ls_crop_options {
-  // Where the first pixel of the result is in the image: also above it, left of
-  // it, or such that the result reaches beyond it. Default: so that the middles
-  // meet, rounded towards the first pixel.
+  // Position of the result's first pixel in the image, which may be above it or
+  // left of it; the result may also reach beyond the image. Default: centers
+  // the result, rounded towards the first pixel.
   ls_opt top, left;
-  double fill;  // Pixels that are not in the image.
+  double fill;  // Value of pixels outside the image.
 } ls_crop_options;
-// Cuts out, or pads, to the size of `out`, another array of as many channels
-// and of the same type, of numbers.
+// Crops, or pads, to the size of `out`, another array of as many channels and
+// of the same type, of numbers.
 //   LS_INVALID_ARGUMENT  types, ranks or channels that differ.
 LS_API LS_MUST_USE ls_status ls_crop_image(const ls_array *image,
                                            const ls_crop_options *options,

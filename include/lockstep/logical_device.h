@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: tpu
 //
-// Logical devices: the cores that one replica of a TPU strategy has, counted
-// from 0.
+// Logical devices: the cores of one replica of a TPU strategy, counted from 0.
 //
-// An annotation says on which of them a value is to be, whole or in parts. It
-// is an op whose value is its operand's, and which carries what was said in its
-// attributes `sharding`, `tile` and `devices`, and as one text in the mark
-// `_XlaSharding`. No result depends on it: it binds names and is checked, and
-// each replica is computed as one.
+// An annotation assigns a value to some of them, whole or in parts. It is an op
+// whose result is its operand, with the assignment in its attributes
+// `sharding`, `tile` and `devices`, and as one text in the mark `_XlaSharding`.
+// No result depends on it: it binds names and is checked, and each replica is
+// computed as one.
 //
-// Threads: scopes are their thread's; an op maker adds to the current graph of
-// the thread that calls it.
+// Threads: scopes belong to their thread; an op maker adds to the current graph
+// of the thread that calls it.
 #ifndef LOCKSTEP_LOGICAL_DEVICE_H_
 #define LOCKSTEP_LOGICAL_DEVICE_H_
 
@@ -22,45 +21,47 @@
 extern "C" {
 #endif
 
-// How many a replica has: cores of its assignment, else 1. 0: it is no TPU
-// strategy.
+// Returns the number of a replica's logical devices: the cores of its
+// assignment, else 1; 0 if it is no TPU strategy.
 LS_API int32_t ls_num_logical_devices(const ls_strategy *strategy);
 
 // ---- Annotations -----------------------------------------------------------
-// These are of the current flavour of TPU strategies; on the others they are
-// UNIMPLEMENTED. Of a value with several, the last one holds for those who use
-// what it gave.
+// Annotations need the current variant of TPU strategies; on the others they
+// are UNIMPLEMENTED. If a value has several, ops that use the result of the
+// last one see that one.
 //
-// x is on logical device k. Refused where cores are one (the option spmd).
+// Assigns x to logical device k. Refused if cores form one device (the option
+// spmd).
 LS_PLACED ls_tensor ls_assign_to_logical_device(const ls_strategy *strategy,
                                                 ls_tensor x, int32_t k);
-// x is cut along each dimension into so many parts, whose product is the number
-// of logical devices; part by part, row-major, on one each.
+// Splits x along each dimension into parts[i] parts, whose product is the
+// number of logical devices; they are assigned in row-major order, one part
+// each.
 LS_PLACED ls_tensor ls_split_to_logical_devices(const ls_strategy *strategy,
                                                 ls_tensor x,
                                                 const int64_t *parts,
                                                 size_t num_parts);
-// x is on all of them.
+// Replicates x to all logical devices.
 LS_PLACED ls_tensor ls_replicate_to_logical_devices(const ls_strategy *strategy,
                                                     ls_tensor x);
 
-// What the op that made x says of it: "maximal tile=[1] devices=[3]",
-// "tiled tile=[2,1] devices=[0,1]" or "replicated". "": nothing. Lent by its
-// graph.
+// Returns the annotation of the op that made x: "maximal tile=[1] devices=[3]",
+// "tiled tile=[2,1] devices=[0,1]" or "replicated"; "" if it has none. Lent by
+// its graph.
 LS_API const char *ls_tensor_sharding(ls_tensor x);
 
 // ---- Scopes ----------------------------------------------------------------
-// Inside, on this thread, logical device k is meant: worker and parameter
-// devices are those of its column, new variables are on them, and in a
-// replicated computation ops are placed on core k. The innermost scope of a
-// strategy holds.
-//   LS_INVALID_ARGUMENT  there is no k, or it is no TPU strategy.
+// Selects logical device k on this thread, until ls_scope_end: worker and
+// parameter devices are those of its column, new variables are on them, and in
+// a replicated computation ops are placed on core k. The innermost scope of a
+// strategy applies.
+//   LS_INVALID_ARGUMENT  there is no device k, or it is no TPU strategy.
 LS_API void ls_logical_device_scope_begin(ls_scope *scope,
                                           const ls_strategy *strategy,
                                           int32_t k);
 #define LS_LOGICAL_DEVICE_SCOPE(strategy, k)                                   \
   LS_SCOPE_(ls_logical_device_scope_begin, strategy, k)
-// The same of the strategy of the current replica context.
+// Does the same for the strategy of the current replica context.
 //   LS_FAILED_PRECONDITION  the replica is not the current one.
 LS_API void ls_replica_logical_device_scope_begin(ls_scope *scope,
                                                   const ls_replica *replica,

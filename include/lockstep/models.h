@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: models
 //
-// The reference models, as a table. Each is written as a user would, with this
-// library's public headers only, and any program can make a table row of its
-// own.
+// The reference models, as a table. Each is written as a user would write it,
+// with the public headers only, and any program can add types of its own.
 //
-// Threads: a table row is static data; a model is used as the layers and the
-// optimizer that it is made of.
+// Threads: a type is static data; a model is used as its layers and its
+// optimizer are.
 #ifndef LOCKSTEP_MODELS_H_
 #define LOCKSTEP_MODELS_H_
 
@@ -17,42 +16,46 @@
 extern "C" {
 #endif
 
-// How to make a model. Zero in a field means its default; ls_model_create calls
+// Options of a model. Zero in a field means its default; ls_model_create calls
 // a type's `create` with dtype and rate filled in.
 typedef struct ls_model_options {
-  int64_t seed;             // Of the first values of its weights.
-  ls_dtype dtype;           // Of its weights and arithmetic. Default f32.
-  ls_optimizer *optimizer;  // Lent; the model retains it. Default: its own,
-  double learning_rate;     //   with this rate (default: the model's) that
-  int64_t decay_steps;      //   falls to 0 over so many. Default: it stays.
-  bool metrics;             // A training step also computes the accuracy.
+  int64_t seed;    // Seed of its weights' initial values.
+  ls_dtype dtype;  // Dtype of its weights and arithmetic. Default f32.
+  // Lent; the model retains it. Default: an optimizer of its own, with the rate
+  // and the decay below.
+  ls_optimizer *optimizer;
+  double learning_rate;  // Default: the model's.
+  // Number of steps over which the rate falls to 0. Default: it is constant.
+  int64_t decay_steps;
+  bool metrics;  // A training step also computes the accuracy.
 } ls_model_options;
 
-// A kind of model: static data. `self` is what `create` made.
+// A kind of model: static data. `self` is the object that `create` made.
 typedef struct ls_model_type {
   const char *name;
   const char *description;
-  int64_t batch_size;      // Default of a global batch.
-  int64_t epochs;          // Default of a training run.
-  double learning_rate;    // Default.
-  ls_dtype example_dtype;  // f32, or i32 for numbers of tokens. Default f32.
-  ls_shape example_shape;  // Of one example.
-  ls_shape label_shape;    // Of its labels, which are i32. Default: a scalar.
-  int64_t num_classes;     // Labels are 0 to this minus one.
+  int64_t batch_size;      // Default global batch size.
+  int64_t epochs;          // Default number of epochs of a training run.
+  double learning_rate;    // Default learning rate.
+  ls_dtype example_dtype;  // f32, or i32 for tokens. Default f32.
+  ls_shape example_shape;  // Shape of one example.
+  // Shape of its labels, which are i32. Default: a scalar.
+  ls_shape label_shape;
+  int64_t num_classes;  // Labels are 0 to num_classes - 1.
   // Multiplications and additions of all products in a training step, without
   // the gradient of the examples.
   double flops_per_example;
   ls_status (*create)(const ls_model_options *options, void **out_self);
   void (*destroy)(void *self);  // NULL is fine.
-  // One step: args are (examples, labels); the result is a dict of scalars,
-  // means over the examples: "loss", and "accuracy" if asked for.
+  // Makes one step: args are (examples, labels); the result is a dict of
+  // scalars, means over the examples: "loss", and "accuracy" if requested.
   ls_nest (*train_step)(ls_nest args, void *self);
-  // args are (examples, ...); the result is the logits: a dimension of
-  // `num_classes` behind the batch and the label's shape. As in use: no
-  // dropout, and statistics as they were averaged.
+  // Returns the logits for args (examples, ...), with a dimension of
+  // `num_classes` after the batch and the label's shape. Runs in inference
+  // mode: no dropout, and with moving statistics.
   ls_nest (*logits)(ls_nest args, void *self);
-  // All that it computes from, lent, what is trained and what is averaged
-  // along the way; writes up to `capacity` and returns their number.
+  // Lists all variables the model needs, lent, those trained and those averaged
+  // during training; writes up to `capacity` and returns their number.
   size_t (*variables)(void *self, ls_variable **variables, size_t capacity);
   // Lent.
   ls_optimizer *(*optimizer)(void *self);
@@ -64,23 +67,23 @@ typedef struct ls_model {
   void *self;
 } ls_model;
 
-// The table, in the order of size. Static.
+// Returns the table, in order of size. Static.
 LS_API const ls_model_type *const *ls_model_types(size_t *out_count);
-// The type with this name, or NULL.
+// Returns the type with this name, or NULL.
 LS_API const ls_model_type *ls_model_find(const char *name);
 
-// Creates a model with its variables where the init scope leads. `options` may
-// be NULL. The caller owns it.
-//   LS_INVALID_ARGUMENT  a dtype that is no float, or a rate beside an
-//                        optimizer, which has its own.
+// Creates a model, with its variables in the graph of the init scope. `options`
+// may be NULL. The caller owns it.
+//   LS_INVALID_ARGUMENT  a dtype that is no float, or a learning rate together
+//                        with an optimizer, which has its own.
 //   LS_NOT_FOUND         the type is NULL: lists those of the table.
 LS_API LS_MUST_USE ls_status ls_model_create(const ls_model_type *type,
                                              const ls_model_options *options,
                                              ls_model *out_model);
 LS_API void ls_model_destroy(ls_model *model);  // Zeroed is fine.
 
-// A made-up batch that fits the model, of ls_dataset_synthetic: a tuple of
-// examples and labels. The caller owns it.
+// Makes a synthetic batch that fits the model, by ls_dataset_synthetic: a tuple
+// of examples and labels. The caller owns it.
 //   LS_UNIMPLEMENTED  labels of a shape that such data do not have.
 //   LS_NOT_FOUND      as ls_model_create.
 LS_API LS_MUST_USE ls_status ls_model_synthetic_batch(const ls_model_type *type,
@@ -88,23 +91,23 @@ LS_API LS_MUST_USE ls_status ls_model_synthetic_batch(const ls_model_type *type,
                                                       ls_nest *out_batch);
 
 // ---- Models in a shared library --------------------------------------------
-// What a shared library of models exports. It begins with what never changes:
-// its own size and version, as the library was compiled with.
+// Table that a shared library of models exports. It begins with fields that
+// never change: its own size and version, as the library was compiled with.
 typedef struct ls_model_table {
   uint32_t size;
   uint32_t version;    // LS_MODEL_TABLE_VERSION.
-  uint32_t type_size;  // Of an ls_model_type.
+  uint32_t type_size;  // Size of an ls_model_type.
   uint32_t count;
   const ls_model_type *const *types;
 } ls_model_table;
 
-// Grows when a field of the two structs changes its meaning or place.
+// Incremented when a field of the two structs changes its meaning or position.
 #define LS_MODEL_TABLE_VERSION 1
 
 // The one symbol of such a library, defined by LS_EXPORT_MODELS.
 LS_API extern const ls_model_table ls_exported_models;
 
-// Makes a shared library one that `lockstep train --model ./mine.so` takes:
+// Exports models from a shared library, for `lockstep train --model ./mine.so`:
 //   LS_EXPORT_MODELS(&my_model, &my_other_model);
 #define LS_EXPORT_MODELS(...)                                                  \
   static const ls_model_type *const ls_exported_types[] = {__VA_ARGS__};       \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: nn
 //
-// Layers, losses, metrics and optimizers: what models are written with.
+// Layers, losses, metrics and optimizers, the building blocks of models.
 //
 // All of it is made of ops, so it works in functions, build graphs and eager
 // alike, on one replica or many.
 //
-// Threads: each header says it of its own.
+// Threads: as in each of the headers.
 #ifndef LOCKSTEP_NN_H_
 #define LOCKSTEP_NN_H_
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Objects: what is counted and shared, of any layer. A struct whose first
-// member is an `ls_object` can stand in a nest or be a resource.
+// Objects: reference-counted values of any layer. A struct whose first member
+// is an `ls_object` can be a leaf of a nest or a resource.
 //
 // Threads: any number of threads may retain and release an object at the same
-// time; who drops the last reference runs its destructor.
+// time; the one that drops the last reference runs its destructor.
 #ifndef LOCKSTEP_OBJECT_H_
 #define LOCKSTEP_OBJECT_H_
 
@@ -17,34 +17,38 @@ extern "C" {
 
 typedef struct ls_object ls_object;
 
-// What all objects of a type share; static data.
+// Functions common to all objects of a type; static data.
 typedef struct ls_object_type {
-  const char *name;                    // "variable", "queue", ...
-  void (*destroy)(ls_object *object);  // Called when the last reference goes.
-  // Prints a short form into `buffer`; NULL: the type's name is printed.
+  const char *name;  // "variable", "queue", ...
+  // Called when the last reference is dropped.
+  void (*destroy)(ls_object *object);
+  // Prints a short form into `buffer`; NULL: prints the type's name.
   void (*print)(const ls_object *object, char *buffer, size_t size);
-  // Whether two of this type mean the same; NULL: each means itself alone.
+  // Returns true if two objects of this type are equal; NULL: each equals only
+  // itself.
   bool (*equal)(const ls_object *a, const ls_object *b);
-  bool is_distributed_table;  // Has a table on each host.
-  // The traced function that it is called by, lent for the object's life. NULL
-  // or a NULL: it cannot be called.
+  bool is_distributed_table;  // The object has a table on each host.
+  // Returns the traced function that calls of the object run, lent for the
+  // object's life. If it is NULL or returns NULL, the object cannot be called.
   struct ls_function *(*call_entry)(ls_object *object);
 } ls_object_type;
 
 struct ls_object {
   const ls_object_type *type;
-  int references;  // Atomic; touched by the functions below only.
-  int depth;       // Of the nests that it holds; 0: it holds none.
+  int references;  // Atomic; only the functions below access it.
+  int depth;       // Depth of nesting of the nests it holds; 0: it holds none.
 };
 
-// Makes it an object with one reference, the caller's.
+// Initializes an object with one reference, which the caller owns.
 LS_API void ls_object_init(ls_object *object, const ls_object_type *type);
-LS_API void *ls_object_retain(void *object);  // Returns it; NULL is fine.
+// Returns the object; NULL is fine.
+LS_API void *ls_object_retain(void *object);
 LS_API void ls_object_release(void *object);  // NULL is fine.
 LS_API bool ls_object_is_unique(const void *object);
-// Whether there are so many references: to who has them all, nobody else's.
+// Returns true if there are exactly `times` references: a caller that holds
+// them all is the only owner.
 LS_API bool ls_object_is_held(const void *object, int times);
-// Whether both are the same, or of one type that says that they mean the same.
+// Returns true if both are the same, or equal by their common type's `equal`.
 LS_API bool ls_object_equal(const ls_object *a, const ls_object *b);
 
 #ifdef __cplusplus

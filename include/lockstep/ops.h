@@ -2,9 +2,9 @@
 // Layer: graph
 //
 // Op makers: plain calls on tensors. Each adds its ops to the thread's current
-// graph and returns the result. A failure gives a failed tensor, is passed on
-// by later calls, and surfaces once: from the function call, session run or
-// eager value that wants a result, with the user's source line.
+// graph and returns the result. A failure returns a failed tensor, which later
+// calls pass on, and is reported once: by the function call, session run or
+// eager value that needs a result, with the user's source line.
 //
 // Elementwise ops broadcast like NumPy: shapes are aligned at the last
 // dimension; a size of 1 repeats.
@@ -28,7 +28,7 @@ LS_PLACED ls_tensor ls_constant(ls_array *array);
 // Scalars and short vectors, converted to `dtype`.
 LS_PLACED ls_tensor ls_scalar(ls_dtype dtype, double value);
 LS_PLACED ls_tensor ls_scalar_i64(ls_dtype dtype, int64_t value);
-// `value`, repeated to `shape`.
+// Returns `value`, repeated to `shape`.
 LS_PLACED ls_tensor ls_fill(ls_dtype dtype, ls_shape shape, double value);
 // A value that each session run feeds. Dimensions may be unknown.
 LS_PLACED ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape,
@@ -36,20 +36,22 @@ LS_PLACED ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape,
 // 0, 1, 2, ... along `axis` of `shape`.
 LS_PLACED ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis);
 
-// How random numbers are drawn. They are a function of (seed; stream, step,
+// Options of random ops. Random numbers are a function of (seed; stream, step,
 // iteration; replica; element) alone, where stream counts the random ops of a
-// function or build graph. Step is the number of a function's calls; of a
-// session, the graph's global step or the number of runs (session.h); in eager
-// that of random ops. In a loop made by ls_step_while it is one more each trip;
-// in others the trip is the iteration. Zero in a field means its default.
+// function or build graph. Step is the number of a function's calls; in a
+// session the graph's global step or the number of runs (session.h); in eager
+// the number of random ops. A loop made by ls_step_while adds one per iteration
+// to the step; in other loops the iteration is counted separately. Zero in a
+// field means its default.
 typedef struct ls_random_options {
-  int64_t seed;               // Default 0. Beside it: ls_graph_set_seed.
+  int64_t seed;               // Default 0. Combined with ls_graph_set_seed.
   ls_opt stream;              // Default: the op's number in its function.
-  bool fixed;                 // The step does not count: the same each time.
+  bool fixed;                 // Ignores the step: the same numbers each time.
   bool same_on_all_replicas;  // Default: each replica draws its own.
-  // Of floats: an integer for each slice along dimension 0, its example's
-  // number, which takes the replica's place in what numbers depend on. So they
-  // do not depend on how examples were dealt to replicas, nor on their order.
+  // For floats: an integer for each slice along dimension 0, its example's
+  // number, which replaces the replica in what numbers depend on. So they
+  // depend neither on how examples were sharded over replicas nor on their
+  // order.
   ls_tensor example_ids;  // [rows]. Default (zeroed): none.
 } ls_random_options;
 // Floats in [low, high); `options` may be NULL.
@@ -62,13 +64,14 @@ LS_PLACED ls_tensor ls_random_normal(ls_dtype dtype, ls_shape shape,
 
 // ---- Structure -------------------------------------------------------------
 LS_PLACED ls_tensor ls_identity(ls_tensor x);
-// As ls_identity, with a name within the current scope.
+// Returns x under a name within the current scope.
 LS_PLACED ls_tensor ls_identity_named(ls_tensor x, const char *name);
-// x; no gradient passes.
+// Returns x; no gradient passes.
 LS_PLACED ls_tensor ls_stop_gradient(ls_tensor x);
-// One op that runs after all of `ops`.
+// Makes an op that runs after all of `ops`.
 LS_PLACED ls_op ls_group(const ls_op *ops, size_t count, const char *name);
-// The size of dimension `axis` (negative: from the end) as an i64 scalar.
+// Returns the size of dimension `axis` (negative: from the end) as an i64
+// scalar.
 LS_PLACED ls_tensor ls_dim_size(ls_tensor x, int axis);
 
 // ---- Elementwise -----------------------------------------------------------
@@ -85,7 +88,7 @@ LS_PLACED ls_tensor ls_sigmoid(ls_tensor x);
 LS_PLACED ls_tensor ls_erf(ls_tensor x);
 LS_PLACED ls_tensor ls_relu(ls_tensor x);
 LS_PLACED ls_tensor ls_not(ls_tensor x);
-// The same numbers in another type; floats to integers round towards zero and
+// Converts numbers to another type; floats to integers round towards zero and
 // saturate.
 LS_PLACED ls_tensor ls_convert(ls_tensor x, ls_dtype dtype);
 
@@ -104,7 +107,7 @@ LS_PLACED ls_tensor ls_less(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_less_equal(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_greater(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_greater_equal(ls_tensor x, ls_tensor y);
-// y where `condition` holds, else z.
+// Returns y where `condition` is true, else z.
 LS_PLACED ls_tensor ls_select(ls_tensor condition, ls_tensor y, ls_tensor z);
 // x where y > 0, else 0: the gradient of relu.
 LS_PLACED ls_tensor ls_relu_grad(ls_tensor x, ls_tensor y);
@@ -113,18 +116,18 @@ LS_PLACED ls_tensor ls_add_scalar(ls_tensor x, double value);
 LS_PLACED ls_tensor ls_mul_scalar(ls_tensor x, double value);
 
 // ---- Shape -----------------------------------------------------------------
-// One dimension of `shape` may be -1: what is left.
+// One dimension of `shape` may be -1: it is inferred.
 LS_PLACED ls_tensor ls_reshape(ls_tensor x, ls_shape shape);
 LS_PLACED ls_tensor ls_reshape_like(ls_tensor x, ls_tensor like);
 LS_PLACED ls_tensor ls_broadcast(ls_tensor x, ls_shape shape);
 LS_PLACED ls_tensor ls_broadcast_like(ls_tensor x, ls_tensor like);
-// Summed down to the shape of `like`, which broadcasts to x's.
+// Sums x down to the shape of `like`, which broadcasts to x's.
 LS_PLACED ls_tensor ls_sum_to_like(ls_tensor x, ls_tensor like);
 // Dimension i of the result is dimension permutation[i] of x. NULL: reversed.
 LS_PLACED ls_tensor ls_transpose(ls_tensor x, const int *permutation);
 
-// Axes for reductions: LS_AXES(0, 1), or all. Negative ones count from the
-// end. In C++ LS_AXES lives as long as the expression it stands in.
+// Axes for reductions: LS_AXES(0, 1), or all. Negative ones count from the end.
+// In C++ the list of LS_AXES lives as long as the expression that contains it.
 typedef struct ls_axes {
   const int *items;
   size_t count;
@@ -146,36 +149,38 @@ LS_PLACED ls_tensor ls_reduce_sum(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_mean(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_max(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_min(ls_tensor x, ls_axes axes);
-// The same, reduced dimensions kept with size 1.
+// Reductions that keep reduced dimensions with size 1.
 LS_PLACED ls_tensor ls_reduce_sum_keep(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_max_keep(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_argmax(ls_tensor x, int axis);
-// The sum of equal shapes along the canonical binary tree. One: itself.
+// Returns the sum of equal shapes along the canonical binary tree. One item:
+// itself.
 LS_PLACED ls_tensor ls_add_n(const ls_tensor *items, size_t count);
 
 // ---- Products --------------------------------------------------------------
 // Matrix products over equal leading dimensions; y may also be one matrix.
 LS_PLACED ls_tensor ls_matmul(ls_tensor x, ls_tensor y);
-// op(x) op(y), where op transposes the last two dimensions if asked to.
+// Returns op(x) op(y), where op transposes the last two dimensions if
+// requested.
 LS_PLACED ls_tensor ls_matmul_transposed(ls_tensor x, bool transpose_x,
                                          ls_tensor y, bool transpose_y);
 typedef enum ls_activation {
   LS_ACTIVATION_NONE,
   LS_ACTIVATION_RELU,
 } ls_activation;
-// activation(x w + bias) as one op: fused is its meaning. x is [..., in], w
-// [in, out]; bias is [out], or a failed (zeroed) tensor for none.
+// Returns activation(x w + bias) as one fused op. x is [..., in], w [in, out];
+// bias is [out], or a failed (zeroed) tensor for none.
 LS_PLACED ls_tensor ls_dense(ls_tensor x, ls_tensor w, ls_tensor bias,
                              ls_activation activation);
 LS_PLACED ls_tensor ls_softmax(ls_tensor x);      // Along the last axis.
 LS_PLACED ls_tensor ls_log_softmax(ls_tensor x);  // Along the last axis.
-// -log_softmax(logits)[label], one for each row. Labels are integers, from 0 to
-// the number of classes - 1: a run that meets another one fails with
+// Returns -log_softmax(logits)[label], one per row. Labels are integers, from 0
+// to the number of classes - 1: a run with another label fails with
 // INVALID_ARGUMENT, naming it.
 LS_PLACED ls_tensor ls_softmax_cross_entropy(ls_tensor logits,
                                              ls_tensor labels);
-// -sum(log_softmax(logits) probabilities) of each row, for labels that are a
-// distribution, of the logits' type and shape.
+// Returns -sum(log_softmax(logits) probabilities) of each row, for labels that
+// are a distribution, of the logits' type and shape.
 LS_PLACED ls_tensor ls_softmax_cross_entropy_soft(ls_tensor logits,
                                                   ls_tensor probabilities);
 LS_PLACED ls_tensor ls_softmax_cross_entropy_grad(ls_tensor logits,
@@ -185,40 +190,42 @@ LS_PLACED ls_tensor ls_one_hot(ls_tensor indices, int64_t depth,
                                ls_dtype dtype);
 
 // ---- Parts, joins, lookups, scans, orders ----------------------------------
-// Every strides-th element from starts to limits along each axis; shapes serve
-// as lists of numbers. A limit of -1 is the end, strides LS_SCALAR all 1.
+// Returns every strides-th element from starts to limits along each axis;
+// shapes serve as lists of numbers. A limit of -1 is the end, strides LS_SCALAR
+// all 1.
 LS_PLACED ls_tensor ls_slice(ls_tensor x, ls_shape starts, ls_shape limits,
                              ls_shape strides);
-// x from start to limit (-1: to the end) along one axis.
+// Returns x from start to limit (-1: to the end) along one axis.
 LS_PLACED ls_tensor ls_slice_axis(ls_tensor x, int axis, int64_t start,
                                   int64_t limit);
-// The part of these sizes from `starts`: one integer scalar for each axis,
-// clamped so that the part lies inside x.
+// Returns the part of these sizes from `starts`: one integer scalar for each
+// axis, clamped so that the part lies inside x.
 LS_PLACED ls_tensor ls_dynamic_slice(ls_tensor x, const ls_tensor *starts,
                                      ls_shape sizes);
-// The same, as large as `like`.
+// Returns a part as large as `like`.
 LS_PLACED ls_tensor ls_dynamic_slice_like(ls_tensor x, const ls_tensor *starts,
                                           ls_tensor like);
-// x with `update` in place of the part that ls_dynamic_slice_like would give.
+// Returns x with `update` in place of the part that ls_dynamic_slice_like would
+// return.
 LS_PLACED ls_tensor ls_dynamic_update_slice(ls_tensor x, ls_tensor update,
                                             const ls_tensor *starts);
-// x with `value`, a scalar, low times before, high times behind and interior
-// times between the elements along each axis. Negative low and high cut
-// elements off, after those between were put in. LS_SCALAR for a list: all 0.
+// Pads x with `value`, a scalar: `low` times before, `high` times after and
+// `interior` times between the elements along each axis. Negative low and high
+// crop, after the interior padding. LS_SCALAR for a list: all 0.
 LS_PLACED ls_tensor ls_pad(ls_tensor x, ls_tensor value, ls_shape low,
                            ls_shape high, ls_shape interior);
-// The items behind each other along an axis. One: itself.
+// Concatenates the items along an axis. One item: itself.
 LS_PLACED ls_tensor ls_concatenate(const ls_tensor *items, size_t count,
                                    int axis);
-// x cut along an axis into `count` pieces, piece i as long as likes[i]. Output
+// Cuts x along an axis into `count` pieces, piece i as long as likes[i]. Output
 // i is piece i.
 LS_PLACED ls_op ls_split_like(ls_tensor x, const ls_tensor *likes, size_t count,
                               int axis);
 LS_PLACED ls_tensor ls_reverse(ls_tensor x, ls_axes axes);
 
-// The slices of x at the indices along `axis`: x's shape with the axis replaced
-// by the dimensions of the indices. Indices out of range are clamped: below 0
-// is the first slice, beyond the end the last.
+// Returns the slices of x at the indices along `axis`: x's shape with the axis
+// replaced by the dimensions of the indices. Indices out of range are clamped:
+// below 0 is the first slice, beyond the end the last.
 LS_PLACED ls_tensor ls_gather(ls_tensor x, ls_tensor indices, int axis);
 typedef enum ls_scatter_op {
   LS_SCATTER_UPDATE,  // x = update
@@ -229,39 +236,41 @@ typedef enum ls_scatter_op {
   LS_SCATTER_MIN,
   LS_SCATTER_MAX,
 } ls_scatter_op;
-// x, whose slices at the indices along axis 0 are combined with the updates,
-// which are shaped as ls_gather's result. They are applied one by one in the
-// order of the indices, each result rounded to x's type; so of equal indices
-// the last one wins an update. Indices out of range are skipped. The gradient
-// of mul, div, min and max is refused.
+// Returns x, with its slices at the indices along axis 0 combined with the
+// updates, which are shaped as ls_gather's result. Updates are applied one by
+// one in the order of the indices, each result rounded to x's type; so of equal
+// indices the last one wins an update. Indices out of range are skipped. The
+// gradient of mul, div, min and max is refused.
 LS_PLACED ls_tensor ls_scatter(ls_scatter_op op, ls_tensor x, ls_tensor indices,
                                ls_tensor updates);
 // The same along any axis.
 LS_PLACED ls_tensor ls_scatter_axis(ls_scatter_op op, ls_tensor x,
                                     ls_tensor indices, ls_tensor updates,
                                     int axis);
-// Sparse slices: zeros as large as `like`, to whose slices at the indices along
-// axis 0 the values are added one by one in the order of the indices, as
-// ls_scatter does; 16-bit floats are added in f32 and rounded once. It is what
-// the gradient of a gather along axis 0 is: a tensor as any other, but what is
-// dense in it is computed only if somebody uses it.
+// Makes sparse slices: zeros as large as `like`, to whose slices at the indices
+// along axis 0 the values are added one by one in the order of the indices, as
+// ls_scatter does; 16-bit floats are added in f32 and rounded once. The
+// gradient of a gather along axis 0 has this form: a tensor as any other, but
+// its dense value is computed only if it is used.
 LS_PLACED ls_tensor ls_indexed_slices(ls_tensor indices, ls_tensor values,
                                       ls_tensor like);
-// Whether this value of a function or build graph was made so, and of what;
-// outputs are failed tensors if not. In eager, slices are dense.
+// Returns true if this value of a function or build graph was made by
+// ls_indexed_slices, with its indices and values; otherwise these are failed
+// tensors. In eager, slices are dense.
 LS_API bool ls_tensor_is_slices(ls_tensor tensor, ls_tensor *out_indices,
                                 ls_tensor *out_values);
-// Line by line along an axis: result[.., i, ..] = x[.., indices[.., i, ..],
-// ..]. Shapes are equal but along the axis. Indices out of range are clamped.
+// Takes elements along an axis: result[.., i, ..] = x[.., indices[.., i, ..],
+// ..]. Shapes are equal except along the axis. Indices out of range are
+// clamped.
 LS_PLACED ls_tensor ls_take_along(ls_tensor x, ls_tensor indices, int axis);
-// x with updates[.., i, ..] added at [.., indices[.., i, ..], ..], in order of
-// i; indices out of range are skipped.
+// Returns x with updates[.., i, ..] added at [.., indices[.., i, ..], ..], in
+// order of i; indices out of range are skipped.
 LS_PLACED ls_tensor ls_add_along(ls_tensor x, ls_tensor indices,
                                  ls_tensor updates, int axis);
 
-// Sums and products of the elements up to each one along an axis, which counts
-// unless `exclusive`; `reverse`: from the end. Added one after another, 16-bit
-// floats in f32, each result rounded once.
+// Return sums and products of the elements up to each one along an axis,
+// inclusive unless `exclusive`; `reverse`: from the end. Accumulated one after
+// another, 16-bit floats in f32, each result rounded once.
 LS_PLACED ls_tensor ls_cumsum(ls_tensor x, int axis, bool exclusive,
                               bool reverse);
 LS_PLACED ls_tensor ls_cumprod(ls_tensor x, int axis, bool exclusive,
@@ -270,20 +279,20 @@ LS_PLACED ls_tensor ls_cumprod(ls_tensor x, int axis, bool exclusive,
 LS_PLACED ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis,
                                    bool reverse);
 
-// Sorted along an axis, smallest first or largest first. Equal elements keep
-// their order; a nan is larger than any number.
+// Sorts along an axis, smallest first or largest first. Equal elements keep
+// their order; NaN is larger than any number.
 LS_PLACED ls_tensor ls_sort(ls_tensor x, int axis, bool descending);
-// The places of the sorted elements in x, i64.
+// Returns the positions of the sorted elements in x, i64.
 LS_PLACED ls_tensor ls_argsort(ls_tensor x, int axis, bool descending);
-// All items in the order of the first. Output i is items[i], sorted; output
-// `count` the places where the elements stood, i64.
+// Sorts all items in the order of the first. Output i is items[i], sorted;
+// output `count` the original positions, i64.
 LS_PLACED ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
                            bool descending);
-// The k largest along the last axis, largest first, equal ones by index: output
-// 0 holds the values, output 1 their indices, i32.
+// Finds the k largest along the last axis, largest first, equal ones by index:
+// output 0 has the values, output 1 their indices, i32.
 LS_PLACED ls_op ls_top_k(ls_tensor x, int64_t k);
-// The index of the first minimum along an axis, i64; of the first nan, if there
-// is one.
+// Returns the index of the first minimum along an axis, i64; of the first NaN,
+// if there is one.
 LS_PLACED ls_tensor ls_argmin(ls_tensor x, int axis);
 // min(max(x, low), high); each bound is a scalar or as large as x. Where x lies
 // on a bound the gradient passes.
@@ -294,7 +303,7 @@ LS_PLACED ls_tensor ls_expm1(ls_tensor x);  // e^x - 1, exact near 0.
 LS_PLACED ls_tensor ls_log1p(ls_tensor x);  // log(1 + x), exact near 0.
 LS_PLACED ls_tensor ls_ceil(ls_tensor x);
 LS_PLACED ls_tensor ls_floor(ls_tensor x);
-// The nearest integer; of two the even one, or the one away from zero.
+// Round to the nearest integer; ties go to the even one, or away from zero.
 LS_PLACED ls_tensor ls_round(ls_tensor x);
 LS_PLACED ls_tensor ls_round_away(ls_tensor x);
 LS_PLACED ls_tensor ls_cos(ls_tensor x);
@@ -302,57 +311,57 @@ LS_PLACED ls_tensor ls_sin(ls_tensor x);
 LS_PLACED ls_tensor ls_tan(ls_tensor x);
 LS_PLACED ls_tensor ls_cbrt(ls_tensor x);
 LS_PLACED ls_tensor ls_erfc(ls_tensor x);
-// Bools: neither infinite nor nan.
+// Returns bools: true if neither infinite nor NaN.
 LS_PLACED ls_tensor ls_is_finite(ls_tensor x);
-// The angle of the point with this ordinate and abscissa, in [-pi, pi].
+// Returns the angle of the point (x, y), in [-pi, pi].
 LS_PLACED ls_tensor ls_atan2(ls_tensor y, ls_tensor x);
-// What x / y, rounded towards zero, leaves: it has x's sign. Of integers x for
-// y = 0.
+// Returns the remainder of x / y, rounded towards zero: it has x's sign. For
+// integers, x if y = 0.
 LS_PLACED ls_tensor ls_remainder(ls_tensor x, ls_tensor y);
 
-// Activations. softplus and gelu are ops of their own; the others are made of
-// ops.
+// Activations. softplus and gelu are ops; the others are composed of ops.
 LS_PLACED ls_tensor ls_softplus(ls_tensor x);  // log(1 + e^x)
-// The approximation by tanh: x sigmoid(2u) with
-// u = sqrt(2 / pi) (x + 0.044715 x^3).
+// Returns the approximation by tanh: x sigmoid(2u) with u = sqrt(2 / pi) (x +
+// 0.044715 x^3).
 LS_PLACED ls_tensor ls_gelu(ls_tensor x);
 // dy gelu'(x): the gradient of gelu.
 LS_PLACED ls_tensor ls_gelu_grad(ls_tensor dy, ls_tensor x);
 LS_PLACED ls_tensor ls_silu(ls_tensor x);  // x sigmoid(x)
-// x where it is positive, else alpha (e^x - 1).
+// Returns x where it is positive, else alpha (e^x - 1).
 LS_PLACED ls_tensor ls_elu(ls_tensor x, double alpha);
-// x where it is positive, else slope x.
+// Returns x where it is positive, else slope x.
 LS_PLACED ls_tensor ls_leaky_relu(ls_tensor x, double slope);
 
-// Bits of integers; ls_not, ls_and, ls_or and ls_xor take bools, too. Shifting
-// by as many bits as there are, or more, or by less than none, moves all out.
+// Bitwise ops of integers; ls_not, ls_and, ls_or and ls_xor take bools, too.
+// Shifting by the type's width or more, or by a negative number, shifts all
+// bits out.
 LS_PLACED ls_tensor ls_xor(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_shift_left(ls_tensor x, ls_tensor y);
-// The top bit follows, whether the type is signed or not; or zeros do.
+// Shift in copies of the top bit, whether the type is signed or not; or zeros.
 LS_PLACED ls_tensor ls_shift_right_arithmetic(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_shift_right_logical(ls_tensor x, ls_tensor y);
 LS_PLACED ls_tensor ls_popcount(ls_tensor x);
 LS_PLACED ls_tensor ls_count_leading_zeros(ls_tensor x);
-// The same bits as a number type of the same size.
+// Reinterprets the bits as a number type of the same size.
 LS_PLACED ls_tensor ls_bitcast(ls_tensor x, ls_dtype dtype);
 
 LS_PLACED ls_tensor ls_reduce_product(ls_tensor x, ls_axes axes);
 LS_PLACED ls_tensor ls_reduce_product_keep(ls_tensor x, ls_axes axes);
-LS_PLACED ls_tensor ls_reduce_and(ls_tensor x, ls_axes axes);  // Of bools.
-LS_PLACED ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes);   // Of bools.
+LS_PLACED ls_tensor ls_reduce_and(ls_tensor x, ls_axes axes);  // For bools.
+LS_PLACED ls_tensor ls_reduce_or(ls_tensor x, ls_axes axes);   // For bools.
 
-// Normal numbers of which those beyond two deviations are drawn again. An
-// element stays a function of what random numbers depend on alone: its next
-// attempt is the same element of the next set of blocks, whatever its
-// neighbours need. 16-bit floats are rounded afterwards.
+// Returns normal numbers, where those beyond two deviations are drawn again. An
+// element still depends only on what random numbers depend on: its next attempt
+// is the same element of the next set of blocks, whatever its neighbours need.
+// 16-bit floats are rounded afterwards.
 LS_PLACED ls_tensor
 ls_random_truncated_normal(ls_dtype dtype, ls_shape shape, double mean,
                            double deviation, const ls_random_options *options);
-// Integers of random bits: u32 or u64.
+// Returns integers of random bits: u32 or u64.
 LS_PLACED ls_tensor ls_random_unsigned(ls_dtype dtype, ls_shape shape,
                                        const ls_random_options *options);
-// 0 to count - 1 in random order, as i32 or i64: sorted by random numbers of 64
-// bits, equal ones by index.
+// Returns 0 to count - 1 in random order, as i32 or i64: sorted by random
+// numbers of 64 bits, equal ones by index.
 LS_PLACED ls_tensor ls_random_permutation(ls_dtype dtype, int64_t count,
                                           const ls_random_options *options);
 
@@ -361,59 +370,63 @@ LS_PLACED ls_tensor ls_random_permutation(ls_dtype dtype, int64_t count,
 // Lists of numbers, one for each spatial dimension, are shapes: LS_SHAPE(2, 2).
 
 typedef enum ls_padding {
-  LS_PADDING_VALID,  // No more than `low` and `high` say: every window is full.
-  LS_PADDING_SAME,   // As many results as strides in the input; of the padding
-                     // that needs, half goes before, a rest behind.
+  LS_PADDING_VALID,  // Pads by `low` and `high` only: every window is full.
+  // Gives as many results as the input has strides; of the padding needed,
+  // half goes before, the rest after.
+  LS_PADDING_SAME,
 } ls_padding;
 
-// Where a convolution's windows lie. Zero in a field means its default. Output
-// o sees with element k of the weights place o stride + k dilation - low of the
-// input, between whose elements are input_dilation - 1 zeros.
+// Positions of a convolution's windows. Zero in a field means its default.
+// Output o combines element k of the weights with position o stride + k
+// dilation - low of the input, between whose elements are input_dilation - 1
+// zeros.
 typedef struct ls_convolution_options {
   ls_shape strides;          // Default: all 1.
-  ls_shape dilations;        // Of the weights. Default: all 1.
+  ls_shape dilations;        // Dilations of the weights. Default: all 1.
   ls_shape input_dilations;  // Default: all 1.
   ls_padding padding;        // Default: LS_PADDING_VALID.
-  ls_shape low, high;        // Zeros around the input. Default: none. They are
-                             // not negative, and not for LS_PADDING_SAME.
-  int64_t groups;            // Default 1. The channels of each group make its
-                             // share of the output channels.
+  // Zeros around the input. Default: none. Must not be negative, nor used with
+  // LS_PADDING_SAME.
+  ls_shape low, high;
+  int64_t groups;  // Default 1. The channels of each group make its
+                   // share of the output channels.
 } ls_convolution_options;
-// x by weights w, [spatial..., channels / groups, output channels]. `options`
-// may be NULL: all defaults. A window that is larger than the padded input is
+// Convolves x by weights w, [spatial..., channels / groups, output channels].
+// `options` may be NULL: all defaults. A window larger than the padded input is
 // refused.
 LS_PLACED ls_tensor ls_convolution(ls_tensor x, ls_tensor w,
                                    const ls_convolution_options *options);
-// activation(convolution + bias) as one op: fused is its meaning. The bias is
-// [output channels].
+// Returns activation(convolution + bias) as one fused op. The bias is [output
+// channels].
 LS_PLACED ls_tensor ls_conv_bias_act(ls_tensor x, ls_tensor w, ls_tensor bias,
                                      ls_activation activation,
                                      const ls_convolution_options *options);
-// The gradient of a convolution by w, of a result with gradient dy, for its
-// input, which is as large as `x_like`. Also called transposed convolution.
+// Returns the gradient for the input of a convolution by w, whose result has
+// gradient dy; it is as large as `x_like`. Also called transposed convolution.
 LS_PLACED ls_tensor ls_conv_grad_input(ls_tensor dy, ls_tensor w,
                                        ls_tensor x_like,
                                        const ls_convolution_options *options);
-// The same for the weights, as large as `w_like`, of a convolution of x.
+// Returns the gradient for the weights, as large as `w_like`, of a convolution
+// of x.
 LS_PLACED ls_tensor ls_conv_grad_weights(ls_tensor x, ls_tensor dy,
                                          ls_tensor w_like,
                                          const ls_convolution_options *options);
 
 typedef enum ls_window_op {
   LS_WINDOW_SUM,
-  LS_WINDOW_MAX,   // NaN if one is; -infinity of padding alone.
-  LS_WINDOW_MEAN,  // Of floats; NaN of padding alone.
+  LS_WINDOW_MAX,   // NaN if one element is; -infinity for padding alone.
+  LS_WINDOW_MEAN,  // For floats; NaN for padding alone.
 } ls_window_op;
-// Where windows lie. Zero in a field means its default.
+// Positions of windows. Zero in a field means its default.
 typedef struct ls_window_options {
   ls_shape strides;    // Default: the window's sizes, so that they tile x.
   ls_shape dilations;  // Default: all 1.
-  ls_padding padding;  // Default: LS_PADDING_VALID. Padding takes no part...
+  ls_padding padding;  // Default: LS_PADDING_VALID. Padding is ignored...
   ls_shape low, high;
-  bool count_padding;  // ... but as zeros in a mean, if this is set.
+  bool count_padding;  // ... except as zeros in a mean, if this is set.
 } ls_window_options;
-// The sum, maximum or mean of each window of these sizes. The gradient of a
-// maximum goes to the first one in row order. `options` may be NULL.
+// Returns the sum, maximum or mean of each window of these sizes. The gradient
+// of a maximum goes to the first one in row order. `options` may be NULL.
 LS_PLACED ls_tensor ls_reduce_window(ls_window_op op, ls_tensor x,
                                      ls_shape window,
                                      const ls_window_options *options);
@@ -423,40 +436,41 @@ LS_PLACED ls_tensor ls_avg_pool(ls_tensor x, ls_shape window,
                                 const ls_window_options *options);
 
 // ---- Normalization ---------------------------------------------------------
-// In all of these, what is one number a channel or column (scale, offset, mean,
-// variance) is of x's type, but f32 beside x of 16-bit floats. r is what is
-// left of x without its mean, divided by sqrt(variance + epsilon).
+// In all of these, values per channel or column (scale, offset, mean, variance)
+// are of x's type, but f32 for x of 16-bit floats. r is x minus its mean,
+// divided by sqrt(variance + epsilon).
 //
-// By channel, the last dimension. Output 0 is activation(r scale + offset),
-// output 1 the mean and output 2 the biased variance of each channel of x. The
-// activation is none or relu.
+// Normalizes by channel, the last dimension. Output 0 is activation(r scale +
+// offset), output 1 the mean and output 2 the biased variance of each channel
+// of x. The activation is none or relu.
 LS_PLACED ls_op ls_batch_norm(ls_tensor x, ls_tensor scale, ls_tensor offset,
                               double epsilon, ls_activation activation);
-// The same with a mean and variance that are given.
+// Normalizes with a given mean and variance.
 LS_PLACED ls_tensor ls_batch_norm_inference(ls_tensor x, ls_tensor scale,
                                             ls_tensor offset, ls_tensor mean,
                                             ls_tensor variance, double epsilon,
                                             ls_activation activation);
-// The gradients of ls_batch_norm's x, scale and offset for a gradient dy of its
-// output 0. mean and variance are its outputs 1 and 2.
+// Returns the gradients of ls_batch_norm's x, scale and offset for a gradient
+// dy of its output 0. mean and variance are its outputs 1 and 2.
 LS_PLACED ls_op ls_batch_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                                    ls_tensor offset, ls_tensor mean,
                                    ls_tensor variance, double epsilon,
                                    ls_activation activation);
-// r scale + offset, each row along the last axis by itself.
+// Returns r scale + offset, normalizing each row along the last axis.
 LS_PLACED ls_tensor ls_layer_norm(ls_tensor x, ls_tensor scale,
                                   ls_tensor offset, double epsilon);
-// The gradients of x, scale and offset.
+// Returns the gradients of x, scale and offset.
 LS_PLACED ls_op ls_layer_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                                    double epsilon);
-// x scale / sqrt(mean(x^2) + epsilon), each row along the last axis by itself.
+// Returns x scale / sqrt(mean(x^2) + epsilon), for each row along the last
+// axis.
 LS_PLACED ls_tensor ls_rms_norm(ls_tensor x, ls_tensor scale, double epsilon);
-// The gradients of x and scale.
+// Returns the gradients of x and scale.
 LS_PLACED ls_op ls_rms_norm_grad(ls_tensor dy, ls_tensor x, ls_tensor scale,
                                  double epsilon);
-// r scale + offset of x [n, ..., channels], where mean and variance are those
-// of all positions of one example and of one of `groups` groups of neighbouring
-// channels. Groups of one channel: instance norm.
+// Returns r scale + offset of x [n, ..., channels], where mean and variance are
+// those of all positions of one example and of one of `groups` groups of
+// adjacent channels. Groups of one channel: instance norm.
 LS_PLACED ls_tensor ls_group_norm(ls_tensor x, ls_tensor scale,
                                   ls_tensor offset, int64_t groups,
                                   double epsilon);
@@ -465,19 +479,20 @@ LS_PLACED ls_tensor ls_group_norm(ls_tensor x, ls_tensor scale,
 // Zero in a field means its default.
 typedef struct ls_attention_options {
   int64_t num_heads;  // Default 1.
-  bool causal;        // Token i sees tokens 0 to i.
-  double scale;       // Of the scores. Default: 1 / sqrt(depth of a head).
+  bool causal;        // Token i attends to tokens 0 to i.
+  double scale;  // Factor of the scores. Default: 1 / sqrt(depth of a head).
 } ls_attention_options;
-// softmax(scale q k') v for each head. q is [batch, tokens, heads * depth]; k
-// and v may have other tokens, v another depth. `options` may be NULL.
+// Returns softmax(scale q k') v for each head. q is [batch, tokens, heads *
+// depth]; k and v may have other tokens, v another depth. `options` may be
+// NULL.
 LS_PLACED ls_tensor ls_attention(ls_tensor q, ls_tensor k, ls_tensor v,
                                  const ls_attention_options *options);
-// The same of q, k and v side by side: [batch, tokens, 3 * heads * depth], as
-// one dense layer gives them. Nothing is copied.
+// Attention of q, k and v side by side: [batch, tokens, 3 * heads * depth], as
+// one dense layer returns them. Nothing is copied.
 LS_PLACED ls_tensor ls_attention_packed(ls_tensor qkv,
                                         const ls_attention_options *options);
-// The gradients of q, k and v for a gradient of the result; or of qkv, with
-// k and v failed (zeroed) tensors.
+// Returns the gradients of q, k and v for a gradient of the result; or of qkv,
+// with k and v failed (zeroed) tensors.
 LS_PLACED ls_op ls_attention_grad(ls_tensor gradient, ls_tensor q, ls_tensor k,
                                   ls_tensor v,
                                   const ls_attention_options *options);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: nn
 //
-// Optimizers: what changes variables so that a loss gets smaller. With them,
-// schedules of the learning rate, clipping, gradients of a batch in parts, and
-// moving averages of weights.
+// Optimizers, which update variables to reduce a loss; schedules of the
+// learning rate, clipping, gradients of a batch in parts, and moving averages
+// of weights.
 //
-// On many replicas the gradient g below is that of the whole batch: the mean
-// of the replicas' gradients, added along the canonical tree. Clipping, decay
-// and what an optimizer remembers come after that sum, so that they are the
-// same as on one replica, and are computed once for all.
+// On many replicas the gradient g below is that of the whole batch: the mean of
+// the replicas' gradients, added along the canonical tree. Clipping, decay and
+// slots use that sum, so that they are the same as on one replica, and are
+// computed once for all.
 //
 // Threads: an optimizer makes its slots at its first step, so it belongs to one
 // thread at a time until then; afterwards its steps are ordered as writes of
@@ -33,88 +33,89 @@ typedef enum ls_schedule_kind {
   LS_SCHEDULE_STEP,         // max(factor^floor(i / steps), end)
 } ls_schedule_kind;
 
-// How the learning rate changes: the rate of a step is the optimizer's times
-// the schedule's factor. A plain value; zeroed: the rate stays. In the table
-// above i counts steps from 0 and p = min(i / steps, 1).
+// Schedule of the learning rate: the rate of a step is the optimizer's times
+// the schedule's factor. A plain value; zeroed: the rate is constant. In the
+// table above i counts steps from 0 and p = min(i / steps, 1).
 typedef struct ls_schedule {
   ls_schedule_kind kind;
-  int64_t steps;  // Required, but for a constant.
-  double end;     // The factor at the end, or the least. Default 0.
-  double factor;  // Of exponential and step. Default 0.1.
-  // Before all that, the factor rises in a line: step i < warmup has
-  // (i + 1) / warmup, and i counts from the end of it. Default: none.
+  int64_t steps;  // Required, except for a constant.
+  double end;     // Final or smallest factor. Default 0.
+  double factor;  // For exponential and step. Default 0.1.
+  // Number of initial steps during which the factor rises linearly: step i <
+  // warmup has (i + 1) / warmup, and i then counts from its end. Default: none.
   int64_t warmup;
-  // A factor of one's own, in place of `kind`: an f64 scalar for the number of
-  // steps after the warm-up, an i64 scalar.
+  // A custom factor, instead of `kind`: an f64 scalar for the number of steps
+  // after the warm-up, an i64 scalar.
   ls_tensor (*custom)(ls_tensor step, void *user);
   void *user;
 } ls_schedule;
 
-// The schedule's factor at `step`, an integer scalar; an f64 scalar.
+// Returns the schedule's factor at `step`, an integer scalar; an f64 scalar.
 LS_PLACED ls_tensor ls_schedule_factor(const ls_schedule *schedule,
                                        ls_tensor step);
 
 // ---- Clipping --------------------------------------------------------------
-// Limits of gradients. Zero: no limit. More than one works in this order.
+// Limits of gradients. Zero: no limit. Several limits apply in this order.
 typedef struct ls_clip {
-  double value;        // Each element to [-value, value].
-  double norm;         // Each gradient: times norm / max(|g|, norm).
-  double global_norm;  // All gradients of a step, by the norm of all of them.
+  double value;  // Clamps each element to [-value, value].
+  double norm;   // Multiplies each gradient by norm / max(|g|, norm).
+  // Scales all gradients of a step by the norm of all of them.
+  double global_norm;
 } ls_clip;
 
 // ---- Replicas --------------------------------------------------------------
-// What is made of the replicas' gradients. Those of replicas without examples
-// are left out, whatever they are.
+// Reduction of the replicas' gradients. Those of replicas without examples are
+// ignored, whatever their values.
 typedef enum ls_gradients_over_replicas {
-  // That of the whole batch: each replica's loss is a mean over its examples,
-  // and counts by their number (ls_replica_examples).
+  // Gradient of the whole batch: each replica's loss is a mean over its
+  // examples, and is weighted by their number (ls_replica_examples).
   LS_GRADIENTS_MEAN,
-  LS_GRADIENTS_SUM,  // Not scaled.
-  // The sum; but while losses are scaled for an estimator (ls_loss_reduction
-  // says MEAN) the loss is multiplied by 1 / the number of replicas first, and
-  // the graph says so (ls_graph_is_loss_scaled).
+  LS_GRADIENTS_SUM,  // Sum, not scaled.
+  // Sum; but while losses are scaled for an estimator (ls_loss_reduction
+  // returns MEAN) the loss is first multiplied by 1 / the number of replicas,
+  // and the graph records that (ls_graph_is_loss_scaled).
   LS_GRADIENTS_LIKE_LOSS,
 } ls_gradients_over_replicas;
 
 // ---- Optimizers ------------------------------------------------------------
-// Counted. What it remembers of a variable (slots) are variables of their own,
-// called "<variable>/<slot>", of its type and zero at first. The number of
-// steps done is a variable too: "<name>/step", i64. It is made when something
-// depends on it.
+// Reference-counted. Its slots are variables, called "<variable>/<slot>", of
+// the variable's type and initially zero. The number of steps made is a
+// variable too: "<name>/step", i64, created when something depends on it.
 //
 // With `accumulate` n, gradients of n calls make one step, for batches that are
 // too large for one call: each call adds its gradients, those of the batch of
-// all replicas, to a slot "gradient", and the n-th moves the variables by their
-// mean, clipped and decayed as one gradient is, and clears the slots. A call
-// counts by its examples on all replicas, so that the mean is the gradient of
-// one batch with all of them: by the numbers that ls_replica_examples tells of,
-// by the rows of the first argument that has any where all replicas have as
-// many or there is one, be it a function without a strategy. Calls whose number
+// all replicas, to a slot "gradient", and the n-th applies their mean, clipped
+// and decayed as one gradient is, and clears the slots. A call is weighted by
+// its examples on all replicas, so that the mean is the gradient of one batch
+// with all of them: by the numbers of ls_replica_examples, or by the rows of
+// the first argument that has any if all replicas have the same number or there
+// is one replica, including a function without a strategy. Calls whose number
 // is not known count as one example each, and so do all calls under
 // LS_GRADIENTS_LIKE_LOSS, whose loss has its own weights. A call without
 // examples counts nothing.
 //
-// The calls since the last step are in "<name>/calls", i64, their examples in
-// "<name>/examples" and those of the first of them that had any, in whose unit
-// the slots are, in "<name>/first_examples", f64. A checkpoint of a version
-// that counted calls alike has no such entries: restoring it says so
-// (LS_NOT_FOUND). Schedules, and all that counts steps, count steps and not
-// calls. The slots are as dense as their variables, and of f32 where these have
-// 16 bits. Calls that a run ends with are held there.
+// The number of calls since the last step is in "<name>/calls", i64, their
+// examples in "<name>/examples", and in "<name>/first_examples", f64, those of
+// the first of them that had any, which is the unit of the slots. A checkpoint
+// of a version that weighted calls equally has no such entries: restoring it
+// reports that (LS_NOT_FOUND). Schedules, and all other counts of steps, count
+// steps and not calls. The slots are as dense as their variables, and f32 for
+// 16-bit ones. Calls accumulated at the end of a run stay in them.
 typedef struct ls_optimizer ls_optimizer;
 
-// Common to the options of all optimizers. Zero in a field means its default;
-// below, w is the variable, g the gradient, rate the learning rate and t the
-// number of the step from 1.
+// Fields common to the options of all optimizers. Zero in a field means its
+// default; below, w is the variable, g the gradient, rate the learning rate and
+// t the number of the step from 1.
 //   name           Default: the kind's, such as "adam".
-//   learning_rate  See each. It is above 0.
-//   schedule       Default: the rate stays.
+//   learning_rate  Default: see each. Must be above 0.
+//   schedule       Default: the rate is constant.
 //   clip           Default: none.
-//   weight_decay   Unless said otherwise, g + weight_decay w takes the place of
-//                  g, after clipping. Default: none.
-//   decays         Whether a variable takes part in weight decay. Default: all.
-//   over_replicas  Default: the mean. Clipping sees what comes out.
-//   accumulate     Calls that make a step, by their examples. Default 1.
+//   weight_decay   Unless stated otherwise, g + weight_decay w replaces g,
+//                  after clipping. Default: none.
+//   decays         Returns true if weight decay applies to a variable. Default:
+//                  to all.
+//   over_replicas  Default: the mean. Clipping sees its result.
+//   accumulate     Calls per step, weighted by their examples. Default 1.
 #define LS_OPTIMIZER_FIELDS                                                    \
   const char *name;                                                            \
   double learning_rate;                                                        \
@@ -133,13 +134,13 @@ typedef struct ls_sgd_options {
   double momentum;      // Default: none.
   bool nesterov;
 } ls_sgd_options;
-// The caller owns a reference, here as below.
-//   LS_INVALID_ARGUMENT  a number that is negative or no number, a schedule
-//                        without steps, or nesterov without momentum.
+// Creates the optimizer. The caller owns a reference, here as below.
+//   LS_INVALID_ARGUMENT  a number that is negative or NaN, a schedule without
+//                        steps, or nesterov without momentum.
 LS_API LS_MUST_USE ls_status ls_sgd_create(const ls_sgd_options *options,
                                            ls_optimizer **out_optimizer);
 
-// Kingma and Ba, 2015.
+// Adam (Kingma and Ba, 2015).
 //   m' = beta1 m + (1 - beta1) g                           slot "m"
 //   v' = beta2 v + (1 - beta2) g^2                         slot "v"
 //   u  = m' / (1 - beta1^t) / (sqrt(v' / (1 - beta2^t)) + epsilon)
@@ -151,23 +152,25 @@ typedef struct ls_adam_options {
   double epsilon;       // Default 1e-8.
   bool no_momentum;     // beta1 is 0: m' = g, without a slot.
 } ls_adam_options;
+// Creates an Adam optimizer.
 //   LS_INVALID_ARGUMENT  as ls_sgd_create; also a beta of 1 or more.
 LS_API LS_MUST_USE ls_status ls_adam_create(const ls_adam_options *options,
                                             ls_optimizer **out_optimizer);
-// Adam with decay apart from the gradient (Loshchilov and Hutter, 2019):
+// Creates Adam with decoupled weight decay (Loshchilov and Hutter, 2019):
 //   w' = w - rate (u + weight_decay w)
 // Weight decay: default 0.01.
 LS_API LS_MUST_USE ls_status ls_adamw_create(const ls_adam_options *options,
                                              ls_optimizer **out_optimizer);
-// Adam's direction, as long as the weight (You et al., 2020):
+// Creates LAMB, with Adam's direction scaled to the weight's norm (You et al.,
+// 2020):
 //   d  = u + weight_decay w
 //   w' = w - rate (|w| / |d|) d        the quotient is 1 if a norm is 0
 // Epsilon: default 1e-6.
 LS_API LS_MUST_USE ls_status ls_lamb_create(const ls_adam_options *options,
                                             ls_optimizer **out_optimizer);
 
-// Duchi et al., 2011.
-//   s' = s + g^2                       slot "sum", at first `initial`
+// Adagrad (Duchi et al., 2011).
+//   s' = s + g^2                       slot "sum", initially `initial`
 //   w' = w - rate g / sqrt(s' + epsilon)
 typedef struct ls_adagrad_options {
   LS_OPTIMIZER_FIELDS;  // Rate: default 0.01.
@@ -177,12 +180,12 @@ typedef struct ls_adagrad_options {
 LS_API LS_MUST_USE ls_status ls_adagrad_create(
     const ls_adagrad_options *options, ls_optimizer **out_optimizer);
 
-// Tieleman and Hinton, 2012.
+// RMSProp (Tieleman and Hinton, 2012).
 //   s' = decay s + (1 - decay) g^2     slot "square"
 //   u  = g / sqrt(s' + epsilon)
 //   w' = w - rate u
-// Centered, e' = decay e + (1 - decay) g is in slot "mean" and s' - e'^2 takes
-// the place of s' in u. With momentum v' = momentum v + rate u is in slot
+// Centered, e' = decay e + (1 - decay) g is in slot "mean" and s' - e'^2
+// replaces s' in u. With momentum v' = momentum v + rate u is in slot
 // "momentum" and w' = w - v'.
 typedef struct ls_rmsprop_options {
   LS_OPTIMIZER_FIELDS;  // Rate: default 0.001.
@@ -194,7 +197,7 @@ typedef struct ls_rmsprop_options {
 LS_API LS_MUST_USE ls_status ls_rmsprop_create(
     const ls_rmsprop_options *options, ls_optimizer **out_optimizer);
 
-// Chen et al., 2023. Decay is apart from the gradient.
+// Lion (Chen et al., 2023), with decoupled weight decay.
 //   u  = sign(beta1 m + (1 - beta1) g)
 //   m' = beta2 m + (1 - beta2) g       slot "m"
 //   w' = w - rate (u + weight_decay w)
@@ -206,16 +209,16 @@ typedef struct ls_lion_options {
 LS_API LS_MUST_USE ls_status ls_lion_create(const ls_lion_options *options,
                                             ls_optimizer **out_optimizer);
 
-// What every optimizer has. Zero in a field means its default.
+// Options common to all optimizers. Zero in a field means its default.
 typedef struct ls_optimizer_options {
   LS_OPTIMIZER_FIELDS;
 } ls_optimizer_options;
-// An optimizer whose kind is known at run time only: sgd, momentum (SGD with a
-// momentum of 0.9), nesterov (the same, with nesterov), adam, adamw, lamb,
-// adagrad, rmsprop or lion. `options` may be NULL. What is the kind's own has
-// its default.
-//   LS_INVALID_ARGUMENT  as ls_sgd_create; also another kind: the message lists
-//                        those there are.
+// Creates an optimizer whose kind is known at run time only: sgd, momentum (SGD
+// with a momentum of 0.9), nesterov (the same, with nesterov), adam, adamw,
+// lamb, adagrad, rmsprop or lion. `options` may be NULL. Options specific to
+// the kind have their defaults.
+//   LS_INVALID_ARGUMENT  as ls_sgd_create; also an unknown kind: the message
+//                        lists the known ones.
 LS_API LS_MUST_USE ls_status
 ls_optimizer_create(const char *kind, const ls_optimizer_options *options,
                     ls_optimizer **out_optimizer);
@@ -224,51 +227,51 @@ LS_API ls_optimizer *ls_optimizer_retain(ls_optimizer *optimizer);
 LS_API void ls_optimizer_release(ls_optimizer *optimizer);  // NULL is fine.
 
 // ---- Steps -----------------------------------------------------------------
-// In a function or build graph: one step down the gradient of `loss`, a scalar,
-// in every trainable variable that was read on the way to it. On many replicas
-// every variable moves by the mean of the replicas' gradients, which is that of
-// the whole batch when the replicas have equally many examples. Returns an op
-// that runs after all updates, to be fetched in a session; in a function they
-// run at each call anyway.
+// Makes one step, in a function or build graph: applies the gradient of `loss`,
+// a scalar, to every trainable variable that was read to compute it. On many
+// replicas every variable is updated by the mean of the replicas' gradients,
+// which is that of the whole batch when the replicas have equally many
+// examples. Returns an op that runs after all updates, to be fetched in a
+// session; in a function they run at each call anyway.
 //
-// In a build graph that op, as those of the other steps below, also runs the
+// In a build graph that op, like those of the other steps below, also runs the
 // ops that LS_COLLECTION_UPDATE_OPS held when it was made, those of all
 // replicas; but not one that needs a placeholder or a host call which the step
-// itself does not: that is another loss's.
+// itself does not: that belongs to another loss.
 LS_PLACED ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss);
-// The same in eager: ends the tape, on which `loss` was computed, and takes one
-// step in every trainable variable that was read on it.
+// Makes a step in eager: ends the tape, on which `loss` was computed, and
+// updates every trainable variable that was read on it.
 LS_API LS_MUST_USE ls_status ls_optimizer_minimize_tape(ls_optimizer *optimizer,
                                                         ls_tape *tape,
                                                         ls_tensor loss);
-// The same for gradients that are known already: `gradients[i]` belongs to
-// `variables[i]`; a none leaves it alone. All replicas give the same variables
-// in the same order.
+// Makes a step with known gradients: `gradients[i]` belongs to `variables[i]`;
+// a none leaves it unchanged. All replicas pass the same variables in the same
+// order.
 //   LS_INVALID_ARGUMENT     none has a gradient: lists the variables; or one is
 //                           of another type or shape than its variable: no
-//                           variable moves.
+//                           variable changes.
 //   LS_FAILED_PRECONDITION  in a cross-replica context: see
 //                           ls_optimizer_apply_across.
 LS_PLACED ls_op ls_optimizer_apply(ls_optimizer *optimizer,
                                    ls_variable *const *variables,
                                    const ls_nest *gradients, size_t count);
 
-// The loss, a scalar, of one part of a batch.
+// Returns the loss, a scalar, of one part of a batch.
 typedef ls_tensor (*ls_loss_callback)(ls_nest args, void *user);
-// As ls_optimizer_minimize, with the memory of a smaller batch: dimension 0 of
-// every tensor of `args` (lent) is cut into `parts` equal pieces, `loss` is
-// traced for the first and, as a loop, for the others, and one step goes down
-// the mean of their gradients. Gradients and losses are added left to right
-// over the parts, then along the tree over the replicas: the step agrees with
-// that of the whole batch to rounding only. Returns the mean loss, after the
-// updates. In functions and build graphs.
+// Makes a step as ls_optimizer_minimize, with the memory of a smaller batch:
+// dimension 0 of every tensor of `args` (lent) is cut into `parts` equal
+// pieces, `loss` is traced for the first and, as a loop, for the others, and
+// one step applies the mean of their gradients. Gradients and losses are added
+// left to right over the parts, then along the tree over the replicas: the step
+// agrees with that of the whole batch to rounding only. Returns the mean loss,
+// after the updates. In functions and build graphs.
 //   LS_INVALID_ARGUMENT  fewer than one part.
 LS_PLACED ls_tensor ls_optimizer_minimize_parts(ls_optimizer *optimizer,
                                                 int64_t parts,
                                                 ls_loss_callback loss,
                                                 ls_nest args, void *user);
 
-// The learning rate of the next step, an f64 scalar.
+// Returns the learning rate of the next step, an f64 scalar.
 LS_PLACED ls_tensor ls_optimizer_rate(ls_optimizer *optimizer);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: engine
 //
-// Runs: what is under way in a runtime, for a person who wonders.
+// Runs in progress in a runtime, for debugging.
 //
-// Threads: any thread may ask at any time, but for signal handlers.
+// Threads: any thread may call this at any time, but signal handlers may not.
 #ifndef LOCKSTEP_RUNS_H_
 #define LOCKSTEP_RUNS_H_
 
@@ -13,11 +13,11 @@
 extern "C" {
 #endif
 
-// A table of the runs that are under way: which replica is in which op, what it
-// waits for, who has come to each merge and who has not, and what the last
-// turns were. Each line ends with a newline; "" when nothing runs. A run goes
-// on meanwhile, so lines of a table may be a moment apart. The caller releases
-// it (ls_text_release). Thread-safe; not for signal handlers.
+// Prints a table of the runs in progress: the op that each replica is in and
+// what it waits for, which replicas have reached each merge call and which have
+// not, and the latest turns. Each line ends with a newline; "" when nothing
+// runs. Runs continue meanwhile, so lines of a table may be taken at slightly
+// different times. The caller releases the text (ls_text_release).
 LS_API LS_MUST_USE ls_status ls_runs_print(ls_runtime *runtime,
                                            char **out_text);
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: state
 //
-// Savers: values of variables to and from one safetensors file, by name.
+// Savers: write values of variables to one safetensors file, and restore them,
+// by name.
 //
 // A distributed variable is one entry under its common name, as a plain
-// variable of that name would be, so files go from one number of replicas to
-// another. A mirrored one is the value of its first component, and restored to
-// all. One that is synchronized on read is what its components make; restored,
-// each component gets the value, of a SUM the value / the number of components
-// (integers towards zero). A handle is what it stands for.
+// variable of that name would be, so that files do not depend on the number of
+// replicas. For a mirrored variable the value of its first component is saved,
+// and restored to all. For a variable synchronized on read the aggregate of its
+// components is saved; each component is restored to that value, for SUM to the
+// value / the number of components (integers towards zero). A handle is saved
+// as its variable.
 //
-// A file is replaced as a whole, so that a save which is killed leaves the file
-// of the one before. A refused save has written nothing, a refused restore has
-// changed no variable.
+// A file is replaced atomically: a save that is killed leaves the previous
+// file. A refused save has written nothing, a refused restore has changed no
+// variable.
 //
 // Threads: a save reads, and a restore writes, one variable after another, each
-// whole; for a state of one moment no run writes them meanwhile.
+// completely; for a consistent state no run may write them meanwhile.
 #ifndef LOCKSTEP_SAVER_H_
 #define LOCKSTEP_SAVER_H_
 
@@ -25,30 +27,31 @@
 extern "C" {
 #endif
 
-// What is saved: a plain value that lends everything. Zero in a field means its
-// default.
+// Selects what to save: a plain value that lends everything. Zero in a field
+// means its default.
 typedef struct ls_saver {
   ls_variable *const *variables;
   size_t num_variables;
-  const char *const *names;  // In the file. Default: the variables' own.
-  ls_session *session;       // Whose values. Default: the eager ones.
-  // For the same program to go on from: components that were written one by one
-  // are saved each, beside the entry of the whole ("w:0", "w:1"), and restored
-  // bit for bit where as many are there. Else as without.
+  const char *const *names;  // Names in the file. Default: the variables' own.
+  ls_session *session;       // Session of the values. Default: the eager ones.
+  // Also saves each component of variables that replicas have written one by
+  // one ("w:0", "w:1", next to the entry of the whole), and restores them bit
+  // for bit if there are as many components, so that the same program can
+  // resume. Otherwise as without it.
   bool exact;
 } ls_saver;
 
-// Writes the values as they are now. In eager a mirrored variable without a
-// value is left out.
+// Writes the current values. In eager a mirrored variable without a value is
+// left out.
 //   LS_INVALID_ARGUMENT     a component of a distributed variable; one whose
 //                           components make no value (aggregation NONE); two of
 //                           one name; a variable with values elsewhere.
 //   LS_FAILED_PRECONDITION  a variable has no value; one that is synchronized
-//                           on read is saved inside of a replica.
+//                           on read is saved inside a replica.
 LS_API LS_MUST_USE ls_status ls_saver_save(const ls_saver *saver,
                                            const char *path);
 
-// Sets all variables to what the file holds; what else it holds is let be.
+// Sets all variables to the file's values; ignores its other entries.
 //   LS_NOT_FOUND         no such file, or it lacks a variable.
 //   LS_INVALID_ARGUMENT  an entry of another dtype or shape: names the file,
 //                        the variable, and both types.
@@ -57,68 +60,70 @@ LS_API LS_MUST_USE ls_status ls_saver_restore(const ls_saver *saver,
                                               const char *path);
 
 // ---- Restoring a part ------------------------------------------------------
-// What a file calls what we call otherwise: a whole name, or, where both end in
-// '/', all names below; "/" alone is the root. {"old/", "/"} gives 'dense' what
-// the file has as 'old/dense'.
+// Maps names in the file to variables: a complete name, or, if both end in '/',
+// all names below; "/" alone is the root. {"old/", "/"} restores 'dense' from
+// 'old/dense'.
 typedef struct ls_name_map {
-  const char *from;  // In the file.
-  const char *to;    // Of the variable.
+  const char *from;  // Name in the file.
+  const char *to;    // Name of the variable.
 } ls_name_map;
 
-// What becomes of a variable, or of an entry that none takes.
+// Result for a variable, or for an entry that no variable uses.
 typedef enum ls_value_fate {
   LS_VALUE_RESTORED,
   LS_VALUE_RENAMED,     // Restored from an entry of another name.
   LS_VALUE_MISSING,     // The file has no entry for it.
-  LS_VALUE_OTHER_TYPE,  // It has one of another dtype or shape.
-  LS_VALUE_LEFT_OUT,    // Not among those that are wanted.
-  LS_VALUE_EXTRA,       // An entry that no variable takes.
+  LS_VALUE_OTHER_TYPE,  // Its entry has another dtype or shape.
+  LS_VALUE_LEFT_OUT,    // Not selected.
+  LS_VALUE_EXTRA,       // An entry that no variable uses.
   LS_VALUE_FATES,
 } ls_value_fate;
-// "restored", "renamed", "missing", "other type", "left out", "extra".
+// Returns "restored", "renamed", "missing", "other type", "left out" or
+// "extra".
 LS_API const char *ls_value_fate_name(ls_value_fate fate);
 
 typedef struct ls_value_note {
   ls_value_fate fate;
-  const char *variable;  // NULL: an extra entry.
-  const char *entry;     // In the file, or what it would be called there.
-  ls_type type;          // Of the variable.
-  ls_type entry_type;    // Of the entry; zero: there is none.
+  const char *variable;  // NULL for an extra entry.
+  // Name of the entry in the file, or the one it would have.
+  const char *entry;
+  ls_type type;        // Type of the variable.
+  ls_type entry_type;  // Type of the entry; zero if there is none.
 } ls_value_note;
 
 // Zero in a field means its default. Everything is lent.
 typedef struct ls_value_choice {
-  // The variables that are wanted, by name or pattern: `*` stands for any
-  // characters, `?` for one, `[a-z]` for one of these. NULL: all. Others keep
-  // their values.
+  // Variables to restore, by name or pattern: `*` matches any characters, `?`
+  // one, `[a-z]` one of these. NULL: all. Others keep their values.
   const char *const *only;
   size_t num_only;
-  const char *const *except;  // And of these none.
+  const char *const *except;  // Exceptions from these.
   size_t num_except;
-  const ls_name_map *names;  // The first that fits a variable counts.
+  const ls_name_map *names;  // The first match applies.
   size_t num_names;
-  ls_flag missing;      // On: what the file lacks keeps its value. Default off:
-                        // refused.
+  // On: a variable missing in the file keeps its value. Default off: refused.
+  ls_flag missing;
   ls_flag other_types;  // On: the same for another dtype or shape. Default off.
-  ls_flag extra;        // Off: entries that no variable takes, wanted or not,
-                        // are refused. Default on.
-  // Told of each variable, then of each extra entry, before anything is set or
-  // refused.
+  // Off: entries that no variable uses, selected or not, are refused. Default
+  // on.
+  ls_flag extra;
+  // Called with each variable, then with each extra entry, before anything is
+  // set or refused.
   void (*tell)(void *user, const ls_value_note *note);
   void *user;
 } ls_value_choice;
 
-// How many there were of each fate.
+// Number of notes of each kind.
 typedef struct ls_value_report {
   size_t count[LS_VALUE_FATES];
 } ls_value_report;
 
-// As ls_saver_restore, of a part. The path is as in ls_saved_file_open. Nothing
-// is set before everything has been found to fit; `choice` and `report` may be
-// NULL.
-//   as of ls_saver_restore and ls_saved_file_open, and
-//   LS_INVALID_ARGUMENT  a name or pattern that fits no variable, or an extra
-//                        entry that may not be.
+// Restores as ls_saver_restore, but a selection. The path is as in
+// ls_saved_file_open. Nothing is set before everything has been found to fit;
+// `choice` and `report` may be NULL.
+//   as ls_saver_restore and ls_saved_file_open, and
+//   LS_INVALID_ARGUMENT  a name or pattern that matches no variable, or an
+//                        extra entry that is not allowed.
 LS_API LS_MUST_USE ls_status
 ls_saver_restore_part(const ls_saver *saver, const char *path,
                       const ls_value_choice *choice, ls_value_report *report);

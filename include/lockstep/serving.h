@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: serve
 //
-// Programs that serve: what a build graph predicts, in a folder of its own with
-// the values of its variables, for whoever has neither the model's code nor its
+// Exports for serving: a folder with prediction graphs and the values of their
+// variables, for programs that have neither the model's code nor its
 // checkpoints.
 //
 //   BASE/1700000000/            named by the second of its export
 //     serve.ls                  signatures, and the graph that they need
 //     serve+tpu.ls              the same of the graph with these tags
 //     variables.safetensors     the values that all of them read
-//     assets.extra/             files that somebody wants beside them
-//     model.onnx                the signatures for others, where asked for:
-//     serve.stablehlo.mlir      "serving_default" here, another "KEY" in
-//                               model.KEY.onnx and serve.KEY.stablehlo.mlir
+//     assets.extra/             additional files
+//     model.onnx                the signatures for other runtimes, if
+//     serve.stablehlo.mlir      requested: "serving_default" here, another
+//                               "KEY" in model.KEY.onnx and
+//                               serve.KEY.stablehlo.mlir
 //
-// A .ls file is a graph's text (ls_graph_parse reads it) behind a comment, its
-// first line, that holds the signatures. Placeholders of unknown sizes take any
-// by ls_serving_run. For others there is one unknown size, that of the batch,
-// the first dimension: any in ONNX, a given one in StableHLO.
+// A .ls file is a graph's text (ls_graph_parse reads it) whose first line, a
+// comment, holds the signatures. ls_serving_run accepts any sizes for unknown
+// ones of placeholders. The other formats allow one unknown size, that of the
+// batch, the first dimension: any size in ONNX, a fixed one in StableHLO.
 //
-// Threads: of a loaded program any number of threads may run signatures at the
+// Threads: any number of threads may run signatures of a loaded program at the
 // same time.
 #ifndef LOCKSTEP_SERVING_H_
 #define LOCKSTEP_SERVING_H_
@@ -31,14 +32,14 @@
 extern "C" {
 #endif
 
-// ---- What is exported ------------------------------------------------------
+// ---- Exports ---------------------------------------------------------------
 typedef enum ls_export_kind {
   LS_EXPORT_PREDICT,         // A dict of tensors.
   LS_EXPORT_CLASSIFICATION,  // "scores", "classes", or both.
   LS_EXPORT_REGRESSION,      // "value".
 } ls_export_kind;
 typedef struct ls_export_output {
-  const char *key;  // The signature's.
+  const char *key;  // Key of the signature.
   ls_export_kind kind;
   ls_nest tensors;  // A dict, by the names above.
 } ls_export_output;
@@ -46,60 +47,62 @@ typedef struct ls_export_output {
 #define LS_SERVING_TAG "serve"
 #define LS_SERVING_TPU_TAG "tpu"
 
-// What can be asked of a program: values for its inputs give those of its
+// Named inputs and outputs of a program: feeding the inputs computes the
 // outputs. Everything is lent.
 typedef struct ls_serving_signature {
   ls_export_output output;
-  ls_nest inputs;  // A dict of placeholders; a placeholder alone is "input".
+  // A dict of placeholders; a single placeholder is named "input".
+  ls_nest inputs;
 } ls_serving_signature;
 
 // A graph of an export.
 typedef struct ls_serving_graph {
   const ls_graph *graph;    // A build graph.
-  const char *const *tags;  // What it is found by. Default: "serve".
+  const char *const *tags;  // Tags by which it is found. Default: "serve".
   size_t num_tags;
   const ls_serving_signature *signatures;
   size_t num_signatures;
-  // Its variables are those of another graph of the export, by name: they are
-  // neither looked for nor saved for it.
+  // Shares the variables of another graph of the export, by name: they are
+  // neither looked up nor saved for it.
   bool shares_variables;
 } ls_serving_graph;
 
-// A file that goes to assets.extra/NAME, where NAME may have folders in it.
+// A file to copy to assets.extra/NAME, where NAME may contain folders.
 typedef struct ls_serving_asset {
   const char *name, *path;
 } ls_serving_asset;
 
 // Zero in a field means its default.
 typedef struct ls_serving_options {
-  const char *base;  // Where the export's folder is made.
+  const char *base;  // Folder in which the export's folder is created.
   const ls_serving_graph *graphs;
   size_t num_graphs;
-  // Where values of variables come from: a file of saved values, as in
-  // ls_saved_file_open, or a session's. Required if there are variables.
+  // Source of the variables' values: a file of saved values, as in
+  // ls_saved_file_open, or a session. Required if there are variables.
   const char *checkpoint;
   ls_session *session;
-  const char *mode;  // What the graphs are for. Default "predict".
+  const char *mode;  // Purpose of the graphs. Default "predict".
   const ls_serving_asset *assets;
   size_t num_assets;
-  ls_flag onnx, stablehlo;  // Of the first graph. Default off.
-  int64_t batch_size;       // Of StableHLO. Default 1.
+  // Also writes these files, of the first graph. Default off.
+  ls_flag onnx, stablehlo;
+  int64_t batch_size;  // Batch size of StableHLO. Default 1.
 } ls_serving_options;
 
-// Writes an export. `*out_path`, the caller's (ls_text_release), is its folder.
-// It is made as BASE/temp-SECONDS and renamed when it is whole; if the folder
-// of this second is there, the next one is tried, ten in all. What failed
-// leaves nothing. A signature is left out, with a warning, that does not fit
-// its kind: scores or a value that are no floats, classes that are no strings.
-// It is warned of if there is none.
-//   LS_FAILED_PRECONDITION  ten folders are there; a variable that is not in
-//                           the checkpoint: names it, mode and path.
-//   LS_INVALID_ARGUMENT     signatures or tags given twice; an input that is no
+// Writes an export. `*out_path`, which the caller owns (ls_text_release), is
+// its folder. It is made as BASE/temp-SECONDS and renamed when it is complete;
+// if the folder of this second exists, the next one is tried, ten in all. A
+// failure leaves nothing. A signature that does not fit its kind is left out,
+// with a warning: scores or a value that are no floats, classes that are no
+// strings. If there is no signature, a warning says so.
+//   LS_FAILED_PRECONDITION  ten folders exist already; a variable is not in the
+//                           checkpoint: names it, mode and path.
+//   LS_INVALID_ARGUMENT     duplicate signatures or tags; an input that is no
 //                           placeholder; a placeholder that an output needs and
 //                           that is no input; a tensor of another graph;
 //                           another type in the checkpoint; no values.
 //   LS_UNIMPLEMENTED        an op that a text, or ONNX or StableHLO, cannot
-//                           hold: names it; a graph with the tag "tpu" of
+//                           hold: names it; a graph with the tag "tpu" and
 //                           another mode than "predict": names that.
 LS_API LS_MUST_USE ls_status
 ls_serving_export(const ls_serving_options *options, char **out_path);
@@ -111,13 +114,13 @@ typedef struct ls_serving ls_serving;
 typedef struct ls_serving_load_options {
   const char *const *tags;  // Default: "serve".
   size_t num_tags;
-  const ls_host_kernel *const *kernels;  // Those that the graph calls.
+  const ls_host_kernel *const *kernels;  // Host kernels that the graph calls.
   size_t num_kernels;
 } ls_serving_load_options;
 // Loads the graph with these tags from the folder of an export, its variables
 // with their values. `options` may be NULL. The caller owns it.
-//   LS_NOT_FOUND         no such folder, or no graph with these tags: names
-//                        those there are; a variable without a value.
+//   LS_NOT_FOUND         no such folder, or no graph with these tags: lists the
+//                        existing ones; a variable without a value.
 //   LS_INVALID_ARGUMENT  a file that is no export's: names it and the line.
 //   LS_DATA_LOSS         damaged values.
 LS_API LS_MUST_USE ls_status
@@ -127,9 +130,9 @@ LS_API void ls_serving_destroy(ls_serving *serving);  // NULL is fine.
 
 typedef struct ls_serving_value {
   const char *name;
-  ls_type type;  // Of unknown sizes: any.
+  ls_type type;  // Unknown sizes accept any.
 } ls_serving_value;
-// All is lent.
+// Description of a signature; everything is lent.
 typedef struct ls_serving_info {
   const char *key;
   ls_export_kind kind;
@@ -137,23 +140,24 @@ typedef struct ls_serving_info {
   size_t num_inputs, num_outputs;
 } ls_serving_info;
 LS_API size_t ls_serving_num_signatures(const ls_serving *serving);
-//   LS_OUT_OF_RANGE  there are not so many.
+// Describes signature number `index`.
+//   LS_OUT_OF_RANGE  there are fewer signatures.
 LS_API LS_MUST_USE ls_status ls_serving_signature_info(
     const ls_serving *serving, size_t index, ls_serving_info *out_info);
 
 // Runs a signature (NULL: "serving_default"). `inputs` is a lent dict with an
 // array for each input; `*outputs` becomes a dict of arrays, in-out as in
 // ls_function_call.
-//   LS_NOT_FOUND         no such signature: lists those there are.
+//   LS_NOT_FOUND         no such signature: lists the existing ones.
 //   LS_INVALID_ARGUMENT  an input is missing, unknown, or does not fit.
 LS_API LS_MUST_USE ls_status ls_serving_run(ls_serving *serving,
                                             const char *key, ls_nest inputs,
                                             ls_nest *outputs);
 
-// ---- For others ------------------------------------------------------------
-// Writes a signature as ONNX (opset 17), with the values of its variables. An
-// input or output is called what it is called here, but "NAME/output" if an
-// input has its name; the first dimension, where it is unknown, is "batch".
+// ---- ONNX and StableHLO ----------------------------------------------------
+// Writes a signature as ONNX (opset 17), with the values of its variables.
+// Inputs and outputs keep their names, but an output with the name of an input
+// becomes "NAME/output"; the first dimension, if unknown, is "batch".
 //   LS_NOT_FOUND      no such signature.
 //   LS_UNIMPLEMENTED  an op that ONNX cannot hold, or that depends on the batch
 //                     size other than by a factor: names it; another unknown
@@ -161,10 +165,10 @@ LS_API LS_MUST_USE ls_status ls_serving_run(ls_serving *serving,
 LS_API LS_MUST_USE ls_status ls_serving_write_onnx(const ls_serving *serving,
                                                    const char *key,
                                                    const char *path);
-// Writes a signature as StableHLO: a function "main" of the inputs and, behind
-// them, the variables, which `ls.input` and `ls.variable` name; `ls.output`
-// names results. The first dimension is `batch_size` wherever it is unknown.
-//   as above
+// Writes a signature as StableHLO: a function "main" of the inputs followed by
+// the variables, which `ls.input` and `ls.variable` name; `ls.output` names
+// results. The first dimension is `batch_size` wherever it is unknown.
+//   as ls_serving_write_onnx
 LS_API LS_MUST_USE ls_status
 ls_serving_write_stablehlo(const ls_serving *serving, const char *key,
                            int64_t batch_size, const char *path);

@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-// Element types. String and later ones take part in shape rules, text form and
-// host kernels; no compute kernel takes them.
+// Element types. String and the later ones take part in shape rules, text form
+// and host kernels; no compute kernel supports them.
 typedef enum ls_dtype {
   LS_DTYPE_NONE,
   LS_DTYPE_F64,
@@ -40,10 +40,10 @@ typedef enum ls_dtype {
   LS_DTYPE_COUNT,
 } ls_dtype;
 
-// Bytes of one element in an array; strings are an `ls_bytes`, resources and
-// variants a pointer. 0 for LS_DTYPE_NONE.
+// Returns the bytes of one element in an array; strings are an `ls_bytes`,
+// resources and variants a pointer. 0 for LS_DTYPE_NONE.
 LS_API size_t ls_dtype_size(ls_dtype dtype);
-// "f32", "bool", "none", ...: static text.
+// Returns "f32", "bool", "none", ...: static text.
 LS_API const char *ls_dtype_name(ls_dtype dtype);
 LS_API bool ls_dtype_is_float(ls_dtype dtype);    // f64 f32 f16 bf16
 LS_API bool ls_dtype_is_integer(ls_dtype dtype);  // i8..i64, u8..u64
@@ -52,8 +52,8 @@ LS_API bool ls_dtype_is_integer(ls_dtype dtype);  // i8..i64, u8..u64
 #define LS_UNKNOWN_RANK (-1)
 #define LS_UNKNOWN_DIM (-1)
 
-// A shape: a plain value. rank -1: nothing is known. dim -1: that one is not.
-// Zeroed: a scalar. Dimensions beyond the rank are 0.
+// A shape: a plain value. rank -1: unknown rank; dim -1: unknown size. Zeroed:
+// a scalar. Dimensions beyond the rank are 0.
 typedef struct ls_shape {
   int32_t rank;
   int64_t dim[LS_MAX_RANK];
@@ -79,17 +79,19 @@ template <typename... Sizes> inline ls_shape ls_shape_of(Sizes... sizes) {
 #define LS_SHAPE_UNKNOWN ((ls_shape){.rank = LS_UNKNOWN_RANK})
 #endif
 
-LS_API bool ls_shape_is_known(ls_shape shape);  // Rank and every dimension.
+// Rank and all dimensions are known.
+LS_API bool ls_shape_is_known(ls_shape shape);
 LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
-// The shape of an elementwise op of both, by NumPy's rules; unknown where it
-// depends on an unknown. LS_INVALID_ARGUMENT naming both when they don't fit.
+// Computes the shape of an elementwise op of both, by NumPy's rules; unknown
+// where it depends on an unknown. LS_INVALID_ARGUMENT names both when they
+// don't fit.
 LS_API LS_MUST_USE ls_status ls_shape_broadcast(ls_shape a, ls_shape b,
                                                 ls_shape *out_shape);
-// Number of elements, -1 while not known. Saturates at INT64_MAX.
+// Returns the number of elements, -1 while not known. Saturates at INT64_MAX.
 LS_API int64_t ls_shape_num_elements(ls_shape shape);
 
-// "f32[2,?]", "i32[]", "f32[...]" for an unknown rank: printed into `buffer`,
-// cut to `size`; returns `buffer`. 200 bytes hold any.
+// Prints "f32[2,?]", "i32[]", "f32[...]" for an unknown rank, into `buffer`,
+// cut to `size`; returns `buffer`. 200 bytes suffice.
 LS_API const char *ls_shape_print(ls_dtype dtype, ls_shape shape, char *buffer,
                                   size_t size);
 // A short-lived buffer for messages: LS_SHAPE_TEXT(dtype, shape).

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: estimator
 //
-// What a training does about a TPU system that goes, or parts of it: hosts that
-// say that they will, hosts that must hear from us, and systems that a lookup
-// says are gone for good. The library never ends the process.
+// Reactions of a training to the loss of a TPU system, or parts of it: hosts
+// that announce their shutdown, hosts that need a heartbeat, and systems that a
+// lookup reports as gone for good. The library never ends the process.
 //
-// Settings of the environment that begin with TF_ are also read with LS_ in
-// front instead, which wins.
+// Environment variables that begin with TF_ are also read with LS_ in its
+// place, which takes precedence.
 //
-// Threads: as of hooks; of a runtime's watchdog any thread starts and stops it.
+// Threads: as for hooks; any thread may start and stop a runtime's watchdog.
 #ifndef LOCKSTEP_SHUTDOWN_HOOKS_H_
 #define LOCKSTEP_SHUTDOWN_HOOKS_H_
 
@@ -20,74 +20,75 @@
 extern "C" {
 #endif
 
-// ---- Hosts that will go ----------------------------------------------------
+// ---- Hosts that will shut down ---------------------------------------------
 typedef enum ls_shutdown_mode {
-  // As the environment's TF_TPU_GRACEFUL_SHUTDOWN_MODE says:
-  // "shutdown_worker", which is the default, "shutdown_computation", or "", by
-  // which there is no hook.
+  // Mode of the environment's TF_TPU_GRACEFUL_SHUTDOWN_MODE: "shutdown_worker",
+  // the default, "shutdown_computation", or "", for no hook.
   LS_SHUTDOWN_OF_ENVIRONMENT,
-  LS_SHUTDOWN_WORKER,       // Those hosts are shut down; the training goes on.
-  LS_SHUTDOWN_COMPUTATION,  // All are, and the training ends with ABORTED.
+  LS_SHUTDOWN_WORKER,  // Shuts down those hosts; the training continues.
+  // Shuts down all hosts, and ends the training with ABORTED.
+  LS_SHUTDOWN_COMPUTATION,
   LS_SHUTDOWN_NONE,
 } ls_shutdown_mode;
 
 // Zero in a field means its default.
 typedef struct ls_graceful_shutdown_options {
-  ls_tpu_resolver *resolver;  // Whose hosts. Required; retained.
+  ls_tpu_resolver *resolver;  // Resolver of the hosts. Required; retained.
   ls_shutdown_mode mode;
-  // Where checkpoints go if no hook of the session saves any:
-  // <folder>/model.ckpt-<step>. Default: nowhere.
+  // Folder of checkpoints if no hook of the session saves any:
+  // <folder>/model.ckpt-<step>. Default: none are saved.
   const char *folder;
-  ls_flag saves;      // Off: nothing is saved. Default on.
-  ls_opt timeout_ms;  // How long a host may take to answer. Default 60000.
+  ls_flag saves;      // Off: does not save. Default on.
+  ls_opt timeout_ms;  // Time that a host may take to answer. Default 60000.
 } ls_graceful_shutdown_options;
 
-// A hook that behind each run asks all hosts of the system how they are. Where
-// one will go, or does not answer in time, it saves a checkpoint, by the hook
-// of its session that saves, and has hosts shut down. With several such hooks
-// nothing is saved, and the log says so. A host that cannot say how it is, or
-// not within 5 seconds when the session is made, and a system of which nothing
-// is known but addresses: nothing is asked, with a warning. `*out_hook` is NULL
-// if there shall be none.
+// Makes a hook that after each run queries the state of all hosts of the
+// system. When one will shut down, or does not answer in time, it saves a
+// checkpoint, through the saver hook of its session, and shuts hosts down. With
+// several saver hooks it saves nothing, and the log says so. If a host cannot
+// report its state, or does not within 5 seconds when the session is created,
+// and for a system known by addresses only, it queries nothing, with a warning.
+// `*out_hook` is NULL if the mode has no hook.
 //   LS_INVALID_ARGUMENT     the environment has another mode: names it.
-//   LS_FAILED_PRECONDITION  when the session is made: something would be saved,
-//                           and there is no global step.
+//   LS_FAILED_PRECONDITION  when the session is created: it would save, and
+//                           there is no global step.
 LS_API LS_MUST_USE ls_status ls_graceful_shutdown_hook(
     const ls_graceful_shutdown_options *options, ls_hook **out_hook);
 
-// ---- Hosts that must hear from us ------------------------------------------
-// Has the hosts of a system go of which nobody asks for `timeout_seconds` how
-// they are (ls_pod_watch), and a thread ask each tenth of that, at least each
-// minute, of the runtime's clock. Failures to answer are borne. A system has
-// one watchdog: while it is at work, nothing happens here.
+// ---- Hosts that need a heartbeat -------------------------------------------
+// Makes the hosts of a system shut down if their state is not queried for
+// `timeout_seconds` (ls_pod_watch), and starts a thread that queries it every
+// tenth of that, at least every minute, of the runtime's clock. Failures to
+// answer are ignored. A system has one watchdog: while it runs, this does
+// nothing.
 //   LS_INVALID_ARGUMENT  a time below 1.
 //   LS_UNIMPLEMENTED     another system than a local or virtual one.
 LS_API LS_MUST_USE ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
                                                int64_t timeout_seconds);
-// The same for as many seconds as the environment's TF_TPU_WATCHDOG_TIMEOUT
-// says; 0, which is the default: none.
+// Starts a watchdog with the timeout of the environment's
+// TF_TPU_WATCHDOG_TIMEOUT; 0, the default: none.
 //   LS_INVALID_ARGUMENT  no such number: names it.
 LS_API LS_MUST_USE ls_status
 ls_watchdog_start_by_environment(ls_tpu_resolver *resolver);
-// Ends all of the runtime's: hosts stay. Does nothing without one.
+// Stops all watchdogs of the runtime: hosts stay. Does nothing without one.
 LS_API void ls_watchdog_stop(void);
 
-// ---- Systems that are gone for good ----------------------------------------
+// ---- Preempted systems -----------------------------------------------------
 // Zero in a field means its default.
 typedef struct ls_preemption_options {
   ls_tpu_resolver *resolver;  // Required; retained.
-  // Asked to stop, so that also who waits for a session ends: that of the
-  // monitored session. Lent for the hook's life. Default: none.
+  // Stop of the monitored session, requested so that a wait for a session ends
+  // too. Lent for the hook's life. Default: none.
   ls_train_stop *stop;
-  const char *folder;   // As above.
+  const char *folder;   // See ls_graceful_shutdown_options.
   ls_opt poll_seconds;  // Default 30.
 } ls_preemption_options;
 
-// A hook with a thread that asks the resolver's lookup for the state of the
-// system, from the hook's begin on, before there is a session. Where that is
-// PREEMPTED or TERMINATED, the training stops behind the run it is in, its
-// checkpoint is saved, and it ends with UNAVAILABLE, which names system and
-// state. `*out_hook` is NULL if the system is not one that is looked up.
+// Makes a hook with a thread that queries the system's state from the
+// resolver's lookup, from the hook's begin on, before there is a session. When
+// that is PREEMPTED or TERMINATED, the training stops after the current run,
+// its checkpoint is saved, and it ends with UNAVAILABLE, which names system and
+// state. `*out_hook` is NULL if the system does not come from a lookup.
 LS_API LS_MUST_USE ls_status
 ls_preemption_hook(const ls_preemption_options *options, ls_hook **out_hook);
 

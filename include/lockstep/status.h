@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Status: how every call that can fail says so.
+// Status: the result of every call that can fail.
 //
-// A status is one pointer; NULL is OK. Whoever receives one owns it: return
-// it, annotate it, report it or free it. The first line of its text says what
-// was asked, what was found and what would be right; notes added on the way up
-// follow, one a line.
+// A status is one pointer; NULL is OK. The receiver owns it: return it,
+// annotate it, report it or free it. The first line of its text states what was
+// requested, what was found and what would be valid; notes added by callers
+// follow, one per line.
 //
 // Threads: a status belongs to one thread at a time.
 #ifndef LOCKSTEP_STATUS_H_
@@ -26,7 +26,7 @@
 #define LS_PRINTF(at, first)
 #endif
 
-// What zeroes a struct where it is made: a spelling that C11 and C++ share.
+// Initializer that zeroes a struct, in a spelling that C11 and C++ share.
 #ifdef __cplusplus
 #define LS_ZEROED                                                              \
   {}
@@ -39,7 +39,7 @@
 extern "C" {
 #endif
 
-// What kind of failure. The numbers are absl's.
+// Kind of failure. The numbers are absl's.
 typedef enum ls_code {
   LS_OK = 0,
   LS_CANCELLED = 1,
@@ -61,32 +61,33 @@ typedef enum ls_code {
 
 typedef struct ls_status_object *ls_status;
 
-// OK.
+// Returns OK.
 static inline ls_status ls_ok(void) { return NULL; }
 static inline bool ls_status_is_ok(ls_status status) { return status == NULL; }
 
-// The code, LS_OK for NULL.
+// Returns the code, LS_OK for NULL.
 LS_API ls_code ls_status_code(ls_status status);
 
-// "INVALID_ARGUMENT" and so on; "OK" for LS_OK.
+// Returns "INVALID_ARGUMENT" and so on; "OK" for LS_OK.
 LS_API const char *ls_code_name(ls_code code);
 
-// The text without the code: the message, then notes, one a line. "" for OK.
-// Valid until the status is annotated or freed.
+// Returns the text without the code: the message, then notes, one per line. ""
+// for OK. Valid until the status is annotated or freed.
 LS_API const char *ls_status_message(ls_status status);
 
-// Where in the library's source the status was made. NULL and 0 for OK.
+// Return the position in the library's source where the status was made. NULL
+// and 0 for OK.
 LS_API const char *ls_status_file(ls_status status);
 LS_API int ls_status_line(ls_status status);
 
-// A second status with the same code and text. The caller owns it.
+// Copies a status. The caller owns the copy.
 LS_API ls_status ls_status_clone(ls_status status);
 
 // Frees a status; NULL is fine.
 LS_API void ls_status_free(ls_status status);
 
-// The first of two that is an error, OK if none is; takes both over and frees
-// the other. For what must be ended or closed after a failure, too.
+// Returns the first of two that is an error, OK if none is; takes both over and
+// frees the other. For cleanup that may fail after a failure.
 LS_API LS_MUST_USE ls_status ls_status_join(ls_status first, ls_status second);
 
 // Adds a note on its own line and returns the status. OK stays OK.
@@ -94,7 +95,7 @@ LS_API LS_MUST_USE ls_status ls_status_annotate(ls_status status,
                                                 const char *format, ...)
     LS_PRINTF(2, 3);
 
-// Makes a status. Never fails: without memory it is the static
+// Makes a status. Never fails: if memory runs out it returns the static
 // RESOURCE_EXHAUSTED one.
 LS_API LS_MUST_USE ls_status ls_status_make(ls_code code, const char *file,
                                             int line, const char *format, ...)
@@ -103,7 +104,7 @@ LS_API LS_MUST_USE ls_status ls_status_make_v(ls_code code, const char *file,
                                               int line, const char *format,
                                               va_list arguments);
 
-// The static "out of memory" status: making it allocates nothing.
+// Returns the static "out of memory" status: allocates nothing.
 LS_API LS_MUST_USE ls_status ls_out_of_memory(void);
 
 #define LS_STATUS(code, ...)                                                   \
@@ -144,7 +145,7 @@ typedef struct ls_opt {
 #define LS_SOME(v) ((ls_opt){.set = true, .value = (v)})
 #endif
 
-// A flag whose default depends on where it stands.
+// A flag whose default depends on its use.
 typedef enum ls_flag {
   LS_FLAG_DEFAULT = 0,
   LS_FLAG_ON = 1,

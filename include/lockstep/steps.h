@@ -28,44 +28,43 @@
 extern "C" {
 #endif
 
-// What a step says besides its result: counted.
+// Outputs of a step besides its result; reference-counted.
 typedef struct ls_step_context ls_step_context;
 
-// A step, in the replicated computation: built once for all replicas, each of
-// which has its own part of an element (lent) as `inputs`. Where it has set
-// outputs, it returns an op or a tensor, behind which they are taken; else an
+// Builds a step, in the replicated computation: called once for all replicas,
+// each of which has its own part of an element (lent) as `inputs`. If it has
+// set outputs, it returns an op or a tensor, after which they are read; else an
 // op or none.
 //
-// Of a mirrored strategy it is built across replicas, which it calls itself
-// (ls_strategy_run): `inputs` has a value for each, and it returns an op, a
-// tensor, such ones of each replica, or none.
+// For a mirrored strategy it is called in cross-replica context, and calls the
+// replicas itself (ls_strategy_run): `inputs` has a value for each, and it
+// returns an op, a tensor, these of each replica, or none.
 typedef ls_nest (*ls_step_function)(ls_step_context *context, ls_nest inputs,
                                     void *user);
 
-// What to run. Zero in a field means its default.
+// Options of the steps. Zero in a field means its default.
 typedef struct ls_steps {
   ls_step_function fn;  // Required.
   void *user;
   ls_distributed_iterator *iterator;  // Required. The graph retains it.
-  // How many steps a run makes. 0 and below: none. Default 1. Of a TPU strategy
-  // that makes one (steps_per_run) a run is one step.
+  // Number of steps per run. 0 and below: none. Default 1. For a TPU strategy
+  // whose steps_per_run is 1, a run is one step.
   ls_opt iterations;
-  // What the outputs are before the first step: a nest with as many leaves of
-  // the same dtypes, lent; of a mirrored strategy those with a value for each
-  // replica where the outputs have. Not looked at without a loop. Default:
-  // none.
+  // Initial outputs, before the first step: a nest with as many leaves of the
+  // same dtypes, lent; for a mirrored strategy with a value for each replica
+  // where the outputs have one. Ignored without a loop. Default: none.
   ls_nest initial;
 } ls_steps;
 
 // Builds the steps in the current graph, a build graph or a traced function's,
 // in the strategy's scope and on its host. The caller owns the context. A run
-// reads elements in the loop, one a step; a step that fails, as at the end of
-// the data (OUT_OF_RANGE), ends the run with its status, and what the steps
-// before it did stays.
+// reads elements in the loop, one per step; a step that fails, for instance at
+// the end of the data (OUT_OF_RANGE), ends the run with its status, and the
+// effects of earlier steps remain.
 //   LS_UNIMPLEMENTED        a strategy that is neither a TPU's nor mirrored.
-//   LS_FAILED_PRECONDITION  in eager; inside of a replica.
-//   LS_INVALID_ARGUMENT     `fn` returns something else; initial values that
-//                           are not like the outputs: names both types.
+//   LS_FAILED_PRECONDITION  in eager; inside a replica.
+//   LS_INVALID_ARGUMENT     `fn` returns something else; initial values whose
+//                           types differ from the outputs': names both types.
 LS_API LS_MUST_USE ls_status ls_strategy_run_steps(ls_strategy *strategy,
                                                    const ls_steps *steps,
                                                    ls_step_context **out);
@@ -73,43 +72,43 @@ LS_API LS_MUST_USE ls_status ls_strategy_run_steps(ls_strategy *strategy,
 LS_API ls_step_context *ls_step_context_retain(ls_step_context *context);
 LS_API void ls_step_context_release(ls_step_context *context);  // NULL is fine.
 
-// The op that makes the steps; no op before they are built.
+// Returns the op that makes the steps; no op before they are built.
 LS_API ls_op ls_step_context_run_op(const ls_step_context *context);
 
-// Sets the output of that name, a nest of tensors (lent), in place of one set
-// before.
-// `reduce`: LS_SOME(LS_REDUCE_SUM) or MEAN of the replicas' values; unset: each
-// replica has its own, which only code between replicas can say.
+// Sets or replaces the output of that name, a nest of tensors (lent). `reduce`:
+// LS_SOME(LS_REDUCE_SUM) or MEAN of the replicas' values; unset: each replica
+// has its own, which only code in cross-replica context can set.
 //   LS_INVALID_ARGUMENT  no reduction, in a replica; another one.
 LS_API LS_MUST_USE ls_status ls_step_context_set_output(
     ls_step_context *context, const char *name, ls_nest output, ls_opt reduce);
-// All outputs at once, a dict, lent; none of them is reduced.
+// Sets all outputs at once, a dict, lent, without reductions.
 //   LS_INVALID_ARGUMENT  no dict.
 LS_API LS_MUST_USE ls_status
 ls_step_context_set_outputs(ls_step_context *context, ls_nest outputs);
-// Outputs by name, a dict of the caller's. Behind ls_strategy_run_steps they
-// are what the last step of a run gives: PerReplica values, or one tensor where
-// it was reduced. Without tensors, an empty dict.
+// Returns the outputs by name, a dict that the caller owns. After
+// ls_strategy_run_steps they are the outputs of a run's last step: PerReplica
+// values, or one tensor if reduced. Without tensors, an empty dict.
 LS_API ls_nest ls_step_context_outputs(const ls_step_context *context);
 
-// Anything that is no tensor (lent), which stays as it is: set between
-// replicas, what was given; in a replica, the tuple of what all replicas gave.
+// Sets an output that is no tensor (lent): in cross-replica context it stays as
+// given; in a replica it becomes the tuple of all replicas' values.
 LS_API LS_MUST_USE ls_status ls_step_context_set_non_tensor_output(
     ls_step_context *context, const char *name, ls_nest output);
-// By name, a dict of the caller's.
+// Returns these outputs by name, a dict that the caller owns.
 LS_API ls_nest
 ls_step_context_non_tensor_outputs(const ls_step_context *context);
 
-// Where the steps are that a thread builds: only their function sees it.
+// Graph and computation of the steps being built on a thread, visible to their
+// function only.
 typedef struct ls_steps_place {
-  ls_graph *graph;          // That the steps, or their loop, stand in. Lent.
-  const char *computation;  // The name of the replicated one. Lent.
+  ls_graph *graph;          // Graph that holds the steps, or their loop. Lent.
+  const char *computation;  // Name of the replicated computation. Lent.
 } ls_steps_place;
-// Zeroes: none are being built on this thread.
+// Returns zeroes if this thread builds no steps.
 LS_API ls_steps_place ls_strategy_steps_place(const ls_strategy *strategy);
 
-// Takes the iterator's next element (NULL: there is none) in the strategy's
-// scope, and is ls_strategy_run with that as the one argument.
+// Takes the iterator's next element (NULL: none) in the strategy's scope, and
+// calls ls_strategy_run with it as the one argument.
 //   LS_OUT_OF_RANGE  in eager: the end of the data.
 LS_API LS_MUST_USE ls_status
 ls_strategy_run_next(ls_strategy *strategy, ls_callable callable,

@@ -26,35 +26,36 @@ extern "C" {
 #endif
 
 // ---- Steps -----------------------------------------------------------------
-// Counted; of the graph that is current when it is made, or of eager.
+// A step, reference-counted; belongs to the graph that is current when it is
+// created, or to eager.
 typedef struct ls_strategy_step ls_strategy_step;
 
-// One that has a strategy and nothing else. The caller owns a reference, here
-// as below.
+// Creates a step with a strategy and nothing else. The caller owns a reference,
+// here as below.
 LS_API LS_MUST_USE ls_status
 ls_strategy_step_create(ls_strategy *strategy, ls_strategy_step **out_step);
-// One that has input too: a data set of the function's for each host, each of
-// whose elements goes to one replica.
+// Creates a step with input too: the function makes a data set for each host,
+// and each element goes to one replica.
 LS_API LS_MUST_USE ls_status ls_input_step_create(ls_strategy *strategy,
                                                   ls_dataset_function dataset,
                                                   void *user,
                                                   ls_strategy_step **out_step);
 
-// How to make one that trains. Zero in a field means its default.
+// Options of a step that trains. Zero in a field means its default.
 typedef struct ls_single_loss_step_options {
-  ls_strategy *strategy;        // Required; retained, as the optimizer.
+  ls_strategy *strategy;        // Required; retained, as is the optimizer.
   ls_dataset_function dataset;  // Required.
   void *dataset_user;
-  ls_loss_callback loss;  // Of a replica's element. Required.
+  ls_loss_callback loss;  // Loss of a replica's element. Required.
   void *loss_user;
   ls_optimizer *optimizer;     // Required.
-  ls_opt iterations_per_step;  // Steps of the optimizer in one. Default 1.
+  ls_opt iterations_per_step;  // Optimizer steps per step. Default 1.
 } ls_single_loss_step_options;
-// Each step takes an element for each replica, in each the gradients of its
-// loss in all trainable variables that are reached, and moves these by what the
-// replicas' make together. Replicas are built one after the other, so that what
-// the loss makes in its first call is there for the others; runs are of all at
-// once.
+// Creates a step that takes an element for each replica, computes the gradients
+// of its loss for all trainable variables that it uses, and updates these by
+// the replicas' combined gradients. Replicas are built one after the other, so
+// that variables that the loss creates in its first call exist for the others;
+// runs are of all at once.
 //   LS_INVALID_ARGUMENT  fewer than one iteration.
 //   LS_UNIMPLEMENTED     a TPU strategy: see ls_strategy_run_steps.
 LS_API LS_MUST_USE ls_status ls_single_loss_step_create(
@@ -68,8 +69,8 @@ LS_API ls_strategy *ls_strategy_step_strategy(const ls_strategy_step *step);
 // there is nothing to do and no op.
 LS_API LS_MUST_USE ls_status ls_strategy_step_initialize(ls_strategy_step *step,
                                                          ls_op *out_op);
-// The next element, with a value for each replica: in eager at once, in a build
-// graph at each run. The caller's.
+// Gets the next element, with a value for each replica: in eager at once, in a
+// build graph at each run. The caller owns it.
 //   LS_UNIMPLEMENTED  it has no input.
 //   LS_OUT_OF_RANGE   in eager: the end.
 LS_API LS_MUST_USE ls_status ls_strategy_step_next(ls_strategy_step *step,
@@ -77,23 +78,24 @@ LS_API LS_MUST_USE ls_status ls_strategy_step_next(ls_strategy_step *step,
 // Makes a step: in eager at once; in a build graph each run of `*out_op` (else
 // no op) makes one.
 //   LS_UNIMPLEMENTED  it is no step that trains.
-//   LS_OUT_OF_RANGE   in eager: the end of the data; what the iterations before
-//                     it did stays.
+//   LS_OUT_OF_RANGE   in eager: the end of the data; effects of the iterations
+//                     before it remain.
 LS_API LS_MUST_USE ls_status ls_strategy_step_run(ls_strategy_step *step,
                                                   ls_op *out_op);
 
 // ---- Monitors --------------------------------------------------------------
 typedef struct ls_step_monitor ls_step_monitor;
-// In a build graph: starts the step's input in the session (lent), builds the
-// step once, and gives all variables of the graph their first values. In eager
-// there is no session. The caller owns it.
+// Creates a monitor. In a build graph: starts the step's input in the session
+// (lent), builds the step once, and initializes all variables of the graph. In
+// eager there is no session. The caller owns it.
 //   LS_INVALID_ARGUMENT  a session in eager, or none in a build graph.
 LS_API LS_MUST_USE ls_status ls_step_monitor_create(ls_strategy_step *step,
                                                     ls_session *session,
                                                     ls_step_monitor **out);
 LS_API void ls_step_monitor_destroy(ls_step_monitor *monitor);
-// Runs so many steps; unset: until the data ends. The end of the data before
-// that is no failure. `*out_done` (NULL: nobody asks) is how many were whole.
+// Runs this many steps; unset: until the data ends. The end of the data before
+// that is no failure. `*out_done` (may be NULL) is the number of complete
+// steps.
 LS_API LS_MUST_USE ls_status ls_step_monitor_run_steps(ls_step_monitor *monitor,
                                                        ls_opt num_steps,
                                                        int64_t *out_done);

@@ -2,8 +2,8 @@
 // Layer: graph
 //
 // Ops on strings. The host runs them: a string is any bytes, and no core
-// computes with it. They have no gradients. Where an op takes several operands
-// they are of one shape, but for scalars, which go with each element.
+// computes with it. They have no gradients. Several operands of an op must have
+// one shape; scalars broadcast.
 //
 // Threads: a maker adds to the current graph of the thread that calls it.
 #ifndef LOCKSTEP_STRINGS_H_
@@ -15,20 +15,21 @@
 extern "C" {
 #endif
 
-// Each number as text: the shortest that reads back to the same bits; "true"
-// and "false" of a bool. Strings as they are.
+// Formats each number as the shortest text that reads back to the same bits;
+// bools as "true" and "false". Strings are unchanged.
 LS_PLACED ls_tensor ls_as_string(ls_tensor x);
-// Each text as a number of `dtype`, with blanks around it at most. A run fails
-// with INVALID_ARGUMENT where one is no number, or none of that dtype.
+// Parses each text as a number of `dtype`, with optional blanks around it. A
+// run fails with INVALID_ARGUMENT if one is no number, or out of range for that
+// dtype.
 LS_PLACED ls_tensor ls_string_to_number(ls_tensor x, ls_dtype dtype);
-// The operands' texts, one behind the other with the separator in between.
+// Joins the operands' texts, with the separator in between.
 LS_PLACED ls_tensor ls_string_join(const ls_tensor *xs, size_t count,
                                    const char *separator);
-// Whether the bytes are equal.
+// Returns true for each pair with equal bytes.
 LS_PLACED ls_tensor ls_string_equal(ls_tensor x, ls_tensor y);
-// How many bytes, as i32.
+// Returns the numbers of bytes, as i32.
 LS_PLACED ls_tensor ls_string_length(ls_tensor x);
-// ASCII letters in the other case; all other bytes as they are.
+// Convert ASCII letters to lower and upper case; all other bytes are unchanged.
 LS_PLACED ls_tensor ls_string_lower(ls_tensor x);
 LS_PLACED ls_tensor ls_string_upper(ls_tensor x);
 

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: tpu
 //
-// TPU strategies: a replica on each core of a pod, or on some cores of its own.
+// TPU strategies: one replica per core of a pod, or per group of cores.
 //
-// Everything that strategies do (lockstep/strategy.h) works on one. What it
-// runs is built once, as a replicated computation (lockstep/replicate.h), in
-// which the replica's id is a tensor; merge calls run where they stand. So a
-// run is part of a graph: of one that is being built, or of a traced function.
-// With the same data and number of replicas the bits are those of a mirrored
+// Everything that strategies do (lockstep/strategy.h) works on one. A run's
+// callable is built once, as a replicated computation (lockstep/replicate.h),
+// in which the replica's id is a tensor; merge calls run in place. So a run is
+// part of a graph: of one that is being built, or of a traced function. With
+// the same data and number of replicas the bits are those of a mirrored
 // strategy.
 //
 // In a run's cross-replica context (a merge call) values are the replica's own:
-// ls_strategy_reduce and its kin add over all replicas, destinations do not
-// count, broadcast_to gives all the first replica's value, and an update calls
-// its function once, with the variable as a whole. Outside values have
-// components, mirrored ones too, which are put together on the first replica's
-// host, no more than 200 in one op, and go where they shall be from there; a
-// value without components is one for all. What replicas gather has one shape.
+// ls_strategy_reduce and its kin add over all replicas, destinations are
+// ignored, broadcast_to gives all the first replica's value, and an update
+// calls its function once, with the variable as a whole. Values from outside
+// have components, mirrored ones too, which are gathered on the first replica's
+// host, no more than 200 in one op, and sent to their destinations from there;
+// a value without components is the same for all. Gathered values must have one
+// shape on all replicas.
 //
-// Threads: as of all strategies.
+// Threads: as for all strategies.
 #ifndef LOCKSTEP_TPU_STRATEGY_H_
 #define LOCKSTEP_TPU_STRATEGY_H_
 
@@ -30,86 +31,87 @@
 extern "C" {
 #endif
 
-// How to make one. Zero in a field means its default.
+// Options of a TPU strategy. Zero in a field means its default.
 typedef struct ls_tpu_options {
   const char *name;  // In its label. Default: a number of its own.
-  // Which system, retained; it is asked for its metadata once, here, and need
-  // not be initialized before. Default: one without a name, the local system.
+  // Resolver of the system, retained; queried for its metadata once, here; the
+  // system need not be initialized before. Default: one without a name, the
+  // local system.
   ls_tpu_resolver *resolver;
-  // Where replicas are, retained. Default: one on each core of the system.
+  // Cores of the replicas, retained. Default: one on each core of the system.
   ls_device_assignment *assignment;
-  // Whether a replica's cores are one to what it computes (SPMD). No result
+  // On: a replica's cores form one device for its computation (SPMD). No result
   // depends on it. Default off.
   ls_flag spmd;
 } ls_tpu_options;
 
-// Creates a strategy. The caller owns a reference. The runtime's gauges tell of
-// it (lockstep/gauge.h).
-//   LS_NOT_FOUND         no TPU in the system: names its master and its
-//   devices. LS_INVALID_ARGUMENT  the assignment is of another system: names
-//   both. LS_UNIMPLEMENTED     the system stands behind addresses; see
-//   tpu_system.h.
+// Creates a strategy. The caller owns a reference. Sets the runtime's gauges
+// (lockstep/gauge.h).
+//   LS_NOT_FOUND         the system has no TPU: names its master and its
+//                        devices.
+//   LS_INVALID_ARGUMENT  the assignment is of another system: names both.
+//   LS_UNIMPLEMENTED     the system is given by addresses; see tpu_system.h.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_create(
     const ls_tpu_options *options, ls_strategy **out_strategy);
 
-// The flavour of before: the same, but for logical devices
+// Creates the experimental variant: the same, except for logical devices
 // (lockstep/logical_device.h). Each call writes a warning.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_experimental_create(
     const ls_tpu_options *options, ls_strategy **out_strategy);
 
-// That of version 1, which has no gather, no values from functions, and no
-// logical devices. Zero in a field means its default.
+// Options of the v1 variant, which has no gather, no values from functions, and
+// no logical devices. Zero in a field means its default.
 typedef struct ls_tpu_v1_options {
-  const char *name;  // These are as above.
+  const char *name;  // Name and resolver are as in ls_tpu_options.
   ls_tpu_resolver *resolver;
-  // How many steps a run of steps on an iterator makes. Default 1.
+  // Number of steps that a run of steps on an iterator makes. Default 1.
   ls_opt steps_per_run;
   ls_device_assignment *assignment;
 } ls_tpu_v1_options;
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_v1_create(
     const ls_tpu_v1_options *options, ls_strategy **out_strategy);
 
-// ---- What it is ------------------------------------------------------------
-// What it was made with; of the default it is the resolver that was made. NULL:
-// it is no TPU strategy. Lent. The metadata is as it was then.
+// ---- Properties ------------------------------------------------------------
+// Return the resolver it was created with, by default the one it made, and the
+// metadata as it was then; NULL for other strategies. Lent.
 LS_API ls_tpu_resolver *ls_tpu_strategy_resolver(const ls_strategy *strategy);
 LS_API const ls_tpu_metadata *
 ls_tpu_strategy_metadata(const ls_strategy *strategy);
-// The canonical name of a replica's logical core.
+// Gets the canonical name of a replica's logical core.
 //   LS_INVALID_ARGUMENT  no TPU strategy, or no such replica or core.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_device(const ls_strategy *strategy,
                                                     int32_t replica,
                                                     int32_t core,
                                                     ls_device_name *out_name);
-// The CPU of the host of the first replica's first core.
+// Gets the CPU of the host of the first replica's first core.
 //   LS_INVALID_ARGUMENT  no TPU strategy.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
                                                   ls_device_name *out_name);
-// Hosts that replicas have their first cores on, without an assignment those of
-// the system; and replicas that fit on a host of the system, which says nothing
-// of how they are spread. 0: it is no TPU strategy.
+// Return the number of hosts that have a replica's first core, without an
+// assignment those of the system; and the number of replicas that fit on a host
+// of the system, however they are distributed. 0 for other strategies.
 LS_API int32_t ls_tpu_strategy_num_hosts(const ls_strategy *strategy);
 LS_API int32_t
 ls_tpu_strategy_num_replicas_per_host(const ls_strategy *strategy);
-// Steps of a run of steps on an iterator; every flavour has a number. 0: it is
-// no TPU strategy.
+// Returns the number of steps that a run of steps on an iterator makes, in
+// every variant; 0 for other strategies.
 LS_API int64_t ls_tpu_strategy_steps_per_run(const ls_strategy *strategy);
 LS_API bool ls_tpu_strategy_spmd(const ls_strategy *strategy);
-// Which replica of its worker a replica is: a whole pod is one worker, so it is
-// the replica's id. -1: there is no such replica, or it is no TPU strategy.
+// Returns the replica's number on its worker: a whole pod is one worker, so it
+// is the replica's id. -1 if there is no such replica, or for other strategies.
 LS_API int32_t ls_tpu_strategy_local_replica_id(const ls_strategy *strategy,
                                                 int32_t replica);
 
 // ---- Sessions --------------------------------------------------------------
-// A copy of a configuration (NULL: of the defaults) for sessions that are to
-// run on the strategy's system: with state of their own, and with the cluster
-// that its resolver names now, if it names one. The caller's to give back.
+// Copies a configuration (NULL: the defaults) for sessions on the strategy's
+// system: with state of their own, and with the cluster that its resolver
+// currently names, if any. The caller frees it (ls_session_config_deinit).
 //   LS_INVALID_ARGUMENT  it is no TPU strategy.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_update_config(
     const ls_strategy *strategy, const ls_session_config *config,
     ls_session_config *out_config);
-// Puts that copy in the place of `config`; without one it does nothing. Who is
-// who in a cluster is for other kinds of strategies: it is not looked at.
+// Replaces `config` by such a copy; does nothing for NULL. The roles in a
+// cluster matter to other kinds of strategies and are ignored.
 LS_API LS_MUST_USE ls_status ls_tpu_strategy_configure(
     const ls_strategy *strategy, ls_session_config *config,
     const ls_cluster_spec *cluster, const char *task_type, ls_opt task_id);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: train
 //
-// The training loop: epochs of steps, evaluation, a folder that keeps what the
-// run was and how it went, progress for people, and a way to stop.
+// The training loop: epochs of steps, evaluation, a folder with the run's
+// configuration, metrics and checkpoints, progress reports, and stopping.
 //
-// The library prints nothing and sets no signal handler: lines of progress go
-// to the caller's function, and a handler of the caller's requests the stop.
+// The library prints nothing and sets no signal handler: reports go to the
+// caller's function, and a handler of the caller's requests a stop.
 //
-// Threads: a training run is one thread's, the one that calls; any thread and
-// any signal handler may ask it to stop.
+// Threads: a training run belongs to the thread that calls; any thread and any
+// signal handler may request it to stop.
 #ifndef LOCKSTEP_TRAIN_H_
 #define LOCKSTEP_TRAIN_H_
 
@@ -21,16 +21,16 @@ extern "C" {
 #endif
 
 // ---- Stopping --------------------------------------------------------------
-// A request that a loop should end after the step it is in. Zeroed: none yet.
+// A request that a loop end after its current step. Zeroed: not requested.
 typedef struct ls_train_stop {
-  int requested;  // Touched by these two functions only.
+  int requested;  // Only these two functions access it.
 } ls_train_stop;
-// From any thread, and from a signal handler.
+// Request a stop, from any thread or a signal handler, and test for it.
 LS_API void ls_train_stop_request(ls_train_stop *stop);
 LS_API bool ls_train_stop_requested(const ls_train_stop *stop);
 
 // ---- Evaluation ------------------------------------------------------------
-// Means over all labels of a dataset: over its examples, or of texts over all
+// Means over all labels of a data set: over its examples, or for texts over all
 // tokens.
 typedef struct ls_evaluation {
   int64_t examples;
@@ -38,209 +38,212 @@ typedef struct ls_evaluation {
 } ls_evaluation;
 
 // ---- Training --------------------------------------------------------------
-// Where the time of some steps went, in seconds: the parts are the whole.
+// Time budget of some steps, in seconds: the parts add up to the whole.
 typedef struct ls_train_budget {
   double whole;
-  double input;             // Waiting for the next batch,
-  const char *input_stage;  //   and the stage that took most of it; lent.
+  double input;             // Waiting for the next batch.
+  const char *input_stage;  // Stage with the most input time; lent.
   double compute;
-  double collective;    // Waiting for replicas of other processes,
-  ls_opt slowest_rank;  //   and who was waited for longest, where known.
-  double host;          // Waiting for functions on the host.
+  double collective;    // Waiting for replicas of other processes.
+  ls_opt slowest_rank;  // Rank waited for longest, if known.
+  double host;          // Waiting for host functions.
   double save;
-  double rest;  // Waiting for variables that others use, reports, logs.
+  double rest;  // Waiting for variables used elsewhere, reports, logs.
 } ls_train_budget;
 
-// How far a run is, after each step.
+// Progress of a run, after each step.
 typedef struct ls_train_report {
-  int64_t epoch, num_epochs;            // This one counts from 1.
-  int64_t epoch_step, steps_per_epoch;  // Steps done in this epoch.
-  int64_t step, num_steps;              // In the whole run.
-  double loss, accuracy;                // Means over this epoch so far, since
-  double examples_per_second;           // the run was resumed. The speed too.
-  double seconds;                       // Of the whole run.
-  double seconds_left;                  // By the steps of this epoch.
-  // Of the steps of this epoch so far, or since the run was resumed.
+  int64_t epoch, num_epochs;            // Epochs count from 1.
+  int64_t epoch_step, steps_per_epoch;  // Steps made in this epoch.
+  int64_t step, num_steps;              // Steps of the whole run.
+  // Means over this epoch so far, or since the run was resumed.
+  double loss, accuracy;
+  double examples_per_second;  // Speed over the same steps.
+  double seconds;              // Duration of the whole run.
+  double seconds_left;         // Estimated by the steps of this epoch.
+  // Budget of the steps of this epoch so far, or since the run was resumed.
   ls_train_budget budget;
   bool epoch_end;  // The epoch's last report.
-  bool tested;     // It has an evaluation on the test set.
+  bool tested;     // `test` is set: an evaluation on the test set.
   ls_evaluation test;
-  // The run was asked to stop, and all that it goes on from is on the disk, if
-  // there is a folder and anything to save: the last report. What is left to do
-  // is to wait for input that is just being read, and to give memory back.
+  // The run was requested to stop, and everything it needs to resume is on the
+  // disk, if there is a folder and anything to save: the last report. The run
+  // then only waits for input being read, and frees memory.
   bool stopped;
 } ls_train_report;
 
-// What a run was made with: enough to do it again. Kept in config.json. Texts
-// are lent. Zero in a field means its default.
+// Configuration of a run: enough to repeat it. Stored in config.json. Texts are
+// lent. Zero in a field means its default.
 typedef struct ls_train_config {
-  const char *model;      // Its name, or where it is from. Default: the name.
-  const char *data;       // The same. Default "".
+  const char *model;      // Name or origin of the model. Default: the name.
+  const char *data;       // Name or origin of the data. Default "".
   const char *precision;  // Default "f32".
   const char *math;       // "fast", "direct" or "bf16". Default "fast".
-  const char *optimizer;  // Its kind. Default "": the model's own.
-  const char *schedule;   // Of the learning rate. Default "constant".
+  const char *optimizer;  // Kind of optimizer. Default "": the model's own.
+  const char *schedule;   // Schedule of the learning rate. Default "constant".
   int64_t replicas, threads, batch_size, epochs, steps, seed, warmup;
-  int64_t accumulate;  // Batches that make a step of the optimizer.
+  int64_t accumulate;  // Batches per step of the optimizer.
   double learning_rate, weight_decay, clip_norm;
-  const char *test;      // What it is tested on, if that has another name.
-  const char *features;  // Which parts of the data are examples and labels.
-  const char *classes;   // Names, one a line, where labels are texts.
-  double split;          // How much of the data is kept for the test.
-  // Checkpoints, as ls_train_options has them; of a run that did not say, the
-  // defaults. 0 as `keep` is all of them.
+  const char *test;      // Test data, if it has another name.
+  const char *features;  // Parts of the data that are examples and labels.
+  const char *classes;   // Names, one per line, if labels are texts.
+  double split;          // Fraction of the data kept for the test.
+  // Checkpoints to keep, as in ls_train_options; if the run set none, the
+  // defaults. `keep` 0: all.
   int64_t keep;
   const char *keep_best;
   double keep_every_hours;
-  // What its model started with, "": nothing else; which variables, "a,b/*",
-  // and which not, and other names, "old=new,x/=y/".
+  // Source of the model's initial values ("": its own); the selected variables,
+  // "a,b/*", the exceptions, and renamings, "old=new,x/=y/".
   const char *warm_start, *warm_only, *warm_except, *warm_map;
 } ls_train_config;
 
-// Reads config.json of a run folder. What it does not say has its default, and
-// texts are never NULL. The caller owns the result, texts included. Where it is
-// not as it was written, what the newest checkpoint keeps of it counts, with a
-// line in the log.
+// Reads config.json of a run folder. Missing entries have their defaults, and
+// texts are never NULL. The caller owns the result, texts included. If the file
+// was changed after it was written, the copy in the newest checkpoint is used,
+// with a line in the log.
 //   LS_NOT_FOUND         there is no run.
-//   LS_INVALID_ARGUMENT  what is in it cannot be: names the line or the entry.
-//   LS_DATA_LOSS         its checksum is another, and no checkpoint has it.
+//   LS_INVALID_ARGUMENT  invalid content: names the line or the entry.
+//   LS_DATA_LOSS         its checksum does not match, and no checkpoint has a
+//                        copy.
 LS_API LS_MUST_USE ls_status ls_train_config_read(const char *run_folder,
                                                   ls_train_config **out_config);
 LS_API void ls_train_config_destroy(ls_train_config *config);  // NULL is fine.
 
-// Gives the model's variables the values that the run in the folder has saved
-// last: those of its newest checkpoint that is whole, else model.safetensors.
-// The run may go on meanwhile.
+// Sets the model's variables to the values last saved by the run in the folder:
+// those of its newest intact checkpoint, else model.safetensors. The run may
+// continue meanwhile.
 //   LS_NOT_FOUND         it has saved none.
 //   LS_DATA_LOSS         the file is damaged, or lacks one of them.
-//   LS_INVALID_ARGUMENT  it is another model's.
+//   LS_INVALID_ARGUMENT  it belongs to another model.
 LS_API LS_MUST_USE ls_status ls_train_load(const char *run_folder,
                                            const ls_model *model);
 
 typedef struct ls_warm_start ls_warm_start;  // lockstep/training_parts.h
 typedef struct ls_saveable ls_saveable;      // lockstep/checkpoint.h
 typedef struct ls_hook ls_hook;              // lockstep/hook.h
-// What to train and how. Zero in a field means its default.
+// Options of a training. Zero in a field means its default.
 typedef struct ls_train_options {
   const ls_model *model;  // Required; made with `.metrics`. Lent.
   ls_strategy *strategy;  // Required. Lent.
   ls_dataset *train;      // Required: examples and labels. Lent.
-  int64_t num_examples;   // In it. Default: they are counted.
-  ls_dataset *test;       // Evaluated after each epoch. Default: none.
-  int64_t batch_size;     // Of all replicas. Default: the model's.
-  int64_t epochs;         // Default: the model's, or as `steps` needs.
-  int64_t steps;          // End after so many. Default: no limit.
-  int64_t seed;           // Of the order of examples and of random ops.
-  // Steps that run as one program, a training loop in the replicas: to the same
-  // bits. A loop ends before its time where something is done between steps: at
-  // the end of an epoch, at a line of metrics.jsonl, at a save by steps, at a
-  // stop. Steps on the first batch and on one that is not full are runs of
-  // their own, and so are all where replicas get parts of other sizes; then a
-  // line in the log tells. Default 1.
+  // Number of examples in `train`. Default: they are counted.
+  int64_t num_examples;
+  ls_dataset *test;    // Evaluated after each epoch. Default: none.
+  int64_t batch_size;  // Global batch size. Default: the model's.
+  int64_t epochs;      // Default: the model's, or as many as `steps` needs.
+  int64_t steps;       // Number of steps to end after. Default: no limit.
+  int64_t seed;        // Seed of the order of examples and of random ops.
+  // Number of steps that run as one program, a training loop in the replicas:
+  // with the same bits. A loop ends early where something happens between
+  // steps: at the end of an epoch, at a line of metrics.jsonl, at a save by
+  // steps, at a stop. Steps on the first batch and on a partial one are single
+  // runs, and so are all if replicas get parts of different sizes; a line in
+  // the log then says so. Default 1.
   int64_t iterations_per_loop;
-  // Whether each trip takes its batch from the infeeds of the strategy's cores,
-  // which a thread feeds meanwhile; off: a loop's batches are its arguments.
-  // Default: on where the strategy is one of TPU cores of this process.
+  // On: each iteration of a loop takes its batch from the infeeds of the
+  // strategy's cores, which a thread feeds meanwhile; off: a loop's batches are
+  // its arguments. Default: on for a strategy of TPU cores of this process.
   ls_flag loop_infeed;
-  const char *run_folder;  // Default: none is written.
-  bool overwrite;          // Replace a run that is there; see below.
-  bool resume;             // Go on with the run that is there.
-  bool inexact;            // Even if it is another one: results will differ.
-  // The model's variables start with these, the optimizer's do not; not where a
-  // run goes on from what it has saved. Default: with their own.
+  const char *run_folder;  // Default: none.
+  bool overwrite;          // Replaces an existing run; see below.
+  bool resume;             // Resumes an existing run.
+  bool inexact;            // Resumes even a different run: results will differ.
+  // Initial values of the model's variables, but not of the optimizer's;
+  // ignored by a run that resumes from its own checkpoint. Default: their own.
   const ls_warm_start *warm_start;
-  // When it is saved, besides the end. Default: each 60 seconds, if no steps
-  // are said. By steps a save waits for the one before.
+  // Interval of saves, in addition to the end. Default: 60 seconds, if no steps
+  // are given. With steps, a save waits for the previous one.
   int64_t save_seconds, save_steps;
-  bool save_goes_on;        // A save that failed is a warning in the log.
+  bool save_goes_on;        // Makes a failed save a warning in the log.
   ls_flag save_background;  // Off: a step waits for its save. Default on.
-  ls_opt keep;  // The newest so many checkpoints; 0: all. Default 5.
-  double keep_every_hours;  // Also one of each so many hours. Default: none.
-  // Also the one where this is best: "loss" and "accuracy" of the steps since
-  // the save before; "test_loss" and "test_accuracy", of which one is saved
-  // after each evaluation. Default: none.
+  ls_opt keep;  // Number of newest checkpoints to keep; 0: all. Default 5.
+  // Also keeps one per this many hours. Default: none.
+  double keep_every_hours;
+  // Metric whose best checkpoint is kept too: "loss" and "accuracy" of the
+  // steps since the previous save; "test_loss" and "test_accuracy", for which a
+  // checkpoint is saved after each evaluation. Default: none.
   const char *keep_best;
-  // What else has a state that belongs to the run, such as a counter of the
+  // Other objects whose state belongs to the run, such as a counter of the
   // model's. Lent.
   const ls_saveable *states;
   size_t num_states;
   const char *events;  // Folder of event files for TensorBoard; "": the
                        // run folder's `events`. Default: none.
-  // For config.json; what the fields above, the strategy and the runtime say
-  // takes the place of what it says. Default: all zero.
+  // Base of config.json; the fields above, the strategy and the runtime
+  // override its fields. Default: all zero.
   const ls_train_config *config;
-  int64_t log_every;          // Steps a line of metrics.jsonl. Default 100.
+  int64_t log_every;          // Steps per line of metrics.jsonl. Default 100.
   const ls_train_stop *stop;  // Default: never.
   void (*report)(void *user, const ls_train_report *report);  // Default: none.
   void *report_user;
-  // Called around its runs, in this order: behind the report, before a save.
-  // Each must be one for functions (lockstep/hook.h). Where one guards the loss
-  // (ls_nan_hook_named), what becomes of a loss that is no number is its
-  // choice. Default: none.
+  // Called around its runs, in this order: after the report, before a save.
+  // Each must work with functions (lockstep/hook.h). If one guards the loss
+  // (ls_nan_hook_named), it decides what happens at a NaN. Default: none.
   ls_hook *const *hooks;  // Retained.
   size_t num_hooks;
 } ls_train_options;
 
-// How it went.
+// Result of a training.
 typedef struct ls_train_result {
-  int64_t steps;   // Of the whole run, also those before it was resumed.
-  double seconds;  // The same.
-  bool stopped;    // By request.
+  // Steps of the whole run, including those before it was resumed.
+  int64_t steps;
+  double seconds;  // Duration of the whole run.
+  bool stopped;    // A stop was requested.
   bool tested;
-  ls_evaluation test;  // The last one.
+  ls_evaluation test;  // The last evaluation.
 } ls_train_result;
 
-// Trains. Each epoch deals every example once, in an order of its own; the
+// Trains. Each epoch visits every example once, in an order of its own; the
 // last batch may be smaller, and replicas get parts that differ by one. The run
 // folder gets
-//   config.json          what was asked for, with defaults filled in
+//   config.json          the configuration, with defaults filled in
 //   metrics.jsonl        a line per `log_every` steps and per evaluation
-//   model.ckpt-N.*       checkpoints: all that the run goes on from after N
-//                        steps (lockstep/checkpoint.h); `checkpoint` lists them
+//   model.ckpt-N.*       checkpoints: everything to resume after N steps
+//                        (lockstep/checkpoint.h); `checkpoint` lists them
 //   model.safetensors    the model's variables alone, at the end
-// A checkpoint is a copy of the state, written while the run goes on; one that
-// could not be written is the next step's failure. At the end, and when
-// stopped, the last one is on the disk. A request to stop is no failure: it
-// ends the run after the step it is in, or while it waits for input that is
-// made ahead of it.
+// A checkpoint is a copy of the state, written while the run continues; if it
+// cannot be written, the next step fails. At the end, and at a stop, the last
+// one is on the disk. A request to stop is no failure: it ends the run after
+// the current step, or while it waits for prefetched input.
 //
-// Event files (lockstep/events.h) are in two folders of `events`, which
-// TensorBoard draws over each other: `train` gets what metrics.jsonl gets, the
-// learning rate, the budget's parts as shares of the whole, the graph of the
-// step, and after each epoch histograms of all that is trained; `test` gets
-// evaluations. A run that replaces another one takes away those in its folder.
+// Event files (lockstep/events.h) are in two subfolders of `events`, which
+// TensorBoard overlays: `train` gets the values of metrics.jsonl, the learning
+// rate, the budget's parts as shares of the whole, the graph of the step, and
+// after each epoch histograms of all trained variables; `test` gets
+// evaluations. A run that replaces another one deletes those in its folder.
 //
-// A resumed run starts at its newest checkpoint that is whole and gives the
-// bits that it would have given without a pause, on any number of threads and
-// ranks. It is refused where model, program, numerics, math, replicas, batch
-// size, seed, or the data's number, types or contents are others: of files of
-// more than 16 MiB parts are looked at. `epochs` and `steps` may be other ones,
-// and a schedule is as the optimizer has it. A run that never came to save
-// anything starts anew; one that has a `checkpoint.safetensors`, as former
-// versions left, goes on from that.
+// A resumed run starts at its newest intact checkpoint and has the bits that it
+// would have had without a pause, on any number of threads and ranks. It is
+// refused if model, program, numerics, math, replicas, batch size, seed, or the
+// data's number, types or contents differ: of files of more than 16 MiB parts
+// are compared. `epochs` and `steps` may differ, and the optimizer's schedule
+// applies. A run that never saved anything starts from scratch; one with a
+// `checkpoint.safetensors`, written by former versions, resumes from that.
 //
 // Of ranks that train together, rank 0 has the run folder; each writes its part
-// of the checkpoints, which are those of one rank, unless the others do not see
-// that folder: then rank 0 writes all, and sends what they go on from. Whoever
-// is asked to stop, all stop after the same step; what one of them cannot write
-// ends the run of all, and names it.
+// of the checkpoints, which equal those of one rank, unless the others do not
+// see that folder: then rank 0 writes all, and sends the restored values. If
+// any rank is requested to stop, all stop after the same step; a failed write
+// of one of them ends the run of all, and names it.
 //
 // Steps before an error are in metrics.jsonl; a run without a step leaves none.
-// A run that it is to overwrite is kept until its first checkpoint, else back.
-//   LS_INVALID_ARGUMENT  what the replicas cannot share evenly, a dataset that
-//                        does not fit, a run to resume that is another one, and
-//                        other options that cannot be, as a hook for sessions.
-//                        After the first step: a model without variables, or
-//                        whose step gives no "loss" or "accuracy" or changes
-//                        nothing that is trained; a run to resume that is of
-//                        another program.
-//   LS_ALREADY_EXISTS    the folder holds a run.
+// A run that is to be overwritten is kept until the first new checkpoint, and
+// restored if there is none.
+//   LS_INVALID_ARGUMENT     a batch that the replicas cannot share evenly, a
+//                           data set that does not fit, a different run to
+//                           resume, and other invalid options, such as a hook
+//                           for sessions. After the first step: a model without
+//                           variables, or whose step returns no "loss" or
+//                           "accuracy" or updates no trainable variable; a run
+//                           to resume with another program.
+//   LS_ALREADY_EXISTS       the folder holds a run.
 //   LS_FAILED_PRECONDITION  another run, of this process or of one that is
-//                        named, writes to the folder.
-//   LS_NOT_FOUND         it holds none to resume; what it is to start with is
-//                        not there, or lacks a variable.
-//   LS_DATA_LOSS         no checkpoint is whole.
-//   LS_OUT_OF_RANGE      the loss is no number any more.
+//                           named, writes to the folder.
+//   LS_NOT_FOUND            it holds none to resume; the source of initial
+//                           values does not exist, or lacks a variable.
+//   LS_DATA_LOSS            no checkpoint is intact.
+//   LS_OUT_OF_RANGE         the loss has become NaN or infinite.
 // A hook's failure is the run's, with the hook's name.
 LS_API LS_MUST_USE ls_status ls_train(const ls_train_options *options,
                                       ls_train_result *out_result);

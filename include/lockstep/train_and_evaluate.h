@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: estimator
 //
-// A training that is evaluated on its way, and whose models are exported as
-// they come.
+// Training with evaluations on the way, and exports of the evaluated models.
 //
 //   ls_train_and_evaluation end;
 //   ls_status status = ls_train_and_evaluate(
@@ -13,7 +12,7 @@
 //                       .num_exporters = 1},
 //       &end);
 //
-// Threads: as of estimators; an exporter is used by one at a time.
+// Threads: as for estimators; one thread at a time uses an exporter.
 #ifndef LOCKSTEP_TRAIN_AND_EVALUATE_H_
 #define LOCKSTEP_TRAIN_AND_EVALUATE_H_
 
@@ -25,33 +24,35 @@ extern "C" {
 
 // ---- Exporters -------------------------------------------------------------
 typedef enum ls_exporter_kind {
-  LS_EXPORTER_LATEST,  // Each model that is evaluated.
-  LS_EXPORTER_FINAL,   // That of the end alone.
-  LS_EXPORTER_BEST,    // Those that are better than all before.
+  LS_EXPORTER_LATEST,  // Every evaluated model.
+  LS_EXPORTER_FINAL,   // Only the final model.
+  LS_EXPORTER_BEST,    // Models better than all earlier ones.
 } ls_exporter_kind;
 
-// Zero in a field means its default. What is given is lent for the exporter's
-// life, but the name and the folder, which are copied.
+// Zero in a field means its default. Everything is lent for the exporter's
+// life, except the name and the folder, which are copied.
 typedef struct ls_exporter_options {
   ls_exporter_kind kind;
   const char *name;  // Required: exports are <model_dir>/export/NAME/SECONDS.
   ls_receiver_function receiver;  // Required.
   const ls_serving_asset *assets;
   size_t num_assets;
-  ls_flag onnx, stablehlo;  // As in ls_estimator_exporting.
+  ls_flag onnx, stablehlo;  // See ls_estimator_exporting.
   int64_t batch_size;
-  ls_opt keep;  // So many are kept, the newest. Default 5; of the end: all.
+  // Number of newest exports to keep. Default 5; for LS_EXPORTER_FINAL all.
+  ls_opt keep;
 
-  // Of the best: whether `metrics` are better than those of the best so far.
-  // Default: their "loss" is smaller.
+  // For LS_EXPORTER_BEST: returns true if `metrics` are better than the best so
+  // far. Default: their "loss" is smaller.
   bool (*is_better)(void *user, ls_nest best, ls_nest metrics);
   void *user;
-  // In which folder event files say what former evaluations have given, by
-  // which the best so far is found. Default: that of the evaluation.
+  // Folder of event files of earlier evaluations, from which the best so far is
+  // found. Default: that of the evaluation.
   const char *events;
 } ls_exporter_options;
 
 typedef struct ls_exporter ls_exporter;
+// Creates an exporter; the caller destroys it.
 //   LS_INVALID_ARGUMENT  no name, or one that is no part of a path; no
 //                        receiver; keep below 1; a field of another kind.
 LS_API LS_MUST_USE ls_status ls_exporter_create(
@@ -59,22 +60,22 @@ LS_API LS_MUST_USE ls_status ls_exporter_create(
 LS_API void ls_exporter_destroy(ls_exporter *exporter);  // NULL is fine.
 LS_API const char *ls_exporter_name(const ls_exporter *exporter);
 
-// What was evaluated. Lent.
+// The evaluated model. Lent.
 typedef struct ls_exporter_call {
   const char *checkpoint;  // Default: the newest.
   ls_nest metrics;
-  const char *evaluation;  // Its name. Default: none.
-  bool is_final;           // Nothing is trained behind it.
+  const char *evaluation;  // Name of the evaluation. Default: none.
+  bool is_final;           // No training follows.
 } ls_exporter_call;
-// Exports, if this is one to export: `*out_path` is its folder, the caller's
-// (ls_text_release), else NULL. Of the best the first one is always, where
-// there is no export in its folder.
+// Exports the model if the exporter's kind selects it: `*out_path` is the
+// folder, which the caller owns (ls_text_release), else NULL. LS_EXPORTER_BEST
+// always exports the first model, if its folder has no export.
 LS_API LS_MUST_USE ls_status ls_exporter_export(ls_exporter *exporter,
                                                 ls_estimator *estimator,
                                                 const ls_exporter_call *call,
                                                 char **out_path);
 
-// ---- What is trained and evaluated -----------------------------------------
+// ---- Training and evaluation -----------------------------------------------
 // Zero in a field means its default.
 typedef struct ls_train_spec {
   ls_input_function input;  // Required.
@@ -89,42 +90,45 @@ typedef struct ls_train_spec {
 typedef struct ls_eval_spec {
   ls_input_function input;  // Required.
   ls_opt steps;             // Default 100.
-  bool whole_input;         // Up to its end, in place of steps.
+  // Evaluates up to the end of the input, instead of `steps`.
+  bool whole_input;
   const char *name;
   ls_hook *const *hooks;
   size_t num_hooks;
-  ls_exporter *const *exporters;  // Of different names.
+  ls_exporter *const *exporters;  // Their names must differ.
   size_t num_exporters;
-  ls_opt start_delay_secs;  // An evaluator's. Default 120.
-  ls_opt throttle_secs;     // From an evaluation to the next. Default 600.
+  ls_opt start_delay_secs;  // Initial delay of an evaluator. Default 120.
+  ls_opt throttle_secs;     // Time between evaluations. Default 600.
 } ls_eval_spec;
 
-// How it went; the caller's. Of who does not evaluate there are no metrics.
+// Result, which the caller owns (ls_train_and_evaluation_deinit). A task that
+// does not evaluate has no metrics.
 typedef struct ls_train_and_evaluation {
-  ls_training_end training;  // Of who trains.
-  ls_nest metrics;           // Of the last evaluation; none: there was none.
-  char **exports;            // What came of each exporter then; NULL: nothing.
+  ls_training_end training;  // For tasks that train.
+  ls_nest metrics;  // Metrics of the last evaluation; a none leaf without one.
+  // Path of each exporter's export at that evaluation; NULL: none.
+  char **exports;
   size_t num_exports;
   int64_t num_evaluations;
 } ls_train_and_evaluation;
 LS_API void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result);
 
-// Does what is this process' part, by its task's type:
-//   no cluster, "master"  trains; evaluates what is saved, but for the first
-//                         checkpoint, when throttle_secs have passed since the
-//                         last one, and the end; then exports
+// Does this process's part, by its task's type:
+//   no cluster, "master"  trains; evaluates new checkpoints, except for the
+//                         first one, when throttle_secs have passed since the
+//                         last evaluation, and the final one; then exports
 //   "evaluator"           evaluates and exports new checkpoints as they come,
 //                         until one has max_steps
 //   "chief", "worker"     trains; a worker begins min(60, 5 (index + 1))
 //                         seconds later
-// All waits are by the runtime's clock, and end when a stop is requested,
-// behind which nothing is evaluated or exported. Where both go on on the same
-// TPU system, a training is ended for an evaluation, and goes on from its
-// checkpoint: its hooks begin again. `out_result` may be NULL.
-//   LS_INVALID_ARGUMENT     no input; numbers that are too small; names of
-//                           exporters that are equal; a second evaluator.
-//   LS_FAILED_PRECONDITION  there is no new checkpoint to be evaluated.
-//   LS_UNIMPLEMENTED        a task of type "ps", or another.
+// All waits are by the runtime's clock, and end when a stop is requested, after
+// which nothing is evaluated or exported. If both run on the same TPU system,
+// the training is ended for an evaluation, and resumes from its checkpoint: its
+// hooks begin again. `out_result` may be NULL.
+//   LS_INVALID_ARGUMENT     no input; numbers that are too small; duplicate
+//                           names of exporters; a second evaluator.
+//   LS_FAILED_PRECONDITION  there is no new checkpoint to evaluate.
+//   LS_UNIMPLEMENTED        a task of type "ps", or an unknown one.
 LS_API LS_MUST_USE ls_status ls_train_and_evaluate(
     ls_estimator *estimator, const ls_train_spec *train,
     const ls_eval_spec *eval, ls_train_and_evaluation *out_result);

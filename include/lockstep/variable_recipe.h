@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: distribute
 //
-// Making distributed variables by hand: someone makes the components, and what
-// they are wrapped in follows from the synchronization and two tables.
+// Custom creation of distributed variables: the caller makes the components,
+// and the synchronization and two tables determine the class of the container.
 //
 // Threads: variables are made under the thread's current graph and strategy, as
 // everywhere.
@@ -17,34 +17,35 @@ extern "C" {
 
 typedef struct ls_strategy ls_strategy;
 
-// Components in the order of their replicas.
+// Components in replica order.
 typedef struct ls_component_list ls_component_list;
-// Takes the component over, also on failure.
+// Adds a component, which is taken over, also on failure.
 LS_API LS_MUST_USE ls_status ls_component_list_add(ls_component_list *list,
                                                    ls_variable *component);
 
-// Makes the components of one variable. What it has added is released when it
-// fails.
+// Makes the components of one variable. Components added before a failure are
+// released.
 typedef ls_status (*ls_component_creator)(ls_strategy *strategy,
                                           const ls_variable_options *options,
                                           void *user,
                                           ls_component_list *components);
 
-// How variables of a class are read and written; static data.
+// Rules for reading and writing the variables of a class; static data.
 typedef struct ls_variable_rules ls_variable_rules;
-// "MirroredVariable": kept equal by its writes. "SyncOnReadVariable": a value
-// for each replica, put together when it is read.
+// Return the rules of "MirroredVariable", whose components are kept equal by
+// its writes, and of "SyncOnReadVariable", with a value for each replica,
+// aggregated at reads.
 LS_API const ls_variable_rules *ls_mirrored_variable_rules(void);
 LS_API const ls_variable_rules *ls_sync_on_read_variable_rules(void);
 
-// What variables are, by their synchronization. NULL: there is no such class.
+// Classes of variables, by their synchronization. NULL: there is no such class.
 typedef struct ls_variable_class_map {
   const ls_variable_rules *on_write, *on_read;
-  // Where the strategy uses policies: one class, and one for batch
+  // Class names if the strategy uses policies: one class, and one for batch
   // initialization. Lent for the variables' lives.
   const char *variable_class, *lazy_variable_class;
 } ls_variable_class_map;
-// The rules that a policy gives a variable, by its synchronization.
+// Rules of a policy, by the variable's synchronization.
 typedef struct ls_variable_policy_map {
   const ls_variable_rules *on_write, *on_read;
 } ls_variable_policy_map;
@@ -57,15 +58,15 @@ typedef struct ls_variable_recipe {
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
 } ls_variable_recipe;
-// Makes a distributed variable. Nothing done meanwhile is recorded on a tape;
-// the creator gets the options with the synchronization resolved, without
-// collections, caching device and batch flag. The caller owns a reference.
+// Makes a distributed variable. Tapes do not record meanwhile; the creator gets
+// the options with the synchronization resolved, without collections, caching
+// device and batch flag. The caller owns a reference.
 //   LS_INVALID_ARGUMENT  wrong options, before anything is made; no component;
 //                        batch initialization without a class for it.
 LS_API LS_MUST_USE ls_status ls_create_mirrored_variable(
     const ls_variable_recipe *recipe, const ls_variable_options *options,
     ls_variable **out_variable);
-// The name of a distributed variable's class; "" of any other.
+// Returns the name of a distributed variable's class; "" for any other.
 LS_API const char *ls_variable_class_name(const ls_variable *variable);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: base
 //
-// Which Lockstep this is. The build reads its version here, too.
+// Version of Lockstep. The build reads it here, too.
 //
 // Threads: these are constants.
 #ifndef LOCKSTEP_VERSION_H_
@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-// Of the headers. LS_VERSION_NUMBER grows with each release: 0.1.0 is 100.
+// Version of the headers. LS_VERSION_NUMBER grows with each release: 0.1.0 is
+// 100.
 #define LS_VERSION_MAJOR 0
 #define LS_VERSION_MINOR 1
 #define LS_VERSION_PATCH 0
@@ -25,7 +26,7 @@ extern "C" {
 #define LS_QUOTED(x) LS_QUOTED_(x)
 #define LS_QUOTED_(x) #x
 
-// Of the library that is linked: "0.1.0". Static text.
+// Returns the version of the linked library: "0.1.0". Static text.
 LS_API const char *ls_version(void);
 
 #ifdef __cplusplus

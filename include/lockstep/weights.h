@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer: nn
 //
-// Weights: variables whose first value is drawn by name, and initializers.
+// Weights: variables whose initial value is drawn by their name, and
+// initializers.
 //
-// Threads: an initializer is a plain value; making a variable is as
-// ls_variable_create says.
+// Threads: an initializer is a plain value; creating a variable is as in
+// ls_variable_create.
 #ifndef LOCKSTEP_WEIGHTS_H_
 #define LOCKSTEP_WEIGHTS_H_
 
@@ -16,9 +17,9 @@ extern "C" {
 #endif
 
 // ---- Initializers ----------------------------------------------------------
-// Makes the first value of a weight: a plain value. Zeroed: the default of
-// whoever takes it. An initializer of one's own is a `draw` and two numbers;
-// `random` is what to draw with.
+// Makes the initial value of a weight: a plain value. Zeroed: the default of
+// the call that takes it. A custom initializer has a `draw` and two numbers;
+// `random` selects the random numbers.
 typedef struct ls_initializer {
   ls_tensor (*draw)(const struct ls_initializer *self, ls_dtype dtype,
                     ls_shape shape, const ls_random_options *random);
@@ -30,11 +31,11 @@ LS_API ls_initializer ls_init_ones(void);
 LS_API ls_initializer ls_init_constant(double value);
 LS_API ls_initializer ls_init_uniform(double low, double high);
 LS_API ls_initializer ls_init_normal(double mean, double deviation);
-// Normal, drawn again where it lies more than two deviations from the mean.
+// Normal, drawn again beyond two deviations from the mean.
 LS_API ls_initializer ls_init_truncated_normal(double mean, double deviation);
 
 // A weight of shape [in, out] has these fans; one of [h, w, in, out], or with
-// other dimensions in front, has h w in and h w out; other ranks count all
+// further leading dimensions, has h w in and h w out; other ranks count all
 // elements as both. Normal ones are not truncated.
 //
 // Variance 2 / (fan in + fan out): Glorot and Bengio, 2010. The uniform lies
@@ -47,15 +48,15 @@ LS_API ls_initializer ls_init_he_normal(void);
 // Variance 1 / fan in: LeCun et al., 1998.
 LS_API ls_initializer ls_init_lecun_uniform(void);
 LS_API ls_initializer ls_init_lecun_normal(void);
-// `gain` times a matrix with orthonormal rows or columns, whichever are fewer,
-// drawn evenly among all such: the orthogonal factor of a normal matrix. All
-// dimensions but the last are rows.
+// Returns `gain` times a matrix with orthonormal rows or columns, whichever are
+// fewer, drawn evenly among all such: the orthogonal factor of a normal matrix.
+// All dimensions but the last are rows.
 LS_API ls_initializer ls_init_orthogonal(double gain);
 
 // ---- Weights ---------------------------------------------------------------
-// How to make a weight. Zero in a field means its default.
+// Options of a weight. Zero in a field means its default.
 typedef struct ls_weight_options {
-  const char *name;  // Within the current name scope. Default "weight".
+  const char *name;  // Name within the current name scope. Default "weight".
   ls_shape shape;    // Must be known. Default: a scalar.
   ls_dtype dtype;    // Default f32.
   ls_initializer initializer;  // Default ls_init_glorot_uniform.
@@ -63,11 +64,11 @@ typedef struct ls_weight_options {
   ls_flag trainable;  // Default on.
 } ls_weight_options;
 
-// Creates a variable whose first value depends on nothing but the options and
-// the variable's full name ("hidden/kernel"), so that it is the same in eager,
-// in sessions, and whatever was made before it. Two weights of one seed and
-// one full name start alike: give the layers of a model different names. The
-// caller owns a reference.
+// Creates a variable whose initial value depends only on the options and the
+// variable's full name ("hidden/kernel"), so that it is the same in eager, in
+// sessions, and whatever was created before it. Two weights with one seed and
+// one full name start with the same value: give the layers of a model different
+// names. The caller owns a reference.
 LS_API LS_MUST_USE ls_status ls_weight_create(const ls_weight_options *options,
                                               ls_variable **out_variable);
 
