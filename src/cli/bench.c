@@ -23,7 +23,7 @@ typedef struct bench_figures {
   double gflops, rss_mb;
 } bench_figures;
 
-// Without --steps: as many as take this long, but at least so many.
+// Without --steps: runs for this long, but at least this many steps.
 static const double budget_ms = 2000;
 enum { WARM_STEPS = 10, LEAST_STEPS = 20, MOST_STEPS = 100000 };
 
@@ -34,9 +34,9 @@ static double now_ms(clockid_t clock) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-// When the process began, on CLOCK_BOOTTIME, from /proc/self/stat. That counts
-// in ticks, so a time since then is up to 10 ms too long, never too short. 0
-// where the system does not tell.
+// Returns the start time of the process, on CLOCK_BOOTTIME, from
+// /proc/self/stat. That counts in ticks, so a time since then is up to 10 ms
+// too long, never too short. 0 if the system does not report it.
 static double process_start_ms(void) {
   char text[1024];
   CLI_OWN(FILE, file) = fopen("/proc/self/stat", "r");
@@ -44,7 +44,7 @@ static double process_start_ms(void) {
   const size_t size = fread(text, 1, sizeof(text) - 1, file);
   text[size] = '\0';
   // The second field is the program's name in parentheses, and may hold any
-  // character. The start time is the 22nd, so 20 behind it.
+  // character. The start time is the 22nd, 20 fields later.
   const char *at = strrchr(text, ')');
   for (int field = 0; at != NULL && field < 20; ++field)
     at = strchr(at + 1, ' ');
@@ -153,7 +153,7 @@ int cli_bench(int argc, char **argv) {
        "replicas that share the batch (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),
       {"steps", CLI_COUNT, &flags.steps, "N",
-       "steps that are timed (default: for 2 seconds)", 1},
+       "steps to time (default: for 2 seconds)", 1},
       CLI_BATCH_OPTION(&flags.batch_size),
       CLI_PRECISION_OPTION(&flags.precision),
       CLI_MATH_OPTION(&flags.math),
@@ -164,16 +164,20 @@ int cli_bench(int argc, char **argv) {
        "first_step_ms, rss_mb, gflops",
        0},
   };
-  const cli_syntax syntax = {
-      .command = "bench",
-      .about = "Times a model's training step on made-up data: the median and "
-               "the least of\nmany steps after 10 to warm up, the first step's "
-               "end since the process began\n(up to 10 ms too long), the "
-               "products' speed at the median, peak memory.\nMODEL may be a "
-               "shared library of models: ./mine.so or ./mine.so:NAME.",
-      CLI_OPTIONS(options),
-      .operand_form = "MODEL",
-      .operand = &flags.model};
+  const cli_syntax syntax = {.command = "bench",
+                             .about =
+                                 "Times a model's training step on synthetic "
+                                 "data: the median and the least of\n"
+                                 "many steps after 10 warm-up steps, the time "
+                                 "from the start of the process to\n"
+                                 "the end of the first step (up to 10 ms too "
+                                 "long), the speed of products at the\n"
+                                 "median, and peak memory. MODEL may be a "
+                                 "shared library of models: ./mine.so or\n"
+                                 "./mine.so:NAME.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "MODEL",
+                             .operand = &flags.model};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_arithmetic("bench", flags.precision, &flags.math))

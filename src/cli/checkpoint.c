@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep checkpoint: what checkpoints and files of saved values hold.
+// lockstep checkpoint: inspects checkpoints and files of saved values.
 #include "cli/checkpoint.h"
 
 #include <limits.h>
@@ -8,10 +8,10 @@
 
 static const cli_command commands[] = {
     {"list", "the checkpoints of a folder", cli_checkpoint_list},
-    {"show", "what one holds: arrays, states, its run", cli_checkpoint_show},
-    {"diff", "how two differ", cli_checkpoint_diff},
-    {"verify", "whether all bytes are as they were written",
-     cli_checkpoint_verify},
+    {"show", "the contents of one: arrays, states, its run",
+     cli_checkpoint_show},
+    {"diff", "the differences of two", cli_checkpoint_diff},
+    {"verify", "compare all bytes with their checksums", cli_checkpoint_verify},
     {"convert", "values as .safetensors or .npz, under other names",
      cli_checkpoint_convert},
     {NULL, NULL, NULL},
@@ -19,17 +19,21 @@ static const cli_command commands[] = {
 
 static void print_overview(void) {
   printf(
-      "usage: lockstep checkpoint COMMAND [FLAG...]\n\n"
-      "Looks at checkpoints and at files of saved values. PATH is\n"
-      "  a folder, such as a run's: its newest checkpoint that is whole, or\n"
-      "    else its model.safetensors;\n"
+      "usage: lockstep checkpoint COMMAND [FLAG...]\n"
+      "\n"
+      "Inspects checkpoints and files of saved values. PATH is\n"
+      "  a folder, such as a run's: its newest intact checkpoint, or else its\n"
+      "    model.safetensors;\n"
       "  a checkpoint in it, DIR/model.ckpt-30;\n"
       "  a .safetensors or .npz file.\n"
-      "Nothing is changed there, and a run may be writing to "
-      "it.\n\ncommands:\n");
+      "Nothing there is changed, even while a run is writing.\n"
+      "\n"
+      "commands:\n");
   for (const cli_command *it = commands; it->name != NULL; ++it)
     printf("  %-8s  %s\n", it->name, it->about);
-  printf("\n'lockstep checkpoint COMMAND --help' lists a command's flags.\n");
+  printf(
+      "\n"
+      "'lockstep checkpoint COMMAND --help' lists the flags of a command.\n");
 }
 
 int cli_checkpoint(int argc, char **argv) {
@@ -171,20 +175,21 @@ int cli_checkpoint_verify(int argc, char **argv) {
   verify_flags flags = {.paths = paths};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON each: path, arrays, bytes,\n"
+       "print a line of JSON per file: path, arrays, bytes,\n"
        "checksums, damaged",
        0},
   };
-  const cli_syntax syntax = {
-      .command = "checkpoint verify",
-      .about = "Reads all values and holds them against their checksums; of a "
-               "folder those of\nall its checkpoints. What is damaged is named "
-               "with its file, and the command\nends with code 1. A "
-               ".safetensors file alone has no checksums.",
-      CLI_OPTIONS(options),
-      .operand_form = "PATH...",
-      .operand = flags.paths,
-      .num_operands = &flags.num_paths};
+  const cli_syntax syntax = {.command = "checkpoint verify",
+                             .about =
+                                 "Reads all values and verifies their "
+                                 "checksums; for a folder those of all its\n"
+                                 "checkpoints. Reports damaged files, and then "
+                                 "ends with code 1. A separate\n"
+                                 ".safetensors file may have no checksums.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "PATH...",
+                             .operand = flags.paths,
+                             .num_operands = &flags.num_paths};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = cli_with_runtime("checkpoint verify", verify_all, &flags);
@@ -212,8 +217,7 @@ static bool check_convert(const convert_flags *flags) {
             flags->num_paths);
   else if (!ends_in(to, ".safetensors") && !ends_in(to, ".npz"))
     cli_say("checkpoint convert",
-            "'%s' is to end in .safetensors or .npz, which says what it "
-            "becomes",
+            "'%s' must end in .safetensors or .npz, which selects the format",
             to);
   else
     return true;
@@ -258,19 +262,20 @@ int cli_checkpoint_convert(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"except", CLI_TEXT, &flags.except, "A,B",
-       "not these, such as an optimizer's", 0},
+       "leave these out, such as an optimizer's", 0},
       {"map", CLI_TEXT, &flags.map, "OLD=NEW,...",
-       "other names: of one array, or, where both end in /, of\n"
-       "all below; / alone is the root",
+       "rename arrays: one, or, if both names end in /, all\n"
+       "below; / alone is the root",
        0},
       {"parts", CLI_FLAG, &flags.parts, NULL,
-       "also what replicas have each, 'w:0' and so on", 0},
+       "also write replicas' parts, 'w:0' and so on", 0},
   };
   const cli_syntax syntax = {
       .command = "checkpoint convert",
-      .about = "Writes values to a file for other tools, which is replaced as "
-               "a whole. PATH is\nas in 'lockstep checkpoint --help'; TO ends "
-               "in .safetensors or .npz.",
+      .about =
+          "Writes values to a file for other tools, replacing it atomically. "
+          "PATH is as\n"
+          "in 'lockstep checkpoint --help'; TO ends in .safetensors or .npz.",
       CLI_OPTIONS(options),
       .operand_form = "PATH TO",
       .operand = flags.paths,

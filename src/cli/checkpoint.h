@@ -14,12 +14,13 @@ int cli_checkpoint_verify(int argc, char **argv);
 int cli_checkpoint_convert(int argc, char **argv);
 
 // ---- For all of them -------------------------------------------------------
-// Room for the operands of so many words; NULL: no memory. cli_release.
+// Allocates an array for the operands of `argc` words; NULL if memory runs out.
+// Free it with cli_release.
 const char **cli_checkpoint_paths(int argc);
-// The steps of a folder's checkpoints: the caller's, cli_release.
+// Lists the steps of a folder's checkpoints. Free the list with cli_release.
 ls_status cli_checkpoint_steps(const char *folder, int64_t **out_steps,
                                size_t *out_count);
-// "1.5 MB".
+// Formats a size, such as "1.5 MB".
 void cli_print_bytes(double bytes, char *text, size_t size);
 
 #endif  // LS_CLI_CHECKPOINT_H_

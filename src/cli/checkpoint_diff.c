@@ -55,26 +55,27 @@ int cli_checkpoint_diff(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"most", CLI_COUNT, &flags.most, "N",
-       "arrays that are named (default 1000)", 1},
+       "number of arrays to list (default 1000)", 1},
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print of each array that differs a line of JSON: array,\n"
+       "print a line of JSON per array that differs: array,\n"
        "type, elements, different, first, values, absolute,\n"
        "relative, ulp, no_numbers; or array, types; or array,\n"
        "only_in, type",
        0},
   };
-  const cli_syntax syntax = {
-      .command = command,
-      .about =
-          "Tells how two checkpoints or files differ: step, run, states, and "
-          "of the arrays\nnames and types, and how many elements of each, "
-          "the first with its bits, and how\nfar apart they are at most; 0 "
-          "and -0 differ. Ends with code 0 if all arrays are\nequal, else "
-          "1. PATH is as in 'lockstep checkpoint --help'.",
-      CLI_OPTIONS(options),
-      .operand_form = "PATH PATH",
-      .operand = flags.paths,
-      .num_operands = &flags.num_paths};
+  const cli_syntax syntax = {.command = command,
+                             .about =
+                                 "Compares two checkpoints or files: step, "
+                                 "run, states, and of the arrays names\n"
+                                 "and types, how many elements differ, the "
+                                 "first with its bits, and the largest\n"
+                                 "difference; 0 and -0 differ. Ends with code "
+                                 "0 if all arrays are equal, else 1.\n"
+                                 "PATH is as in 'lockstep checkpoint --help'.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "PATH PATH",
+                             .operand = flags.paths,
+                             .num_operands = &flags.num_paths};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = CLI_USAGE;

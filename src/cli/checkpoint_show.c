@@ -119,17 +119,17 @@ int cli_checkpoint_list(int argc, char **argv) {
   list_flags flags = {0};
   const cli_option options[] = {
       {"json", CLI_FLAG, &flags.json, NULL,
-       "print a line of JSON each: step, whole, saved (seconds\n"
+       "print a line of JSON per step: step, whole, saved (seconds\n"
        "since 1970), bytes, arrays, metrics; or step, whole, why",
        0},
   };
   const cli_syntax syntax = {
       .command = "checkpoint list",
-      .about =
-          "Lists the checkpoints of a folder, the newest last: step, age, "
-          "size, arrays,\nmetrics, and whether both files are there and as "
-          "long as they should be.\n'lockstep checkpoint verify' reads the "
-          "values, too.",
+      .about = "Lists the checkpoints of a folder, the newest last: step, age, "
+               "size, arrays,\n"
+               "metrics, and 'whole' if both files exist and have the right "
+               "length.\n"
+               "'lockstep checkpoint verify' reads the values, too.",
       CLI_OPTIONS(options),
       .operand_form = "FOLDER",
       .operand = &flags.folder};
@@ -140,14 +140,14 @@ int cli_checkpoint_list(int argc, char **argv) {
 
 // ---- Statistics ------------------------------------------------------------
 typedef struct statistics {
-  double least, most, mean, deviation;  // Of those that are numbers.
-  int64_t zeros, nans;                  // Infinities count as these.
+  double least, most, mean, deviation;  // Over elements that are not NaN.
+  int64_t zeros, nans;                  // Infinities included.
 } statistics;
 
 static statistics statistics_of(const ls_array *array) {
   statistics s = {.least = INFINITY, .most = -INFINITY};
   const int64_t count = ls_array_num_elements(array);
-  double squares = 0;  // Of distances to the mean so far (Welford, 1962).
+  double squares = 0;  // Squared distances to the mean so far (Welford, 1962).
   int64_t numbers = 0;
   for (int64_t i = 0; i < count; ++i) {
     const double value = ls_array_f64(array, i);
@@ -323,7 +323,7 @@ int cli_checkpoint_show(int argc, char **argv) {
   const cli_option options[] = {
       CLI_ONLY_OPTION(&flags.only),
       {"brief", CLI_FLAG, &flags.brief, NULL,
-       "no statistics, for which values are read", 0},
+       "skip statistics, which need to read the values", 0},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: path, format, step, saved,\n"
        "metrics, identity, states, and arrays, each with name,\n"
@@ -331,15 +331,16 @@ int cli_checkpoint_show(int argc, char **argv) {
        "no_numbers",
        0},
   };
-  const cli_syntax syntax = {
-      .command = "checkpoint show",
-      .about = "Shows what a checkpoint or a file holds: its step, when it was "
-               "saved, what its\nrun is and the states in it, and of each "
-               "array the type and some statistics.\nPATH is as in 'lockstep "
-               "checkpoint --help'.",
-      CLI_OPTIONS(options),
-      .operand_form = "PATH",
-      .operand = &flags.path};
+  const cli_syntax syntax = {.command = "checkpoint show",
+                             .about =
+                                 "Shows the contents of a checkpoint or file: "
+                                 "its step, the time of its save, the\n"
+                                 "identity of its run, its states, and the "
+                                 "type and statistics of each array.\n"
+                                 "PATH is as in 'lockstep checkpoint --help'.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "PATH",
+                             .operand = &flags.path};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   code = CLI_USAGE;

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's parts share this: its commands, flags and messages. Results go
-// to standard output, all that is said besides to standard error.
+// Declarations shared by the program's parts: commands, flags and messages.
+// Results go to standard output, messages to standard error.
 #ifndef LS_CLI_CLI_H_
 #define LS_CLI_CLI_H_
 
 #include "cli/own.h"
 
-// What the program ends with. A run that a signal stopped ends with 128 and the
-// signal's number, as a shell says it: 130 for Ctrl-C.
+// Exit codes of the program. A run stopped by a signal exits with 128 plus the
+// signal's number, as in a shell: 130 for Ctrl-C.
 enum {
   CLI_OK = 0,
-  CLI_FAILED = 1,  // What was asked for could not be done.
-  CLI_USAGE = 2,   // It was not asked for rightly.
-  CLI_LATE = 3,    // A run that was to end had to before it was saved.
+  CLI_FAILED = 1,  // The command failed.
+  CLI_USAGE = 2,   // Usage error.
+  CLI_LATE = 3,    // Interrupted before the run was saved.
   CLI_SIGNAL = 128,
 };
 
 // ---- Signals ---------------------------------------------------------------
-// From here on SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the
-// program with a line and code CLI_SIGNAL and their number. First thing in
-// main.
+// Makes SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the program with
+// a line and code CLI_SIGNAL plus their number. Called first in main.
 void cli_signals_begin(void);
-// From here on the first of them asks a run to stop instead, by what is
-// returned. The next one, or `grace` seconds (0: for ever), end the program
-// with CLI_LATE; once the run is saved, with the code of the first one.
+// Makes the first of them request a run to stop instead, through the returned
+// stop. The next one, or `grace` seconds (0: no limit), end the program with
+// CLI_LATE; once the run is saved, with the code of the first one.
 const ls_train_stop *cli_signals_defer(unsigned grace);
-// Nothing would be lost any more.
+// Records that the run is saved.
 void cli_signals_saved(void);
-// The signal that has asked; 0: none.
+// Returns the signal that requested the stop; 0: none.
 int cli_signals_first(void);
 
 // ---- Commands --------------------------------------------------------------
-// `argv` holds what follows the command's name. Each returns an exit code.
+// Commands. `argv` holds the words after the command's name. Each returns an
+// exit code.
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_predict(int argc, char **argv);
@@ -58,54 +58,54 @@ typedef enum cli_kind {
   CLI_COUNT,  // int64_t: a whole number from `least` on.
   CLI_REAL,   // double: a number above 0.
   CLI_TEXT,   // const char *: lent from argv.
-  CLI_MAYBE,  // The same; "" without a word that is no flag behind it.
+  CLI_MAYBE,  // The same, optional: "" unless a word that is no flag follows.
 } cli_kind;
 
 typedef struct cli_option {
   const char *name;  // Without its dashes.
   cli_kind kind;
-  void *value;       // Where it goes; holds the default.
-  const char *form;  // What stands behind it, in the help: "N".
+  void *value;       // Destination; holds the default.
+  const char *form;  // Placeholder of the value in the help: "N".
   const char *help;  // One line or more.
   int64_t least;
 } cli_option;
 
 typedef struct cli_syntax {
   const char *command;
-  const char *about;  // What the command does: sentences, for its help.
-  const char *subject, *description;  // What it does that to. May be NULL.
+  const char *about;  // Description of the command, for its help.
+  const char *subject, *description;  // Object of the command. May be NULL.
   const cli_option *options;
   size_t num_options;
   const char *operand_form;  // "MODEL"; NULL: the command takes none.
-  const char **operand;      // Required where there is a form. Several go
-  size_t *num_operands;      // behind it, if this is not NULL.
+  const char **operand;      // Required if there is a form. Several are
+  size_t *num_operands;      // stored if this is not NULL.
 } cli_syntax;
 
 // Two fields of cli_syntax, of a table of flags.
 #define CLI_OPTIONS(table)                                                     \
   .options = (table), .num_options = sizeof(table) / sizeof((table)[0])
 
-// Reads the flags and the operand of a command. False: the command ends, with
-// `*out_exit`, for its help was asked for and printed, or something was wrong
-// and said so.
+// Reads the flags and the operand of a command. Returns false if the command
+// must exit with `*out_exit`: after printing its help, or after reporting a
+// usage error.
 bool cli_parse(const cli_syntax *syntax, int argc, char **argv, int *out_exit);
 
-// The one of the names nearest to `text`, NULL if none is near.
+// Returns the name most similar to `text`, NULL if none is similar.
 const char *cli_nearest(const char *text, const char *const *names,
                         size_t count);
 
 // ---- Services --------------------------------------------------------------
 // Prints "lockstep COMMAND: ..." and a newline to standard error.
 void cli_say(const char *command, const char *format, ...) LS_PRINTF(2, 3);
-// Says and frees the status. Returns CLI_FAILED.
+// Prints and frees the status. Returns CLI_FAILED.
 int cli_report(const char *command, ls_status status);
 
-// Opens a regular file to be read; never waits for the writer of a fifo.
+// Opens a regular file for reading; never waits for the writer of a fifo.
 //   LS_NOT_FOUND         there is no such file.
 //   LS_INVALID_ARGUMENT  it is a folder, a fifo, a device.
 ls_status cli_open_file(const char *path, FILE **out_file);
 
-// Of the log of runtimes, from here on.
+// Limits the log of runtimes created later to warnings and errors.
 void cli_show_warnings_alone(void);
 
 // Prints a number as JSON, with so many digits: null where it is not finite.
@@ -114,19 +114,21 @@ void cli_print_real(double value, int digits);
 void cli_print_json(const char *text);
 void cli_print_json_bytes(const char *bytes, size_t size);
 
-// Prints arrays, and nests of them, as JSON; and of a dict of arrays one row,
-// without the brace behind it.
+// Print arrays, and nests of them, as JSON; and one row of a dict of arrays,
+// without the closing brace.
 void cli_print_values(ls_nest values);
 void cli_print_row(ls_nest values, int64_t row);
 
-// A runtime that only reads, by so many input threads (-1: as many as cores).
+// Opens a runtime for reading only, with this many input threads (-1: one per
+// core).
 ls_status cli_runtime_open_input(int64_t threads, ls_runtime **out_runtime);
 // Creates a runtime with this many threads (0: as many as cores) and this math
 // (NULL: fast) whose log goes to standard error, and makes it current.
 ls_status cli_runtime_open(int64_t threads, const char *math,
                            ls_runtime **out_runtime);
-// The same for the run in a folder, with the math it was made with where `math`
-// is NULL. The caller owns its configuration, and both also after a failure.
+// Opens a runtime for the run in a folder, with the run's math if `math` is
+// NULL. The caller owns the configuration and the runtime, also after a
+// failure.
 ls_status cli_run_open(const char *run_folder, int64_t threads,
                        const char *math, ls_runtime **out_runtime,
                        ls_train_config **out_config);
@@ -147,62 +149,63 @@ int cli_with_run(cli_run *run,
                  ls_status (*body)(void *user, const ls_train_config *config,
                                    const ls_model_type *type),
                  void *user);
-// Finishes or undoes the overwriting of a run whose process was killed, where a
-// path is such a run's folder.
+// Finishes or undoes an interrupted overwriting of a run, if the path is such a
+// run's folder.
 ls_status cli_recover_run(const char *path);
-// Adds to the error of a file, such as a full disk, what the run in a folder
-// (NULL: none) has saved, and how to go on.
+// Adds to a file error, such as a full disk, a note about the saved steps of
+// the run in a folder (NULL: none) and how to continue it.
 ls_status cli_note_saved(const char *run_folder, ls_status status);
-// "fast", "direct" or "bf16".
+// Returns "fast", "direct" or "bf16".
 const char *cli_math_name(const ls_runtime *runtime);
-// Destroys it. Returns `code`, or CLI_FAILED if something of it still ran.
+// Destroys a runtime. Returns `code`, or CLI_FAILED if something in it was
+// still running.
 int cli_runtime_close(const char *command, ls_runtime *runtime, int code);
 
-// Ctrl-\ (SIGQUIT) prints who is where in the runtime's runs, which go on, to
-// standard error from now on, until the watch ends. One at a time, and before
+// Makes Ctrl-\ (SIGQUIT) print the table of the runtime's runs, which continue,
+// to standard error, until the watch ends. One watch at a time, begun before
 // any thread is started. Ending one that never began is fine.
 ls_status cli_watch_begin(ls_runtime *runtime);
 void cli_watch_end(void);
 
-// Traces the runtime from here on, for a file that can be written; without a
-// path nothing is done, and the trace is NULL.
+// Begins a trace of the runtime, for a file that can be written; without a path
+// it does nothing, and the trace is NULL.
 ls_status cli_trace_begin(ls_runtime *runtime, const char *path,
                           ls_trace **out_trace);
-// Writes and destroys it. Returns `code`, or CLI_FAILED where that was CLI_OK
-// and the file cannot be written, which is said.
+// Writes and destroys a trace. Returns `code`, or CLI_FAILED if that was CLI_OK
+// and the file cannot be written, which is reported.
 int cli_trace_end(const char *command, ls_trace *trace, int code);
 
 // ---- Models and data -------------------------------------------------------
-// The model of this name, or of a shared library: "./mine.so", or
-// "./mine.so:NAME" where it has more than one. NULL when there is none, which
-// has been said.
+// Returns the model of this name, or of a shared library: "./mine.so", or
+// "./mine.so:NAME" if it has more than one. NULL if there is none, which is
+// reported.
 const ls_model_type *cli_find_model(const char *command, const char *text);
-// Whether the text names a shared library.
+// Returns true if the text names a shared library.
 bool cli_is_library(const char *text);
-// The model of a run whose configuration has `kept`, where the user has named
-// `named` (NULL: none). A shared library is only ever the one that was named.
-// False where there is none, which has been said.
+// Selects the model of a run whose configuration has `kept`, if the user has
+// named `named` (NULL: none). A shared library must be named by the user.
+// Returns false if there is none, which is reported.
 bool cli_run_model(const char *command, const char *run_folder,
                    const char *kept, const char *named, const char **out_model);
-// The same text with the whole path of a shared library, perhaps in `buffer`.
+// Returns the text with the absolute path of a shared library, which may be in
+// `buffer`.
 const char *cli_full_model(const char *text, char *buffer, size_t size);
 
-// A folder of its own for a run that was not given one: the first of
-// runs/NAME-1, runs/NAME-2, ... that was not there, also where many runs begin
-// at once.
+// Creates a folder for a run without --run-dir: the first of runs/NAME-1,
+// runs/NAME-2, ... that does not exist, also if many runs begin at once.
 ls_status cli_choose_folder(const char *name, char *buffer, size_t size);
 
-// Whether the value of a flag is one of these; says so if not.
+// Returns true if the value of a flag is one of these; reports it if not.
 bool cli_choose(const char *command, const char *flag, const char *value,
                 const char *const *choices, size_t count);
-// Whether --precision has a value that means something.
+// Returns true if --precision has a valid value.
 bool cli_check_precision(const char *command, const char *precision);
-// Whether --math has; NULL means that it is not given, which is fine.
+// Returns true if --math has a valid value or is not given (NULL).
 bool cli_check_math(const char *command, const char *math);
-// Both together, where either may be NULL. Precision bf16 is a math.
+// Checks both, where either may be NULL. Precision bf16 is a math.
 bool cli_check_arithmetic(const char *command, const char *precision,
                           const char **math);
-// Rows of tables of flags, which several commands have.
+// Rows of flags shared by several commands.
 #define CLI_THREADS_OPTION(place)                                              \
   {                                                                            \
     "threads", CLI_COUNT, (place), "N",                                        \
@@ -211,35 +214,35 @@ bool cli_check_arithmetic(const char *command, const char *precision,
 #define CLI_BATCH_OPTION(place)                                                \
   {                                                                            \
     "batch-size", CLI_COUNT, (place), "N",                                     \
-        "examples a step, of all replicas (default: the model's)", 1           \
+        "global batch size (default: the model's)", 1                          \
   }
 #define CLI_PRECISION_OPTION(place)                                            \
   {                                                                            \
     "precision", CLI_TEXT, (place), "NAME",                                    \
-        "f32 (default); f64; bf16: as f32, but products and\n"                 \
-        "convolutions of operands rounded to bf16",                            \
+        "f32 (default); f64; bf16: f32, except that products and\n"            \
+        "convolutions round operands to bf16",                                 \
         0                                                                      \
   }
 #define CLI_TRACE_OPTION(place)                                                \
   {                                                                            \
     "trace", CLI_TEXT, (place), "FILE",                                        \
-        "write what each thread did when to this file, for\n"                  \
+        "write a timeline of all threads to this file, for\n"                  \
         "ui.perfetto.dev or chrome://tracing",                                 \
         0                                                                      \
   }
 #define CLI_MATH_OPTION(place)                                                 \
   {                                                                            \
     "math", CLI_TEXT, (place), "NAME",                                         \
-        "fast (default): convolutions also by Winograd's\n"                    \
-        "algorithm; direct: always as sums over the taps",                     \
+        "fast (default): convolutions may use Winograd's\n"                    \
+        "algorithm; direct: they always sum over the taps",                    \
         0                                                                      \
   }
-// Of commands that take another table of flags with it.
+// For commands that have another table of flags with it.
 #define CLI_AS_ESTIMATOR_OPTION(place)                                         \
   {                                                                            \
     "estimator", CLI_FLAG, (place), NULL,                                      \
-        "the model as an estimator: other flags, for --help behind\n"          \
-        "it",                                                                  \
+        "use the model as an estimator, with other flags: add\n"               \
+        "--help to list them",                                                 \
         0                                                                      \
   }
 #define CLI_RUN_MODEL_OPTIONS(model_place, estimator_place)                    \
@@ -247,63 +250,63 @@ bool cli_check_arithmetic(const char *command, const char *precision,
    CLI_TEXT,                                                                   \
    (model_place),                                                              \
    "PATH",                                                                     \
-   "where the run's shared library of models is; none is\n"                    \
-   "loaded that is not named here; or that of an estimator,\n"                 \
-   "which has flags of its own, for --help behind it",                         \
+   "the run's shared library of models, which is loaded only\n"                \
+   "if it is named here; or that of an estimator, which has\n"                 \
+   "flags of its own: add --help to list them",                                \
    0},                                                                         \
       CLI_AS_ESTIMATOR_OPTION(estimator_place)
-// Three rows; cli_check_export looks at them.
+// Three rows; cli_check_export checks them.
 #define CLI_EXPORT_OPTIONS(onnx_place, stablehlo_place, batch_place)           \
   {"onnx",                                                                     \
    CLI_FLAG,                                                                   \
    (onnx_place),                                                               \
    NULL,                                                                       \
-   "also as model.onnx, for any batch size",                                   \
+   "also write model.onnx, for any batch size",                                \
    0},                                                                         \
       {"stablehlo",                                                            \
        CLI_FLAG,                                                               \
        (stablehlo_place),                                                      \
        NULL,                                                                   \
-       "also as serve.stablehlo.mlir, for one batch size",                     \
+       "also write serve.stablehlo.mlir, for one batch size",                  \
        0},                                                                     \
   {                                                                            \
     "batch-size", CLI_COUNT, (batch_place), "N",                               \
-        "the batch size of --stablehlo (default 1)", 1                         \
+        "batch size of --stablehlo (default 1)", 1                             \
   }
 #define CLI_FEATURES_OPTION(place)                                             \
   {                                                                            \
     "features", CLI_TEXT, (place), "A,B",                                      \
-        "which parts of .npz, .csv or .tfrecord files are examples\n"          \
-        "and labels: x,y; of a CSV the label alone, or columns and\n"          \
-        "the label behind them, * for all others; with types as in\n"          \
+        "parts of .npz, .csv or .tfrecord files that are examples\n"           \
+        "and labels: x,y; of a CSV the label alone, or columns\n"              \
+        "followed by the label, * for all others; with types as in\n"          \
         "image=u8[28,28],label=i64, image=image, '*=f32,label'",               \
         0                                                                      \
   }
-// Whether a batch size has what it is for.
+// Returns true if a batch size is given only with --stablehlo.
 bool cli_check_export(int64_t batch_size, bool stablehlo);
-// The type of weights, and of all that is computed with them.
+// Returns the dtype of weights and computation.
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype);
 
-// The classes of labels that are texts.
+// Classes of text labels.
 typedef struct cli_classes {
-  const char *names;  // One a line; NULL or "": they are not known.
-  bool may_find;      // Then those that there are.
-  char *found;        // What `names` is then; the caller's (cli_release).
+  const char *names;  // One per line; NULL or "": unknown.
+  bool may_find;      // Then finds those in the data.
+  char *found;        // The names found, which the caller owns (cli_release).
 } cli_classes;
 
-// What to learn from. NULL or zero in a field: it was not given.
+// Data flags. NULL or zero in a field: not given.
 typedef struct cli_data {
   const char *data;      // Required.
-  const char *test;      // What to test on.
-  const char *features;  // Which parts are examples and labels.
-  double split;          // How much is kept for the test, of all.
-  bool whole;            // The test is on all of `data` that has no test set.
-  bool kept;             // The features are those of a run's other data.
-  const char *command;   // Who says how images are resized. NULL: nobody.
+  const char *test;      // Test data.
+  const char *features;  // Parts that are examples and labels.
+  double split;          // Fraction held out for the test.
+  bool whole;            // Tests on all of `data` if it has no test set.
+  bool kept;             // The features belong to the run's own data.
+  const char *command;   // Command that reports resizing. NULL: silent.
   cli_classes *classes;  // NULL: labels are numbers.
 } cli_data;
-// Opens it, or a part of it: `train` and `test` may be NULL. What is opened is
-// the caller's, also after a failure.
+// Opens the data, or a part: `train` and `test` may be NULL. The caller owns
+// the opened sets, also after a failure.
 ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
                         ls_dataset **train, ls_dataset **test);
 // Opens the test set for a run: of other data, all of what has none of its own;
@@ -311,19 +314,19 @@ ls_status cli_open_data(const cli_data *data, const ls_model_type *type,
 ls_status cli_open_run_test(const ls_train_config *config, const char *data,
                             const char *features, const char *command,
                             const ls_model_type *type, ls_dataset **test);
-// Whether --data names files or a folder.
+// Returns true if --data names files or a folder.
 bool cli_is_place(const char *data);
-// The same name with the whole paths of files or a folder, perhaps in `buffer`,
-// which has PATH_MAX bytes.
+// Returns the name with absolute paths of files or a folder, which may be in
+// `buffer` of PATH_MAX bytes.
 const char *cli_full_data(const char *data, char *buffer);
 
-// Creates a model with metrics and its optimizer, as configured for a run of so
-// many steps.
+// Creates a model with metrics and its optimizer, as configured for a run of
+// `steps` steps.
 ls_status cli_create_model(const ls_train_config *config,
                            const ls_model_type *type, int64_t steps,
                            ls_model *out_model);
 
-// What bench and graph run: a model, its training step and a made-up batch.
+// Step for bench and graph: a model, its training step and a synthetic batch.
 typedef struct cli_step {
   ls_model model;
   ls_strategy *strategy;
@@ -335,7 +338,7 @@ typedef struct cli_step_options {
   int64_t replicas;       // Required.
   int64_t batch_size;     // Default: the model's.
   const char *precision;  // Default "f32".
-  bool tpu;               // Of a TPU strategy on so many cores.
+  bool tpu;               // Uses a TPU strategy with as many cores.
 } cli_step_options;
 ls_status cli_step_open(const ls_model_type *type,
                         const cli_step_options *options, cli_step *out_step);

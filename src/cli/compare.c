@@ -7,7 +7,7 @@
 #include <string.h>
 
 // ---- Elements --------------------------------------------------------------
-// The bits of an element of up to 8 bytes.
+// Returns the bits of an element of up to 8 bytes.
 static uint64_t bits_of(const ls_array *array, int64_t index) {
   const size_t size = ls_dtype_size(ls_array_dtype(array));
   const unsigned char *at =
@@ -32,7 +32,7 @@ static uint64_t bits_of(const ls_array *array, int64_t index) {
   }
 }
 
-// Floats in ascending order as whole numbers: both zeros are 0.
+// Maps floats to integers in the same order: both zeros are 0.
 static int64_t compare_place_of(uint64_t bits, size_t size) {
   const uint64_t sign = UINT64_C(1) << (8 * size - 1);
   return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
@@ -188,8 +188,8 @@ typedef struct named {
 
 typedef struct comparing {
   const ls_saved_file *a, *b;
-  named *names[2];   // Of both, sorted,
-  size_t counts[2];  // and how many these are.
+  named *names[2];   // Sorted names of both files,
+  size_t counts[2];  // and their numbers.
   const cli_compare_options *options;
   const char *indent;
   size_t different;
@@ -225,7 +225,7 @@ static ls_status sort_names(const ls_saved_file *file, size_t count,
   return ls_ok();
 }
 
-// The array of this name of file 0 or 1; NULL: there is none.
+// Finds the array of this name in file 0 or 1; NULL if there is none.
 static const named *compare_find(const comparing *c, int which,
                                  const char *name) {
   const named wanted = {.name = name};
@@ -234,7 +234,7 @@ static const named *compare_find(const comparing *c, int which,
 }
 
 // ---- What differs ----------------------------------------------------------
-// Whether one more array that differs is named.
+// Counts an array that differs; returns true if it is to be listed.
 static bool is_shown(comparing *c) {
   if (c->different == 0 && c->options->heading != NULL)
     printf("%s\n", c->options->heading);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands beside values: members of JSON and of records.
+// Comparison of members of JSON objects and records.
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/compare.h"
 
 // ---- Records ---------------------------------------------------------------
-// The first bytes of a member's value, for a line.
+// First bytes of a member's value, for a line.
 enum { MOST_VALUE = 60 };
 static int shown_size(size_t size) {
   return (int)(size < MOST_VALUE ? size : MOST_VALUE);
@@ -15,7 +15,7 @@ static const char *cut_mark(size_t size) {
   return size > MOST_VALUE ? "..." : "";
 }
 
-// NULL: there is none.
+// Prints one of JSON; a NULL side has no such member.
 static void print_member_json(const char *what, const char *key,
                               const cli_member *one, const cli_member *other) {
   const cli_member *const both[] = {one, other};
@@ -46,7 +46,8 @@ static void print_member_text(const char *what, const char *key,
 typedef void (*member_printer)(const char *what, const char *key,
                                const cli_member *one, const cli_member *other);
 
-// Lines of `what`; of members that are objects on both sides those inside.
+// Prints lines of `what`, recursing into members that are objects on both
+// sides.
 static void compare_members(const char *what, const char *a, const char *b,
                             int depth, member_printer print) {
   enum { DEEPEST = 8 };
@@ -54,7 +55,7 @@ static void compare_members(const char *what, const char *a, const char *b,
   char key[200];
   for (const char *at = a; cli_json_next(&at, &one);) {
     snprintf(key, sizeof(key), "%.*s", (int)one.key_size, one.key);
-    // A file's own, which says nothing more.
+    // The file's own checksum differs with its content.
     if (depth == 1 && strcmp(key, "crc32c") == 0) continue;
     if (!cli_json_find(b, key, &other)) {
       print(what, key, &one, NULL);

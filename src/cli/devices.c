@@ -6,8 +6,7 @@
 
 #include "cli/cli.h"
 
-// The processor's name as the system has it; "unknown" on systems that do not
-// tell.
+// Gets the processor's name from the system; "unknown" if it has none.
 static void read_name(char *name, size_t size) {
   snprintf(name, size, "unknown");
   CLI_OWN(FILE, file) = fopen("/proc/cpuinfo", "r");
@@ -39,8 +38,8 @@ static void print_devices(const ls_runtime *runtime, const char *kernels) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// One line a replica. Which thread runs one is settled as it runs: threads
-// begin with a part of the replicas, or share the work of each, and help.
+// Prints one line per replica. Threads are assigned while running: each begins
+// with a part of the replicas, or shares the work of each, and helps others.
 static void print_replicas(const ls_runtime *runtime,
                            const char *const *devices, size_t count) {
   const int threads = ls_runtime_threads(runtime);
@@ -109,17 +108,18 @@ int cli_devices(int argc, char **argv) {
   const cli_option options[] = {
       CLI_THREADS_OPTION(&flags.threads),
       {"replicas", CLI_COUNT, &flags.replicas, "N",
-       "also show N replicas and where they run", 1},
+       "also show N replicas and their devices", 1},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
        "also draw a TPU system: local, or\n"
        "virtual:AxB[xC][,cores=N][,hosts=H]",
        0},
   };
-  const cli_syntax syntax = {
-      .command = "devices",
-      .about = "Lists what computes. Replicas are logical: any number of them "
-               "shares the\nthreads of a CPU.",
-      CLI_OPTIONS(options)};
+  const cli_syntax syntax = {.command = "devices",
+                             .about =
+                                 "Lists the devices that compute. Replicas are "
+                                 "logical: any number of them shares\n"
+                                 "the threads of a CPU.",
+                             CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   ls_runtime *runtime = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep diff: where two runs part.
+// lockstep diff: finds the first difference of two runs.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,18 +9,19 @@
 #include "cli/compare.h"
 
 static const char command[] = "diff";
-// How long it took.
+// Members that are times.
 static const char *const times[] = {"seconds", "examples_per_second", "budget",
                                     NULL};
 
 typedef struct comparing {
   const char *folders[2];
-  int64_t lines, checkpoints;  // That were compared and are equal.
+  int64_t lines, checkpoints;  // Compared and equal.
   bool different, json;
 } comparing;
 
 // ---- Files -----------------------------------------------------------------
-// The whole of a file of a folder: cli_release. NULL: there is none.
+// Reads a file of a folder completely; free it with cli_release. NULL if it
+// does not exist.
 static ls_status read_text(const char *folder, const char *name,
                            char **out_text) {
   char path[PATH_MAX];
@@ -80,18 +81,18 @@ static ls_status compare_configs(comparing *c) {
 // ---- Metrics ---------------------------------------------------------------
 // A line of metrics.jsonl.
 typedef struct line {
-  const char *text;      // NULL: there is none any more.
-  int64_t step, before;  // Of the line of training before this one.
+  const char *text;      // NULL: no more lines.
+  int64_t step, before;  // Step of the previous line of training.
   bool tested;
 } line;
 
-// The next line that begins at `at`, in which a zero takes the newline's place.
+// Reads the next line at `at`, replacing its newline by a zero.
 static void next_line(char **at, line *it) {
   cli_member member;
   if (it->text != NULL && !it->tested) it->before = it->step;
   it->text = NULL;
   char *text = *at, *end = text == NULL ? NULL : strchr(text, '\n');
-  if (end == NULL) return;  // The last one is whole, or was cut off.
+  if (end == NULL) return;  // The last line is complete, or truncated.
   *end = '\0';
   *at = end + 1;
   if (!cli_json_find(text, "step", &member)) return;
@@ -100,7 +101,7 @@ static void next_line(char **at, line *it) {
   it->tested = cli_json_find(text, "test_loss", &member);
 }
 
-// Ascending by step; a test comes behind the step's own line.
+// Orders lines by step; a test follows the step's own line.
 static int diff_order(const line *a, const line *b) {
   if (a->step != b->step) return a->step < b->step ? -1 : 1;
   return (int)a->tested - (int)b->tested;
@@ -115,7 +116,7 @@ static void print_number(const cli_member *member) {
   printf("%s (0x%016llx)", text, (unsigned long long)bits);
 }
 
-// The same as JSON, beside its bits.
+// Prints the same as JSON, with its bits.
 static void print_members(const line *a, const char *key, const cli_member *one,
                           const cli_member *other) {
   printf("{\"in\":\"metrics.jsonl\",\"step\":%lld,\"member\":",
@@ -128,7 +129,7 @@ static void print_members(const line *a, const char *key, const cli_member *one,
   printf("\"]}\n");
 }
 
-// The first member in which two lines differ is printed.
+// Prints the first member in which two lines differ.
 static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
   cli_member one, other;
   for (const char *at = a->text; cli_json_next(&at, &one);) {
@@ -156,15 +157,15 @@ static bool lines_are_equal(const comparing *c, const line *a, const line *b) {
   return true;
 }
 
-// A line of training is of the steps since the one before: where another is,
-// means are not of the same steps.
+// A line of training covers the steps since the previous line: lines with other
+// previous lines have means over other steps.
 static bool can_be_compared(const line *a, const line *b) {
   return a->tested || a->before == b->before;
 }
 
 static void report_longer(const comparing *c, int which, int64_t step) {
   if (!c->json) {
-    printf("metrics.jsonl: '%s' goes on at step %lld, '%s' has ended\n",
+    printf("metrics.jsonl: '%s' continues at step %lld, '%s' has ended\n",
            c->folders[which], (long long)step, c->folders[1 - which]);
     return;
   }
@@ -176,9 +177,9 @@ static void report_longer(const comparing *c, int which, int64_t step) {
 
 static void report_alone(const comparing *c, int which, int64_t lines) {
   if (!c->json) {
-    printf("metrics.jsonl: %lld line%s of '%s' are of steps that the other "
-           "has none of\n",
-           (long long)lines, lines == 1 ? "" : "s", c->folders[which]);
+    printf(
+        "metrics.jsonl: %lld line%s of '%s' have steps that the other lacks\n",
+        (long long)lines, lines == 1 ? "" : "s", c->folders[which]);
     return;
   }
   printf("{\"in\":\"metrics.jsonl\",\"lines\":%lld,\"only_in\":",
@@ -307,8 +308,7 @@ static ls_status compare_runs(void *user) {
   LS_RETURN_IF_ERROR(compare_checkpoints(c));
   if (c->checkpoints == 0) LS_RETURN_IF_ERROR(compare_models(c));
   if (c->lines == 0 && c->checkpoints == 0)
-    return ls_not_found("'%s' and '%s' have no step in common that could be "
-                        "compared",
+    return ls_not_found("'%s' and '%s' have no step in common to compare",
                         c->folders[0], c->folders[1]);
   if (c->json)
     printf("{\"equal\":%s,\"lines\":%lld,\"files\":%lld}\n",
@@ -328,22 +328,24 @@ int cli_diff(int argc, char **argv) {
   bool json = false;
   const cli_option options[] = {
       {"json", CLI_FLAG, &json, NULL,
-       "print lines of JSON: of each member that differs in,\n"
-       "step, member, values or only_in; of the first checkpoint\n"
-       "that does its name, and of its arrays what 'checkpoint\n"
-       "diff --json' prints; at the end equal, lines, files",
+       "print lines of JSON: per member that differs in, step,\n"
+       "member, values or only_in; the name of the first\n"
+       "checkpoint that differs, and its arrays as 'checkpoint\n"
+       "diff --json' prints them; at the end equal, lines, files",
        0},
   };
   const cli_syntax syntax = {
       .command = command,
       CLI_OPTIONS(options),
-      .about =
-          "Tells where two runs part: the first line of metrics.jsonl that "
-          "differs, and the\nfirst checkpoint of those that both have, with "
-          "its first arrays, an element of\neach and its bits; times do not "
-          "count. Ends with code 0 if the results are\nequal, else 1; what "
-          "differs in config.json is told, and does not count. Behind\na place "
-          "where a run was resumed a line has means over fewer steps.",
+      .about = "Finds the first difference of two runs: the first line of "
+               "metrics.jsonl that\n"
+               "differs, and the first common checkpoint that does, with its "
+               "first arrays, an\n"
+               "element of each and its bits; times are ignored. Ends with "
+               "code 0 if the\n"
+               "results are equal, else 1; differences of config.json are "
+               "shown, but do not\n"
+               "count. After a resume, a line has means over fewer steps.",
       .operand_form = "RUN RUN",
       .operand = folders,
       .num_operands = &count};

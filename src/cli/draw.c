@@ -17,7 +17,7 @@ static bool speaks_utf8(const ls_runtime *runtime) {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   for (int i = 0; i < 3; ++i) {
     const char *value = variable(runtime, names[i]);
-    if (value[0] == '\0') continue;  // The next one counts.
+    if (value[0] == '\0') continue;  // Look at the next variable.
     const char *dot = strchr(value, '.');
     return dot != NULL && (strncasecmp(dot, ".utf-8", 6) == 0 ||
                            strncasecmp(dot, ".utf8", 5) == 0);
@@ -38,13 +38,13 @@ cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor) {
 }
 
 // ---- Images ----------------------------------------------------------------
-// An image as it is drawn: f32 [height, width, 1 or 3] from 0 to 1.
+// A prepared image: f32 [height, width, 1 or 3] from 0 to 1.
 typedef struct picture {
   ls_array *pixels;
   int64_t height, width, channels;
 } picture;
 
-// Of an array's numbers.
+// Range of an array's numbers.
 typedef struct range {
   double low, high;
 } range;
@@ -85,7 +85,8 @@ static ls_status range_of(const ls_array *const *images, size_t count,
   return ls_ok();
 }
 
-// Its numbers from 0 to 1, without alpha: of each `step` rows and columns one.
+// Scales numbers to 0 to 1, drops alpha, and keeps every `step`-th row and
+// column.
 static ls_status scale_image(const ls_array *image, range all, int64_t step,
                              ls_array **out) {
   const ls_shape shape = ls_array_shape(image);
@@ -109,7 +110,7 @@ static ls_status scale_image(const ls_array *image, range all, int64_t step,
   return ls_ok();
 }
 
-// `most` columns at most; letters are one row for two of pixels.
+// Limits the width to `most` columns; a row of letters covers two of pixels.
 static ls_status make_picture(const ls_array *image, range all, int64_t most,
                               cli_paint paint, picture *out) {
   enum { FINE = 16 };  // Samples for a column are enough.
@@ -143,7 +144,7 @@ static int byte_of(float value) {
   return value >= 1 ? 255 : (int)(value * 255 + 0.5f);
 }
 
-// What is no number is a color that stands out.
+// NaN gets a color that stands out.
 static color color_at(const picture *it, int64_t y, int64_t x) {
   if (y >= it->height) return none;
   const float *at = (const float *)ls_array_data(it->pixels) +
@@ -167,7 +168,7 @@ static char letter_at(const picture *it, int64_t y, int64_t x) {
   return isnan(value) ? '?' : shades[(byte_of(value) * 9 + 127) / 255];
 }
 
-// The nearest of the levels of the 6 by 6 by 6 colors.
+// Returns the nearest level of the 6 by 6 by 6 colors.
 static int level_of(int byte) {
   return byte < 48 ? 0 : byte < 115 ? 1 : (byte - 35) / 40;
 }
@@ -180,7 +181,7 @@ static int number_of_color(color it) {
   return 16 + 36 * level_of(r) + 6 * level_of(g) + level_of(b);
 }
 
-// Chooses a color for what is written next: 38 in front, 48 behind.
+// Sets a color for the next characters: 38 foreground, 48 background.
 static void choose_color(FILE *out, cli_paint paint, int where, color it) {
   if (it.rgb[0] < 0)
     fprintf(out, "\x1b[%dm", where + 1);
@@ -207,7 +208,7 @@ static void draw_row(const picture *it, int64_t row, cli_paint paint,
       choose_color(out, paint, 48, below);
     upper = above;
     lower = below;
-    // The upper half of a block, of which the lower one is what is behind.
+    // Draws an upper half block: the lower half shows the background color.
     fputs(above.rgb[0] < 0 ? " " : "\xe2\x96\x80", out);
   }
   fputs("\x1b[0m", out);
@@ -218,7 +219,7 @@ static int64_t count_rows(const picture *it, cli_paint paint) {
   return paint == CLI_PAINT_LETTERS ? it->height : (it->height + 1) / 2;
 }
 
-// A text of somebody's does not get to rule the terminal.
+// Foreign texts must not send control characters to the terminal.
 static void write_caption(const char *text, int64_t width, bool last,
                           FILE *out) {
   int64_t written = 0;

@@ -12,11 +12,11 @@ typedef enum cli_paint {
   CLI_PAINT_TRUE,     // The same in 24-bit colors.
 } cli_paint;
 
-// What the terminal behind a file descriptor shows, by TERM, COLORTERM,
-// NO_COLOR and the language's variables. Letters, where it is no terminal.
+// Returns the colors of the terminal of a file descriptor, by TERM, COLORTERM,
+// NO_COLOR and the locale's variables. Letters if it is no terminal.
 cli_paint cli_paint_of(const ls_runtime *runtime, int descriptor);
 
-// How to draw. Zero in a field means its default.
+// Options for drawing. Zero in a field means its default.
 typedef struct cli_draw_options {
   cli_paint paint;
   int width;  // Columns of the terminal. Default 80.
@@ -26,8 +26,8 @@ typedef struct cli_draw_options {
 } cli_draw_options;
 
 // Draws arrays [h, w] or [h, w, 1 to 4] of numbers: gray, gray and alpha, RGB,
-// RGB and alpha, where alpha does not count. u8 are from 0 to 255; others from
-// the least to the largest of all images, without those that are not finite.
+// RGB and alpha, where alpha is ignored. u8 are from 0 to 255; others from the
+// least to the largest of all images, without those that are not finite.
 //   LS_INVALID_ARGUMENT  an array that is no image: names its type.
 LS_MUST_USE ls_status cli_draw(const ls_array *const *images, size_t count,
                                const cli_draw_options *options, FILE *out);

@@ -9,7 +9,8 @@
 #include <string.h>
 
 // ---- Flags -----------------------------------------------------------------
-// "12" as a whole number, "0.5" as a real one; none: it is neither.
+// Parses "12" as a whole number, "0.5" as a real one; a none leaf if it is
+// neither.
 static ls_nest parse_number(const char *text) {
   char *end = NULL;
   errno = 0;
@@ -49,9 +50,9 @@ bool cli_estimator_parse(const cli_syntax *syntax, const estimator_flags *flags,
   *out_code = CLI_USAGE;
   if (!cli_check_math(syntax->command, flags->math)) return false;
   if (flags->tpu != NULL && flags->replicas != 0) {
-    cli_say(syntax->command,
-            "--replicas is for runs without --tpu, which has a replica on each "
-            "core");
+    cli_say(
+        syntax->command,
+        "--replicas is for runs without --tpu, which has one replica per core");
     return false;
   }
   if (flags->iterations != NULL && flags->tpu == NULL) {
@@ -133,7 +134,7 @@ static ls_status make_estimator(const estimator_flags *flags,
   ls_opt *const batch = mode == LS_MODE_TRAIN  ? &options.train_batch_size
                         : mode == LS_MODE_EVAL ? &options.eval_batch_size
                                                : &options.predict_batch_size;
-  // Of an export it is that of StableHLO.
+  // For an export it is that of StableHLO.
   if (flags->batch_size > 0 && !flags->stablehlo)
     *batch = optional(flags->batch_size);
   options.config = e->config;
@@ -148,7 +149,7 @@ ls_status cli_estimator_open(const char *command, const estimator_flags *flags,
                              const ls_estimator_type *type,
                              ls_estimator_mode mode, cli_estimator *out) {
   *out = (cli_estimator){.type = type};
-  cli_show_warnings_alone();  // What a training tells is in its line.
+  cli_show_warnings_alone();  // The progress line shows the rest.
   LS_RETURN_IF_ERROR(
       cli_runtime_open(flags->threads, flags->math, &out->runtime));
   LS_RETURN_IF_ERROR(cli_trace_begin(out->runtime, flags->trace, &out->trace));
@@ -163,9 +164,9 @@ ls_status cli_estimator_note_batch(const estimator_flags *flags,
                                    ls_status status) {
   const ls_code code = ls_status_code(status);
   if (flags->batch_size == 0 || code != LS_RESOURCE_EXHAUSTED) return status;
-  return ls_status_annotate(status,
-                            "--batch-size is %lld: give what fits into memory",
-                            (long long)flags->batch_size);
+  return ls_status_annotate(
+      status, "--batch-size is %lld: give one that fits into memory",
+      (long long)flags->batch_size);
 }
 
 int cli_estimator_close(const char *command, cli_estimator *e, int code) {

@@ -7,14 +7,14 @@
 #include "cli/estimator.h"
 #include "cli/terminal.h"
 
-// A training, and the line that tells how far it is.
+// A training and its progress line.
 typedef struct training {
   cli_estimator e;
   const estimator_flags *flags;
-  int64_t steps;  // In all; 0: as many as the input has.
+  int64_t steps;  // Total; 0: as many as the input has.
   char chosen[PATH_MAX];
   cli_ticker ticker;
-  int64_t first;  // Step that it began with; -1: it has not.
+  int64_t first;  // Step at which it began; -1: not begun.
   ls_train_and_evaluation end;
 } training;
 
@@ -58,7 +58,7 @@ static ls_status make_progress(training *run, ls_hook **out_hook) {
 }
 
 // ---- Training --------------------------------------------------------------
-// A new run is made where there is none, and only an old one goes on.
+// Refuses to begin a run where one exists, and to continue one where none does.
 static ls_status check_folder(const training *run) {
   bool has_run = false;
   const char *folder = ls_estimator_model_dir(run->e.estimator);
@@ -66,8 +66,8 @@ static ls_status check_folder(const training *run) {
   LS_RETURN_IF_ERROR(cli_estimator_has_run(&run->e, &has_run));
   if (!has_run) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
-                   "there is a run in '%s': --resume %s goes on with it",
-                   folder, folder);
+                   "there is a run in '%s': --resume %s continues it", folder,
+                   folder);
 }
 
 static ls_status train_with(training *run, ls_hook *const *hooks,
@@ -115,7 +115,7 @@ static int report_end(const training *run) {
   if (!run->flags->quiet)
     cli_say("train", "%sstep %lld; the run is in %s%s",
             end->stopped ? "stopped at " : "", (long long)end->step, folder,
-            end->stopped ? ", --resume goes on with it" : "");
+            end->stopped ? ", --resume continues it" : "");
   if (run->end.metrics.kind == LS_KIND_DICT && !end->stopped)
     cli_print_metrics(run->end.metrics, false);
   else if (end->has_loss && !end->stopped)
@@ -133,18 +133,17 @@ static bool check_flags(const estimator_flags *flags,
     says = "--eval-every: the estimator has no input to evaluate with (its "
            "field 'eval')";
   else if (flags->resume != NULL && flags->run_folder != NULL)
-    says = "--resume goes on in its own folder; leave --run-dir out";
+    says = "--resume continues in its own folder; leave --run-dir out";
   else if (flags->resume != NULL && flags->warm_start != NULL)
-    says = "--resume goes on with what the run has; --warm-start has no place "
-           "beside it";
+    says = "--resume continues with the run's values; --warm-start cannot be "
+           "given with it";
   else if (flags->warm_start == NULL &&
            (flags->warm_only != NULL || flags->warm_map != NULL))
     says = "--only and --map are for --warm-start";
   else if (flags->save_seconds > 0 && flags->save_steps > 0)
-    says = "--save-every and --save-every-steps: say one of them";
+    says = "--save-every and --save-every-steps: give one of them";
   else if (cli_is_linked(type) && flags->steps == 0)
-    says = "--steps is missing: data of --estimator are gone through again and "
-           "again";
+    says = "--steps is missing: data of --estimator repeat for ever";
   else if (flags->tpu != NULL && flags->steps == 0 && type->train_steps == 0)
     says = "--steps is missing: with --tpu a training does not end with its "
            "input";
@@ -177,7 +176,7 @@ static int run_training(estimator_flags *flags, const ls_estimator_type *type) {
           : cli_report("train", cli_note_saved(flags->folder, status));
   ls_train_and_evaluation_deinit(&run.end);
   const int closed = cli_estimator_close("train", &run.e, code);
-  // Only a folder that is empty: the run did not begin.
+  // Removes the folder only if it is empty: the run did not begin.
   if (closed != CLI_OK && run.chosen[0] != '\0') (void)rmdir(run.chosen);
   return closed;
 }
@@ -191,62 +190,65 @@ int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv) {
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"iterations-per-loop", CLI_TEXT, &flags.iterations, "N|TIME",
-       "steps that run as one program on the TPU: 100, or as many\n"
-       "as a time has room for: 30s, 5m, 1h (default: the\n"
+       "steps per program on the TPU: 100, or\n"
+       "as many as fit into a time: 30s, 5m, 1h (default: the\n"
        "estimator's)",
        0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of a mirrored strategy that share each batch", 1},
       CLI_THREADS_OPTION(&flags.threads),
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "examples a step, of all replicas (default: the\nestimator's)", 1},
+       "global batch size (default: the estimator's)", 1},
       {"steps", CLI_COUNT, &flags.steps, "N",
-       "end when there were so many steps in all (default: the\n"
-       "estimator's, else the end of the input)",
+       "end after N steps in all (default: the estimator's, else\n"
+       "the end of the input)",
        1},
       CLI_MATH_OPTION(&flags.math),
       {"seed", CLI_COUNT, &flags.seed, "N",
-       "of all that is random (default: the estimator's own)", 0},
+       "seed of everything random (default: the estimator's own)", 0},
       {"eval-every", CLI_COUNT, &flags.eval_seconds, "SECONDS",
-       "evaluate at the end and on the way, so often at most", 1},
+       "evaluate at the end and during training, at most this\n"
+       "often",
+       1},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
-       "where the run is kept (default: a new runs/NAME-N)", 0},
+       "folder of the run (default: a new runs/NAME-N)", 0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
-       "go on with the run there, from its newest checkpoint, as\n"
+       "continue the run there, from its newest checkpoint, as\n"
        "if it had not stopped",
        0},
       {"warm-start", CLI_TEXT, &flags.warm_start, "PATH",
-       "start with values of another run, a checkpoint, or a\n"
+       "start with the values of another run, a checkpoint, or a\n"
        ".safetensors or .npz file",
        0},
       {"only", CLI_TEXT, &flags.warm_only, "A,B",
-       "these variables alone: 'dense/*,head/bias'", 0},
+       "only these variables: 'dense/*,head/bias'", 0},
       {"map", CLI_TEXT, &flags.warm_map, "OLD=NEW,...",
-       "what the file calls OLD is NEW here", 0},
+       "load NEW from the file's OLD", 0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
-       "how often a checkpoint is saved (default 60)", 1},
+       "interval between checkpoints (default 60)", 1},
       {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
-       "the same in steps, instead", 1},
+       "interval in steps, instead", 1},
       {"keep", CLI_COUNT, &flags.keep, "N",
-       "how many checkpoints are kept, the newest ones\n(default 5; 0: all)",
-       0},
+       "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"grace", CLI_COUNT, &flags.grace, "SECONDS",
-       "how long the run may take to end and save when a signal\n"
-       "asks it to (default 30; 0: as long as it takes)",
+       "time to end and save the run after a signal (default 30;\n"
+       "0: no limit)",
        0},
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
-  const cli_syntax syntax = {
-      .command = "train",
-      .about =
-          "Trains an estimator of a shared library: its model function on its "
-          "input, on\nthe CPU, on the cores of a TPU system, or in replicas. "
-          "Prints the last loss, or\nwhat --eval-every has found. The run "
-          "folder gets checkpoints, event files and\ngraph.ls. A signal ends "
-          "the run behind the loop of steps that it is in and saves\nit, as "
-          "that of models: see 'lockstep train --help'.",
-      CLI_OPTIONS(options)};
+  const cli_syntax syntax = {.command = "train",
+                             .about =
+                                 "Trains an estimator of a shared library: its "
+                                 "model function on its input, on\n"
+                                 "the CPU, on the cores of a TPU system, or in "
+                                 "replicas. Prints the last loss, or\n"
+                                 "the metrics of --eval-every. The run folder "
+                                 "gets checkpoints, event files and\n"
+                                 "graph.ls. A signal ends the run after its "
+                                 "current loop of steps and saves it,\n"
+                                 "as for models: see 'lockstep train --help'.",
+                             CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_estimator_parse(&syntax, &flags, type, argc, argv, &code))
     return code;

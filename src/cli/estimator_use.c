@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep eval`, `predict` and `export` of an estimator that was trained.
+// `lockstep eval`, `predict` and `export` of a trained estimator.
 #include <stdio.h>
 
 #include "cli/estimator.h"
@@ -45,7 +45,7 @@ static int run_use(const use *used, const cli_syntax *syntax,
   return cli_estimator_close(used->command, &e, code);
 }
 
-// Nothing is to be saved: a signal ends the call as soon as may be.
+// Nothing needs saving: a signal ends the call as soon as possible.
 static const ls_train_stop *stop_at_once(void) {
   const ls_train_stop *stop = cli_signals_defer(0);
   cli_signals_saved();
@@ -81,7 +81,7 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
        "replicas of a mirrored strategy that share each batch", 1},
       CLI_THREADS_OPTION(&flags.threads),
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "examples a step, of all replicas (default: the\nestimator's)", 1},
+       "global batch size (default: the estimator's)", 1},
       {"steps", CLI_COUNT, &flags.steps, "N",
        "batches (default: the estimator's, else all of the input)", 1},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
@@ -90,13 +90,13 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
       CLI_MATH_OPTION(&flags.math),
       {"json", CLI_FLAG, &flags.json, NULL, "print one line of JSON", 0},
   };
-  const cli_syntax syntax = {
-      .command = "eval",
-      .about = "Evaluates an estimator that was trained on its input for that, "
-               "and prints its\nmetrics.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.folder};
+  const cli_syntax syntax = {.command = "eval",
+                             .about =
+                                 "Evaluates a trained estimator on its "
+                                 "evaluation input, and prints the metrics.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.folder};
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
                         "input to evaluate with (its field 'eval')", evaluate,
                         false},
@@ -146,20 +146,21 @@ int cli_estimator_predict(const ls_estimator_type *type, int argc,
       CLI_TPU_OPTION(&flags.tpu),
       CLI_THREADS_OPTION(&flags.threads),
       {"batch-size", CLI_COUNT, &flags.batch_size, "N",
-       "examples a step (default: the estimator's)", 1},
+       "batch size (default: the estimator's)", 1},
       {"keys", CLI_TEXT, &flags.keys, "A,B",
-       "these predictions alone (default: all)", 0},
-      {"limit", CLI_COUNT, &flags.limit, "N", "so many at most", 1},
+       "only these predictions (default: all)", 0},
+      {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       CLI_MATH_OPTION(&flags.math),
   };
-  const cli_syntax syntax = {
-      .command = "predict",
-      .about = "Prints what an estimator that was trained predicts of its "
-               "input for that: a line\nof JSON for each example.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.folder};
+  const cli_syntax syntax = {.command = "predict",
+                             .about =
+                                 "Prints a trained estimator's predictions for "
+                                 "its prediction input: a line of\n"
+                                 "JSON per example.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.folder};
   return run_use(&(use){"predict", LS_MODE_PREDICT, type->predict.call != NULL,
                         "input to predict with (its field 'predict')", predict,
                         false},
@@ -192,20 +193,20 @@ int cli_estimator_export(const ls_estimator_type *type, int argc, char **argv) {
       CLI_PARAM_OPTION(&flags.params),
       CLI_TPU_OPTION(&flags.tpu),
       {"out", CLI_TEXT, &flags.out, "FOLDER",
-       "where the export's folder is made (default: RUN)", 0},
+       "folder in which to make the export's (default: RUN)", 0},
       CLI_CHECKPOINT_OPTION(&flags.checkpoint),
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
   };
-  const cli_syntax syntax = {
-      .command = "export",
-      .about =
-          "Exports an estimator that was trained, as its receiver function "
-          "says: graphs as\ntext, and the values of their variables; with "
-          "--tpu one that computes there, too.\nPrints the folder, which "
-          "is named by the second.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.folder};
+  const cli_syntax syntax = {.command = "export",
+                             .about =
+                                 "Exports a trained estimator with its "
+                                 "receiver function: graphs as text, and the\n"
+                                 "values of their variables; with --tpu one "
+                                 "that computes there, too. Prints the\n"
+                                 "folder, which is named by the second.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.folder};
   return run_use(&(use){"export", LS_MODE_PREDICT, type->receiver.call != NULL,
                         "receiver function (its field 'receiver')",
                         export_trained, true},

@@ -20,7 +20,7 @@ static ls_status evaluate(const eval_flags *flags,
   LS_RETURN_IF_ERROR(cli_open_run_test(config, flags->data, flags->features,
                                        flags->json ? NULL : "eval", type,
                                        &test));
-  // The optimizer's schedule plays no part here, but it needs its steps.
+  // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
   LS_RETURN_IF_ERROR(ls_evaluator_create(&model, test, &evaluator));
@@ -54,8 +54,8 @@ int cli_eval(int argc, char **argv) {
   const cli_option options[] = {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's, all of what has no test set\n"
-       "of its own; see 'lockstep train'",
+       "other data than the run's; all of it if it has no test\n"
+       "set of its own; see 'lockstep train'",
        0},
       CLI_FEATURES_OPTION(&flags.features),
       CLI_THREADS_OPTION(&flags.run.threads),
@@ -64,14 +64,14 @@ int cli_eval(int argc, char **argv) {
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON: model, data, examples, loss,\naccuracy", 0},
   };
-  const cli_syntax syntax = {
-      .command = "eval",
-      .about = "Evaluates the model that a run has saved on a test set, of a "
-               "text on its last\ntenth, and prints the mean loss and the "
-               "accuracy: of examples, or of tokens.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.run.folder};
+  const cli_syntax syntax = {.command = "eval",
+                             .about = "Evaluates a run's saved model on a test "
+                                      "set (of a text on its last tenth), and\n"
+                                      "prints the mean loss and the accuracy: "
+                                      "over examples, or over tokens.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_math("eval", flags.run.math)) return CLI_USAGE;

@@ -12,7 +12,7 @@ typedef struct export_flags {
   bool estimator;  // Never here: cli_find_estimator reads it.
 } export_flags;
 
-// A dict with one tensor.
+// Makes a dict with one tensor.
 static ls_nest make_dict(const char *name, ls_tensor tensor) {
   const ls_nest leaf = ls_leaf(tensor);
   return ls_nest_dict("", &name, &leaf, 1);
@@ -30,7 +30,7 @@ static ls_status build_graph(const ls_train_config *config,
   shape.dim[0] = -1;
   memcpy(shape.dim + 1, type->example_shape.dim,
          (size_t)type->example_shape.rank * sizeof(*shape.dim));
-  // The optimizer's schedule plays no part here, but it needs its steps.
+  // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, model));
   const ls_tensor examples = ls_placeholder(dtype, shape, "examples");
   CLI_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(examples));
@@ -74,8 +74,7 @@ static ls_status export_model(void *user, const ls_train_config *config,
 
 bool cli_check_export(int64_t batch_size, bool stablehlo) {
   if (batch_size > 0 && !stablehlo)
-    cli_say("export", "--batch-size is that of --stablehlo, which is not "
-                      "given");
+    cli_say("export", "--batch-size is for --stablehlo, which is not given");
   return batch_size == 0 || stablehlo;
 }
 
@@ -86,18 +85,20 @@ int cli_export(int argc, char **argv) {
   export_flags flags = {.run = {.command = "export"}};
   const cli_option options[] = {
       {"out", CLI_TEXT, &flags.out, "FOLDER",
-       "where the export's folder is made (default: RUN)", 0},
+       "folder in which to make the export's (default: RUN)", 0},
       CLI_EXPORT_OPTIONS(&flags.onnx, &flags.stablehlo, &flags.batch_size),
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
   };
-  const cli_syntax syntax = {
-      .command = "export",
-      .about = "Exports the model that a run has saved, as it is used: its "
-               "graph from examples\nto logits as text, and the values of its "
-               "variables. Prints the folder, which is\nnamed by the second.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.run.folder};
+  const cli_syntax syntax = {.command = "export",
+                             .about =
+                                 "Exports a run's saved model for inference: "
+                                 "its graph from examples to logits as\n"
+                                 "text, and the values of its variables. "
+                                 "Prints the folder, which is named by the\n"
+                                 "second.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_export(flags.batch_size, flags.stablehlo)) return CLI_USAGE;

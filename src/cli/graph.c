@@ -51,7 +51,7 @@ static ls_status print_graph(const graph_flags *flags,
                                         .precision = flags->precision,
                                         .tpu = flags->tpu || flags->gathered},
                     &step));
-  LS_RETURN_IF_ERROR(run_once(&step));  // Which compiles it.
+  LS_RETURN_IF_ERROR(run_once(&step));  // Compiles it.
   LS_RETURN_IF_ERROR(print_step(flags, &step, &text));
   fputs(text, stdout);
   return ls_ok();
@@ -60,20 +60,19 @@ static ls_status print_graph(const graph_flags *flags,
 int cli_graph(int argc, char **argv) {
   graph_flags flags = {.replicas = 1, .precision = "f32"};
   const cli_option options[] = {
-      {"lowered", CLI_FLAG, &flags.lowered, NULL,
-       "the pruned graph that is compiled", 0},
+      {"lowered", CLI_FLAG, &flags.lowered, NULL, "the lowered graph", 0},
       {"plan", CLI_FLAG, &flags.plan, NULL,
-       "instructions and memory as they run", 0},
+       "instructions and memory of the program", 0},
       {"cost", CLI_FLAG, &flags.cost, NULL,
        "memory, flops and bytes, and after some steps the\n"
        "time by kernel with its share of the roofline",
        0},
       {"dot", CLI_FLAG, &flags.dot, NULL,
-       "the built graph as a drawing for Graphviz", 0},
+       "the built graph as a Graphviz drawing", 0},
       {"tpu", CLI_FLAG, &flags.tpu, NULL,
        "the step of a TPU strategy: a replicated computation", 0},
       {"gathered", CLI_FLAG, &flags.gathered, NULL,
-       "the same, its computation gathered: as it is run", 0},
+       "the same with its computation gathered, as it runs", 0},
       {"replicas", CLI_COUNT, &flags.replicas, "N",
        "replicas of the step (default 1)", 1},
       CLI_THREADS_OPTION(&flags.threads),
@@ -83,9 +82,9 @@ int cli_graph(int argc, char **argv) {
   };
   const cli_syntax syntax = {
       .command = "graph",
-      .about = "Prints a model's training step: by default the graph as it was "
-               "built.\nMODEL may be a shared library of models: ./mine.so or "
-               "./mine.so:NAME.",
+      .about = "Prints a model's training step: by default the graph as built. "
+               "MODEL may be a\n"
+               "shared library of models: ./mine.so or ./mine.so:NAME.",
       CLI_OPTIONS(options),
       .operand_form = "MODEL",
       .operand = &flags.model};
@@ -93,8 +92,8 @@ int cli_graph(int argc, char **argv) {
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (flags.lowered + flags.plan + flags.dot + flags.cost + flags.gathered >
       1) {
-    cli_say("graph", "--lowered, --plan, --cost, --dot and --gathered are five "
-                     "prints; give one");
+    cli_say("graph", "--lowered, --plan, --cost, --dot and --gathered exclude "
+                     "each other; give one");
     return CLI_USAGE;
   }
   if (!cli_check_arithmetic("graph", flags.precision, &flags.math))

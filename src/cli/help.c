@@ -14,13 +14,16 @@ static void print_overview(void) {
   const ls_model_type *const *types = ls_model_types(&count);
   for (size_t i = 0; i < count; ++i)
     printf("  %-8s  %s\n", types[i]->name, types[i]->description);
-  printf("\n'lockstep help COMMAND' lists a command's flags, 'lockstep help "
-         "env' the\nenvironment variables, 'lockstep --version' says which one "
-         "this is.\n\n"
-         "Of a flag that is given twice the last value counts.\n\n"
-         "exit codes: 0, done; 1, it could not be done; 2, a usage error;\n"
-         "3, ended before the run was saved; 128 + N, ended by "
-         "signal N.\n");
+  printf(
+      "\n"
+      "'lockstep help COMMAND' lists a command's flags, 'lockstep help env' "
+      "the\n"
+      "environment variables, 'lockstep --version' prints the version.\n"
+      "\n"
+      "If a flag is given twice, the last value counts.\n"
+      "\n"
+      "exit codes: 0 success, 1 failure, 2 usage error, 3 interrupted before\n"
+      "saving, 128+N killed by signal N.\n");
 }
 
 int cli_help(int argc, char **argv) {

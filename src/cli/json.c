@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays, and nests of them, as JSON.
+// Prints arrays, and nests of them, as JSON.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void print_text(const ls_bytes *text) {
   cli_print_json_bytes(text->data, text->size);
 }
 
-// A list of the real and the imaginary part, of `size` bytes each.
+// Prints a list of the real and the imaginary part, of `size` bytes each.
 static void print_complex(const char *parts, size_t size) {
   putchar('[');
   for (int i = 0; i < 2; ++i) {
@@ -53,7 +53,7 @@ static void json_print_element(const ls_array *array, int64_t index) {
     printf("%lld", (long long)ls_array_i64(array, index));
 }
 
-// Lists in lists, from the dimension `at` on; moves `*index` behind them.
+// Prints nested lists, from dimension `at` on; advances `*index`.
 static void json_print_array(const ls_array *array, int at, int64_t *index) {
   const ls_shape shape = ls_array_shape(array);
   if (at == shape.rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared libraries of a user's, with tables of models and of estimators.
+// Users' shared libraries, with tables of models and of estimators.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,8 +12,9 @@
 #include "cli/models.h"
 
 // ---- Names -----------------------------------------------------------------
-// "dir/mine.so" or "dir/mine.so:name": the file's part of the text, 0 where the
-// text is the name of a model. A file's name has a slash or ends in ".so".
+// Returns the length of the file's name in "dir/mine.so" or "dir/mine.so:name";
+// 0 if the text is the name of a model. A file's name has a slash or ends in
+// ".so".
 static size_t file_size(const char *text) {
   const char *slash = strrchr(text, '/');
   const char *colon = strchr(slash != NULL ? slash : text, ':');
@@ -34,7 +35,7 @@ const char *cli_full_model(const char *text, char *buffer, size_t size) {
 }
 
 // ---- Tables ----------------------------------------------------------------
-// Both kinds of tables begin alike, and so do their rows: with a name.
+// Both kinds of tables have a common beginning, and so have their rows: a name.
 typedef struct table {
   uint32_t size, version, type_size, count;
   const void *const *types;
@@ -62,7 +63,7 @@ static const char *estimator_lacks(const void *row) {
   return type->options.model_fn.call == NULL ? "options.model_fn" : NULL;
 }
 
-// A field that it sets, and that the command would take no notice of.
+// Returns the name of a field that it sets although the command sets it itself.
 static const char *estimator_oversteps(const void *row) {
   const ls_estimator_options *options =
       &((const ls_estimator_type *)row)->options;
@@ -90,7 +91,7 @@ enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), MODELS = 0, ESTIMATORS = 1 };
 _Static_assert(sizeof(table) == sizeof(ls_model_table), "they begin alike");
 _Static_assert(sizeof(table) == sizeof(ls_estimator_table), "they begin alike");
 
-// False when the row cannot be used, which has been said.
+// Returns false if the row cannot be used, which is reported.
 static bool check_row(const char *command, const char *path, size_t kind,
                       uint32_t number, const void *type) {
   const char *missing = "type", *extra = NULL;
@@ -110,25 +111,25 @@ static bool check_row(const char *command, const char *path, size_t kind,
   return missing == NULL && extra == NULL;
 }
 
-// False when the table cannot be used, which has been said.
+// Returns false if the table cannot be used, which is reported.
 static bool read_table(const char *command, const char *path, size_t kind,
                        const void *from, table *out) {
   uint32_t head[2];
   memcpy(head, from, sizeof(head));
   if (head[1] != kinds[kind].version) {
-    cli_say(command,
-            "'%s' has %ss of version %u, this program takes %u: compile it "
-            "anew",
-            path, kinds[kind].noun, head[1], kinds[kind].version);
+    cli_say(
+        command,
+        "'%s' has %ss of version %u, this program needs %u: compile it again",
+        path, kinds[kind].noun, head[1], kinds[kind].version);
     return false;
   }
-  // What stands behind a table that is too small is not looked at.
+  // Does not read beyond a table that is too small.
   const bool whole = head[0] >= sizeof(*out);
   if (whole) memcpy(out, from, sizeof(*out));
   if (!whole || out->type_size < kinds[kind].type_size) {
     cli_say(command,
             "'%s' has %ss of an older Lockstep (%s of %u bytes, at least %zu "
-            "are needed): compile it anew",
+            "are needed): compile it again",
             path, kinds[kind].noun, whole ? "types" : "a table",
             whole ? out->type_size : head[0],
             whole ? kinds[kind].type_size : sizeof(*out));
@@ -140,8 +141,7 @@ static bool read_table(const char *command, const char *path, size_t kind,
 }
 
 // ---- Loading ---------------------------------------------------------------
-// The library stays loaded until the program ends. A table that it does not
-// have is empty.
+// Loads a library, until the program ends. A missing table is empty.
 static bool library_load(const char *command, const char *path,
                          table tables[KINDS]) {
   struct stat info;
@@ -149,7 +149,7 @@ static bool library_load(const char *command, const char *path,
     cli_say(command, "cannot load models from '%s': %s", path, strerror(errno));
     return false;
   }
-  // A name without a slash would be looked for elsewhere.
+  // dlopen would search other folders for a name without a slash.
   char full[PATH_MAX];
   const char *resolved = realpath(path, full);
   void *library =
@@ -177,7 +177,7 @@ static bool library_load(const char *command, const char *path,
 }
 
 // ---- Finding ---------------------------------------------------------------
-// By name; "": the only one of all.
+// Finds a row by name; "": the only one of all.
 static const void *library_find(const table tables[KINDS], const char *name,
                                 size_t *out_kind) {
   const bool only =
@@ -203,8 +203,8 @@ static void say_what_there_is(const char *command, const char *path,
     }
   }
   if (name[0] == '\0')
-    cli_say(command, "'%s' has %u models, say which one, as in '%s:NAME': %s",
-            path, tables[MODELS].count + tables[ESTIMATORS].count, path, all);
+    cli_say(command, "'%s' has %u models; name one, as in '%s:NAME': %s", path,
+            tables[MODELS].count + tables[ESTIMATORS].count, path, all);
   else
     cli_say(command, "'%s' has no model '%s'; it has: %s", path, name, all);
 }

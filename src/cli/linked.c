@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The library's models as estimators (--estimator): a model function around a
-// model's step, input functions of the data that the commands read.
+// model's step, and input functions for the data of the commands.
 #include <string.h>
 
 #include "cli/estimator.h"
 
-// The one that a command is about.
+// The estimator of the command.
 static struct {
   ls_estimator_type type;
   const ls_model_type *model;
@@ -14,7 +14,7 @@ static struct {
 } linked;
 
 // ---- Input -----------------------------------------------------------------
-// A size beyond the model's own was given, and more than all examples is none.
+// Refuses a given batch size larger than the number of examples.
 static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
   int64_t examples = 0;
   if (size <= linked.model->batch_size) return ls_ok();
@@ -22,8 +22,8 @@ static ls_status linked_check_size(int64_t size, const ls_dataset *data) {
   return size <= examples
              ? ls_ok()
              : ls_invalid_argument(
-                   "batches of %lld were asked for, but the data have %lld "
-                   "examples to train on: give a --batch-size of %lld or less",
+                   "--batch-size is %lld, but the data have %lld examples to "
+                   "train on: give %lld or less",
                    (long long)size, (long long)examples, (long long)examples);
 }
 
@@ -53,8 +53,8 @@ static ls_nest make_input(void *user, ls_input_call *call) {
 }
 
 // ---- The model -------------------------------------------------------------
-// The model's own optimizer, for gradients of all replicas: that of a model
-// which is made for it alone.
+// Makes the model's own optimizer, for gradients of all replicas, from a
+// separate model.
 static ls_status make_optimizer(double rate, ls_optimizer **out_optimizer) {
   CLI_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("optimizer", &graph));
@@ -79,8 +79,7 @@ static ls_status make_model(const ls_model_call *call, ls_model *out) {
                          out);
 }
 
-// All that a model's step has made is made before its train op, as in a
-// function.
+// Runs all ops of a model's step with its train op, as in a function.
 static ls_status group_from(const ls_graph *graph, size_t first,
                             ls_op *out_op) {
   const size_t count = ls_graph_num_ops(graph) - first;
@@ -180,8 +179,8 @@ const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
   const ls_opt batch = LS_SOME(model->batch_size);
   const ls_input_function data = {.call = make_input};
   linked.model = model;
-  // What a model's step computes is a mean over all that it is given; with
-  // masks it would be over what fills a batch up, too.
+  // A model's step computes means over its whole batch, which would include
+  // padding.
   linked.type =
       (ls_estimator_type){.name = model->name,
                           .description = model->description,
@@ -204,8 +203,8 @@ bool cli_linked_data(const char *command, const ls_estimator_type *type,
   if (type != &linked.type) {
     if (given)
       cli_say(command,
-              "estimator '%s' has input functions of its own: --data and what "
-              "belongs to it are for --estimator",
+              "estimator '%s' has input functions of its own: --data and "
+              "related flags are for --estimator",
               type->name);
     return !given;
   }
@@ -222,7 +221,7 @@ bool cli_linked_takes(const char *command, const ls_estimator_type *type,
                       const char *param) {
   if (!cli_is_linked(type) || strcmp(param, "learning_rate") == 0) return true;
   cli_say(command,
-          "--param has '%s': models of the library take learning_rate alone",
+          "--param has '%s': models of the library take only learning_rate",
           param);
   return false;
 }

@@ -10,16 +10,16 @@
 const cli_command cli_commands[] = {
     {"train", "train a model", cli_train},
     {"eval", "evaluate a trained model", cli_eval},
-    {"predict", "print what a trained model predicts", cli_predict},
-    {"export", "export a trained model, to be served", cli_export},
-    {"data", "show what files hold, and how fast they are read",
+    {"predict", "print a trained model's predictions", cli_predict},
+    {"export", "export a trained model for serving", cli_export},
+    {"data", "show the contents of files, and their read speed",
      cli_data_command},
-    {"checkpoint", "look at checkpoints, compare, verify and convert them",
+    {"checkpoint", "inspect, compare, verify and convert checkpoints",
      cli_checkpoint},
-    {"diff", "tell where two runs part", cli_diff},
+    {"diff", "find the first difference of two runs", cli_diff},
     {"bench", "time a model's training step", cli_bench},
-    {"graph", "print what a model's training step is made of", cli_graph},
-    {"devices", "list what computes", cli_devices},
+    {"graph", "print a model's training step", cli_graph},
+    {"devices", "list the devices that compute", cli_devices},
     {"help", "explain a command, or the environment (help env)", cli_help},
     {NULL, NULL, NULL},
 };
@@ -60,7 +60,7 @@ static int main_run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   cli_signals_begin();
-  // Numbers have a point, whatever language a library of models may set.
+  // Numbers have a decimal point, whatever locale a library of models sets.
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (plain != (locale_t)0) uselocale(plain);
   int code = main_run(argc, argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models by name, of the library and of shared libraries of a user's.
+// Finds models by name, of the library and of users' shared libraries.
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,13 +31,13 @@ const ls_model_type *cli_find_model(const char *command, const char *text) {
   if (!cli_find_in_library(command, text, &found)) return NULL;
   if (found.model == NULL)
     cli_say(command,
-            "'%s' is an estimator, which has no step of its own: train, eval, "
-            "predict and export take it",
+            "'%s' is an estimator, which has no step of its own: use it with "
+            "train, eval, predict or export",
             text);
   return found.model;
 }
 
-// The value of a flag at argv[at], NULL if it is another flag.
+// Returns the value of a flag at argv[at], NULL if it is another flag.
 static const char *value_at(int argc, char **argv, int at, const char *flag) {
   const size_t size = strlen(flag);
   if (strncmp(argv[at], flag, size) != 0) return NULL;
@@ -45,8 +45,8 @@ static const char *value_at(int argc, char **argv, int at, const char *flag) {
   return argv[at][size] == '\0' && at + 1 < argc ? argv[at + 1] : NULL;
 }
 
-// Whether it is the folder of a run of a model, which an estimator has no part
-// in: what such a run takes is looked at before a library is loaded.
+// Returns true if it is the run folder of a model, not of an estimator: its
+// model is checked before a library is loaded.
 static bool is_model_run(const char *folder) {
   char path[PATH_MAX];
   snprintf(path, sizeof(path), "%s/config.json", folder);
@@ -64,7 +64,7 @@ bool cli_find_estimator(const char *command, int argc, char **argv,
     if (model != NULL) text = model;
     is_linked |= strcmp(argv[i], "--estimator") == 0;
     if (resumed != NULL) is_run = is_model_run(resumed);
-    // Others than `train` have their run as a word of its own.
+    // Commands other than `train` have their run as an operand.
     if (argv[i][0] != '-' && strcmp(command, "train") != 0)
       is_run |= is_model_run(argv[i]);
   }

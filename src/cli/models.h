@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --model names: one of the library's models, or what a shared library of
-// a user's has.
+// Lookup of --model: one of the library's models, or a row of a user's shared
+// library.
 #ifndef LS_CLI_MODELS_H_
 #define LS_CLI_MODELS_H_
 
 #include "cli/cli.h"
 
-// One of the two.
+// One of the two is set.
 typedef struct cli_found {
   const ls_model_type *model;
   const ls_estimator_type *estimator;
 } cli_found;
-// "./mine.so", or "./mine.so:NAME" where it has more than one. False: there is
-// none, which has been said.
+// Finds "./mine.so", or "./mine.so:NAME" if it has more than one. Returns false
+// if there is none, which is reported.
 bool cli_find_in_library(const char *command, const char *text, cli_found *out);
 
-// One of the library's models as an estimator: the last one that was asked for.
+// Returns one of the library's models as an estimator; valid until the next
+// call.
 const ls_estimator_type *cli_linked_estimator(const ls_model_type *model,
                                               bool trains);
 
-// The estimator that --model, or that with --estimator, names among the words
-// of a command, NULL if that names something else. False: its library is of no
-// use, which has been said.
+// Finds the estimator that --model names in the words of a command, with
+// --estimator among the library's models; NULL if it names no estimator.
+// Returns false if its library cannot be used, which is reported.
 bool cli_find_estimator(const char *command, int argc, char **argv,
                         const ls_estimator_type **out_type);
 
 // ---- Commands --------------------------------------------------------------
-// The commands, where --model names an estimator.
+// Commands for which --model names an estimator.
 int cli_estimator_train(const ls_estimator_type *type, int argc, char **argv);
 int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv);
 int cli_estimator_predict(const ls_estimator_type *type, int argc, char **argv);

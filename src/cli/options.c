@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags: "--name value", "--name=value", "--name"; the last one given counts.
+// Flags: "--name value", "--name=value", "--name"; the last one given applies.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,9 @@ enum { MAX_WORD = 32 };
 
 static int options_least(int a, int b) { return a < b ? a : b; }
 
-// Letters to add, drop, change or swap with their neighbour to get from one
-// word to the other (Damerau and Levenshtein); words are at most MAX_WORD long.
+// Returns the number of letters to add, drop, change or swap with their
+// neighbour to convert one word to the other (Damerau and Levenshtein); words
+// have at most MAX_WORD letters.
 static int distance(const char *a, const char *b) {
   const int m = (int)strlen(a), n = (int)strlen(b);
   int rows[MAX_WORD + 1][MAX_WORD + 1];
@@ -39,9 +40,9 @@ const char *cli_nearest(const char *text, const char *const *names,
   const size_t length = strlen(text);
   if (length > MAX_WORD) return NULL;
   const char *nearest = NULL;
-  int best = 2 + (int)length / 8;  // Farther ones are other words.
+  int best = 2 + (int)length / 8;  // More distant ones are other words.
   for (size_t i = 0; i < count; ++i) {
-    // The beginning of a name is near, too.
+    // A prefix of a name is similar, too.
     const int d = length >= 2 && strncmp(text, names[i], length) == 0
                       ? 1
                       : distance(text, names[i]);
@@ -69,7 +70,7 @@ static void print_help(const cli_syntax *syntax) {
              it->kind == CLI_FLAG ? "" : " ",
              it->kind == CLI_FLAG ? "" : it->form);
     printf("  %-18s  ", head);
-    // Later lines of a help stand below its first.
+    // Further lines of a help are indented like its first.
     for (const char *at = it->help; *at != '\0'; ++at) {
       if (*at == '\n')
         printf("\n%22s", "");
@@ -81,10 +82,10 @@ static void print_help(const cli_syntax *syntax) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Nobody has more of anything we count; sums of such cannot overflow.
+// Larger than any sensible count; sums of such values cannot overflow.
 static const long long most = INT32_MAX;
 
-// What the value must be, for messages; NULL: there is none.
+// Returns the expected value, for messages; NULL if there is none.
 static const char *expectation(const cli_option *option, const char *value,
                                char *buffer, size_t size) {
   if (option->kind == CLI_COUNT && value != NULL && atof(value) > (double)most)
@@ -137,7 +138,7 @@ static const cli_option *find_option(const cli_syntax *syntax, const char *name,
   return NULL;
 }
 
-// Flags of other programs for what is not here yet.
+// Flags of other programs for features that are missing.
 static bool says_gpu(const char *flag, size_t size) {
   static const char *const names[] = {"gpu", "gpus", "cuda", "device"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
@@ -151,7 +152,7 @@ static int unknown_flag(const cli_syntax *syntax, const char *flag,
   if (says_gpu(flag, size)) {
     cli_say(syntax->command,
             "there is no flag '--%.*s': Lockstep computes on the cores of this "
-            "machine's CPU, and on no GPU yet",
+            "machine's CPU; GPUs are not supported yet",
             (int)size, flag);
     return CLI_USAGE;
   }
@@ -173,7 +174,8 @@ static int unknown_flag(const cli_syntax *syntax, const char *flag,
   return CLI_USAGE;
 }
 
-// One flag at argv[*at]; moves `*at` to its last word. CLI_OK or CLI_USAGE.
+// Reads one flag at argv[*at]; moves `*at` to its last word. Returns CLI_OK or
+// CLI_USAGE.
 static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
                       int *at) {
   const char *name = argv[*at] + 2;
@@ -190,7 +192,7 @@ static int parse_flag(const cli_syntax *syntax, int argc, char **argv,
     *(bool *)option->value = true;
     return CLI_OK;
   }
-  // A flag is nobody's value; what looks like one stands behind a "=".
+  // A flag is never a value; a value that looks like one must follow a "=".
   if (value == NULL && *at + 1 < argc &&
       strncmp(argv[*at + 1], "--", option->kind == CLI_MAYBE ? 1 : 2) != 0)
     value = argv[++*at];
@@ -224,11 +226,11 @@ static int parse_operand(const cli_syntax *syntax, const char *word) {
     const bool names_model = find_option(syntax, "model", 5) != NULL;
     if (syntax->operand_form == NULL && names_model)
       cli_say(syntax->command,
-              "'%s' is one word too many; did you mean '--model %s'?", word,
+              "unexpected argument '%s'; did you mean '--model %s'?", word,
               word);
     else
       cli_say(syntax->command,
-              "'%s' is one word too many; see 'lockstep %s --help'", word,
+              "unexpected argument '%s'; see 'lockstep %s --help'", word,
               syntax->command);
     return CLI_USAGE;
   }

@@ -25,8 +25,8 @@
 // Makes CLI_OWN(noun, name) an owner of a `noun *`, NULL for none.
 #define CLI_OWNED_POINTER(noun, release)                                       \
   CLI_OWNED_(noun, noun *, if (*cli_owned != NULL)(void) release(*cli_owned))
-// Of a struct `noun`, released by value or given to `close` by address. Zeroed
-// is none.
+// Makes CLI_OWN(noun, name) an owner of a struct `noun`, released by value or
+// passed to `close` by address. Zeroed is none.
 #define CLI_OWNED_VALUE(noun, release)                                         \
   CLI_OWNED_(noun, noun, release(*cli_owned))
 #define CLI_OWNED_STRUCT(noun, close) CLI_OWNED_(noun, noun, close(cli_owned))
@@ -44,7 +44,8 @@
     cli_given;                                                                 \
   })
 
-// Zeroed memory, NULL if there is none; and back, NULL is fine. On any thread.
+// Allocate zeroed memory, NULL if it runs out, and free it, NULL is fine. On
+// any thread.
 void *cli_allocate(size_t size);
 void cli_release(void *memory);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a run, from its configuration: optimizer, model.
+// Makes the parts of a run from its configuration: optimizer, model.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ bool cli_check_precision(const char *command, const char *precision) {
 }
 
 ls_status cli_precision(const char *precision, ls_dtype *out_dtype) {
-  *out_dtype = LS_DTYPE_F32;  // Products alone are of bf16.
+  *out_dtype = LS_DTYPE_F32;  // Only products use bf16.
   if (strcmp(precision, "bf16") == 0) return ls_ok();
   return ls_dtype_parse(precision, out_dtype);
 }
@@ -38,7 +38,7 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
   if (config->optimizer[0] == '\0') return ls_ok();
   const bool changes = strcmp(config->schedule, "constant") != 0;
   const bool cosine = strcmp(config->schedule, "cosine") == 0;
-  // Schedules go by the optimizer's steps.
+  // Schedules count the optimizer's steps.
   if (config->accumulate > 1) steps /= config->accumulate;
   const int64_t rest = steps > config->warmup ? steps - config->warmup : 1;
   return ls_optimizer_create(
@@ -56,7 +56,7 @@ static ls_status create_optimizer(const ls_train_config *config, int64_t steps,
       out_optimizer);
 }
 
-// A model of a user's might pass over what it was asked for.
+// Refuses a user's model that ignores options.
 static ls_status check_model(const ls_model *model, ls_dtype dtype,
                              const ls_optimizer *optimizer) {
   ls_variable *first = NULL;
@@ -67,7 +67,7 @@ static ls_status check_model(const ls_model *model, ls_dtype dtype,
         "model '%s' computes in %s, not in %s", model->type->name,
         ls_dtype_name(ls_variable_dtype(first)), ls_dtype_name(dtype));
   if (optimizer != NULL && model->type->optimizer(model->self) != optimizer)
-    return ls_unimplemented("model '%s' takes no other optimizer than its own",
+    return ls_unimplemented("model '%s' supports only its own optimizer",
                             model->type->name);
   return ls_ok();
 }

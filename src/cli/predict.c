@@ -18,8 +18,8 @@ typedef struct predictor {
   ls_iterator *iterator;
   ls_function *function;
   ls_nest batch, results;
-  const char *names;  // Of classes, one a line; "": they are numbers.
-  int64_t left;       // Examples; -1: all.
+  const char *names;  // Names of classes, one per line; "": numbers.
+  int64_t left;       // Examples left; -1: all.
 } predictor;
 
 static void end_predictor(predictor *p) {
@@ -89,10 +89,10 @@ static ls_status print_predictions(void *user, const ls_train_config *config,
   LS_RETURN_IF_ERROR(ls_status_annotate(
       cli_open_run_test(config, flags->data, flags->features, "predict", type,
                         &test),
-      "predict takes data as train does, examples with their labels; examples "
-      "alone are not read yet"));
+      "predict needs the same data as train, examples with labels; examples "
+      "without labels are not supported yet"));
   LS_RETURN_IF_ERROR(ls_train_check_data(type, test));
-  // The optimizer's schedule plays no part here, but it needs its steps.
+  // The optimizer's schedule is not used here, but needs a number of steps.
   LS_RETURN_IF_ERROR(cli_create_model(config, type, 1, &model));
   LS_RETURN_IF_ERROR(ls_train_load(flags->run.folder, &model));
   CLI_OWN(ls_dataset, batches) = ls_dataset_batch(
@@ -117,23 +117,25 @@ int cli_predict(int argc, char **argv) {
   const cli_option options[] = {
       CLI_RUN_MODEL_OPTIONS(&flags.run.model, &flags.estimator),
       {"data", CLI_TEXT, &flags.data, "NAME|PATH",
-       "other data than the run's, all of what has no test set\n"
-       "of its own; see 'lockstep train'",
+       "other data than the run's; all of it if it has no test\n"
+       "set of its own; see 'lockstep train'",
        0},
       CLI_FEATURES_OPTION(&flags.features),
-      {"limit", CLI_COUNT, &flags.limit, "N", "so many examples at most", 1},
+      {"limit", CLI_COUNT, &flags.limit, "N", "largest number of examples", 1},
       CLI_THREADS_OPTION(&flags.run.threads),
       {"math", CLI_TEXT, &flags.run.math, "NAME",
        "fast or direct (default: the run's); see 'lockstep\ntrain'", 0},
   };
-  const cli_syntax syntax = {
-      .command = "predict",
-      .about = "Prints what the model that a run has saved makes of a test "
-               "set: for each example a\nline of JSON with the class, or that "
-               "of each place of a text, and its probability.",
-      CLI_OPTIONS(options),
-      .operand_form = "RUN",
-      .operand = &flags.run.folder};
+  const cli_syntax syntax = {.command = "predict",
+                             .about =
+                                 "Prints the predictions of a run's saved "
+                                 "model for a test set: a line of JSON per\n"
+                                 "example, with the class and its probability, "
+                                 "or these for each position of a\n"
+                                 "text.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "RUN",
+                             .operand = &flags.run.folder};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;
   if (!cli_check_math("predict", flags.run.math)) return CLI_USAGE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the model and the data of a run are: as its folder says, or as the user
-// says, for a run may have moved. Its folder may also be a stranger's, and a
-// library is code: which one is loaded, the user alone says.
+// Locates the model and the data of a run: by its folder, or by the user's
+// flags, since files may have moved. A run folder may be untrusted, and a
+// library is code: only a library that the user names is loaded.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -12,14 +12,14 @@
 
 #include "cli/cli.h"
 
-// A text as one word of a command for a shell, whatever is in it.
+// Quotes a text as one word for a shell.
 static const char *quote(const char *text, char *buffer, size_t size) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,-";
   if (text[0] != '\0' && text[strspn(text, plain)] == '\0') return text;
   size_t used = 0;
   buffer[used++] = '\'';
-  // One more quote takes four bytes, and the end two.
+  // Another quote takes four bytes, and the end two.
   for (const char *at = text; *at != '\0' && used + 6 < size; ++at) {
     if (*at == '\'') {
       memcpy(buffer + used, "'\\''", 4);
@@ -37,7 +37,7 @@ static void refuse_library(const char *command, const char *run_folder,
                            const char *kept) {
   char run[PATH_MAX], library[PATH_MAX];
   cli_say(command,
-          "the model of the run in '%s' is of a shared library, which is code "
+          "the model of the run in '%s' is in a shared library, which is code "
           "and is loaded only if you name it: lockstep %s%s %s --model %s",
           run_folder, command, strcmp(command, "train") == 0 ? " --resume" : "",
           quote(run_folder, run, sizeof(run)),
@@ -55,8 +55,8 @@ bool cli_run_model(const char *command, const char *run_folder,
   }
   if (library ? cli_is_library(named) : strcmp(named, kept) == 0) return true;
   cli_say(command,
-          "--model is '%s', the run in '%s' has '%s': it can only go on as it "
-          "began",
+          "--model is '%s', the run in '%s' has '%s': it can only continue "
+          "with the same model",
           named, run_folder, kept);
   return false;
 }
@@ -78,7 +78,7 @@ ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {
   for (int number = 1; !made; ++number) {
     snprintf(buffer, size, "%s/%s-%d", above, name, number);
     for (char *at = buffer + sizeof(above); *at != '\0'; ++at) {
-      if (*at == '/') *at = '-';  // It is a folder in that one.
+      if (*at == '/') *at = '-';  // A slash would make a subfolder.
     }
     LS_RETURN_IF_ERROR(make_folder(buffer, &made));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands share: messages, the runtime, a step to time or to print.
+// Services shared by the commands: messages, the runtime, a step to time or to
+// print.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +13,8 @@
 #include "cli/terminal.h"
 
 // ---- Messages --------------------------------------------------------------
-// Writes a text of somebody's, such as a path, which does not get to rule the
-// terminal, nor to fill it: of a long one the middle is left out.
+// Writes a foreign text, such as a path, without its control characters; leaves
+// out the middle of a long one.
 static void put_clean(const char *text, size_t size, char except) {
   enum { MOST = 4096, END = 256 };
   char piece[512];
@@ -49,7 +50,8 @@ void cli_say(const char *command, const char *format, ...) {
   funlockfile(stderr);
 }
 
-// A status is one line here, its notes in parentheses; but a table is a table.
+// Prints a status on one line, its notes in parentheses; a table keeps its
+// lines.
 int cli_report(const char *command, ls_status status) {
   const char *text = ls_status_message(status);
   const bool is_table = ls_status_code(status) == LS_DEADLINE_EXCEEDED;
@@ -101,7 +103,7 @@ static ls_status no_file(const char *path, int error) {
 ls_status cli_open_file(const char *path, FILE **out_file) {
   struct stat info;
   *out_file = NULL;
-  // Before, too: to open a device may do something.
+  // Checked before opening, too: opening a device may have effects.
   if (stat(path, &info) != 0) return no_file(path, errno);
   const int file = S_ISREG(info.st_mode)
                        ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
@@ -135,7 +137,7 @@ static ls_log_level shown = LS_LOG_DEBUG;
 
 void cli_show_warnings_alone(void) { shown = LS_LOG_WARNING; }
 
-// A line between those of the progress, with the same cleaning as messages.
+// Writes a line between those of the progress, cleaned as messages are.
 static void write_log(void *user, const ls_log_line *line) {
   static const char *const levels[] = {"error", "warning", "info", "debug"};
   (void)user;
@@ -208,7 +210,7 @@ ls_status cli_recover_run(const char *path) {
   const int size =
       snprintf(phase, sizeof(phase), "%s/.overwritten/phase", path);
   if (size >= (int)sizeof(phase) || lstat(phase, &info) != 0) return ls_ok();
-  // Reading it does so.
+  // Reading config.json does so.
   return ls_train_config_read(path, &config);
 }
 
@@ -224,13 +226,13 @@ ls_status cli_note_saved(const char *run_folder, ls_status status) {
   if (count > 0 && steps != NULL)
     status = ls_status_annotate(
         status,
-        "the run in '%s' is kept up to step %lld, its newest checkpoint; once "
-        "the cause is mended, 'lockstep train --resume' goes on from there",
+        "the run in '%s' is saved up to step %lld, its newest checkpoint; once "
+        "the cause is fixed, 'lockstep train --resume' continues from there",
         run_folder, (long long)steps[count - 1]);
   return status;
 }
 
-// Says what was meant where a path is no run folder: a checkpoint of one, or an
+// Adds a hint if a path is no run folder: a checkpoint of one, or an
 // estimator's folder, which has checkpoints and no config.json.
 static ls_status hint_run(const char *path, ls_status status) {
   size_t count = 0;
@@ -238,9 +240,9 @@ static ls_status hint_run(const char *path, ls_status status) {
   const char *slash = strrchr(path, '/');
   if (strncmp(slash != NULL ? slash + 1 : path, "model.ckpt-", 11) == 0)
     return ls_status_annotate(
-        status, "name the folder: a run goes on from its newest checkpoint; to "
-                "go back to an older one, copy the folder and remove the later "
-                "model.ckpt-* from the copy");
+        status, "name the folder: a run continues from its newest checkpoint; "
+                "to go back to an older one, copy the folder and remove the "
+                "later model.ckpt-* from the copy");
   ls_status_free(ls_saved_steps(path, NULL, 0, &count));
   if (count == 0) return status;
   return ls_status_annotate(
@@ -264,8 +266,8 @@ ls_status cli_run_open(const char *run_folder, int64_t threads,
         "'%s/config.json': \"math\" is '%s', expected fast, direct, bf16 or "
         "bf16-direct",
         run_folder, kept);
-  // Files are read by a runtime, so it takes another one to compute as the file
-  // says.
+  // The math of the run is known only after a runtime has read its file, so a
+  // second runtime is created.
   ls_train_config_destroy(*out_config);
   *out_config = NULL;
   ls_runtime_make_current(NULL);
@@ -321,7 +323,7 @@ int cli_with_run(cli_run *run,
 }
 
 // ---- A step ----------------------------------------------------------------
-// On a row of cores that one host has.
+// On a row of cores of one host.
 static ls_status create_tpu_strategy(int32_t replicas,
                                      ls_strategy **out_strategy) {
   const int32_t mesh[LS_MESH_RANK] = {replicas, 1, 1, 1};

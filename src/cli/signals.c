@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-C (SIGINT), SIGTERM and SIGHUP. What a handler may do is little: it asks
-// a run to stop and sets an alarm, or says a line and ends the program.
+// Ctrl-C (SIGINT), SIGTERM and SIGHUP. A handler may do little: it requests a
+// run to stop and sets an alarm, or writes a line and ends the program.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static const struct {
 enum { NUM_SIGNALS = sizeof(signals) / sizeof(signals[0]) };
 
 static ls_train_stop stop;
-static volatile sig_atomic_t deferred;  // A run looks at `stop`.
+static volatile sig_atomic_t deferred;  // A run checks `stop`.
 static volatile sig_atomic_t first;
 
 static volatile sig_atomic_t saved;
@@ -36,7 +36,7 @@ static void end_program(int number) {
   _exit(CLI_SIGNAL + number);
 }
 
-// A run is ended that has not ended by itself.
+// Ends a run that has not ended itself.
 static void end_run(const char *why) {
   if (saved) _exit(CLI_SIGNAL + first);
   say(why);
@@ -46,8 +46,8 @@ static void end_run(const char *why) {
 static void handle(int number) {
   if (!deferred) end_program(number);
   if (first != 0)
-    end_run("lockstep: ended by a second signal; the last steps are not "
-            "saved\n");
+    end_run(
+        "lockstep: ended by a second signal; the last steps are not saved\n");
   first = number;
   ls_train_stop_request(&stop);
   if (grace > 0) alarm(grace);
@@ -66,7 +66,7 @@ void cli_signals_begin(void) {
     sigaddset(&action.sa_mask, signals[i].number);
   for (int i = 0; i < NUM_SIGNALS; ++i) {
     struct sigaction before;
-    // nohup ignores the one that tells of a closed terminal.
+    // nohup ignores SIGHUP, the signal of a closed terminal.
     if (signals[i].number == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
         before.sa_handler == SIG_IGN)
       continue;

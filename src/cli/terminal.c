@@ -22,13 +22,13 @@ int cli_columns(void) {
 }
 
 // ---- Progress --------------------------------------------------------------
-// Whether standard error's line is open. Guarded by its lock.
+// True while standard error's line is open. Guarded by its lock.
 static bool is_open;
 
 void cli_show_progress(const char *text) {
   const size_t size = strlen(text);
   flockfile(stderr);
-  // Whoever ends a line that was cleared meanwhile has none to end.
+  // A line that was cleared meanwhile need not be ended.
   if (is_open || strcmp(text, "\n") != 0) fwrite(text, 1, size, stderr);
   is_open = size > 0 && text[size - 1] != '\n';
   funlockfile(stderr);
@@ -57,7 +57,7 @@ bool cli_ticker_due(const cli_ticker *ticker) {
   return terminal_now() >= ticker->next;
 }
 
-// Seconds as 0:07 or 1:02:03.
+// Formats seconds as 0:07 or 1:02:03.
 static void print_left(double seconds, char *text, size_t size) {
   const double most = 359999;  // 99:59:59 is long enough for anybody.
   const long s = (long)(seconds < most ? seconds + 0.5 : most);
@@ -75,7 +75,7 @@ void cli_ticker_show(cli_ticker *ticker, const cli_place *place) {
   if (all > 0) snprintf(end, sizeof(end), "/%lld", (long long)all);
   if (all > step && rate > 0)
     print_left((double)(all - step) / rate, left, sizeof(left));
-  // One that has run away may have hundreds of digits.
+  // A diverged loss may have hundreds of digits.
   snprintf(loss, sizeof(loss), fabs(place->loss) < 1e9 ? "%.4f" : "%.4g",
            place->loss);
   snprintf(line, sizeof(line), "step %lld%s, loss %s, %.*f steps/s%s%s",

@@ -13,20 +13,20 @@
 #include "cli/train_flags.h"
 #include "cli/words.h"
 
-// Everything that a run holds.
+// State of a training run.
 typedef struct session {
   ls_runtime *runtime;
   ls_train_config config;
-  ls_train_config *resumed;  // What the run was made with; NULL: a new one.
-  const char *data;          // As it was given,
-  const char *test_data;     // and this too; "": it was not.
-  const char *run_folder;    // As it was given, or `chosen`.
+  ls_train_config *resumed;  // Configuration of a resumed run; NULL: a new one.
+  const char *data;          // As given,
+  const char *test_data;     // likewise; "": not given.
+  const char *run_folder;    // As given, or `chosen`.
   char chosen[PATH_MAX];
   ls_strategy *strategy;
   ls_model model;
   ls_dataset *train, *test;
   cli_classes classes;
-  int64_t examples;  // In an epoch.
+  int64_t examples;  // Per epoch.
   ls_progress *progress;
   ls_train_result result;
 } session;
@@ -55,8 +55,8 @@ static bool near_to(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-// A model of a user's might pass over a rate and its schedule: config.json is
-// to tell what was done. What was asked for by a flag is refused.
+// A user's model may ignore the rate and its schedule: config.json must record
+// the real ones. A flag that would be ignored is refused.
 static ls_status check_rate(const train_flags *flags, int64_t steps,
                             session *run) {
   ls_train_config *config = &run->config;
@@ -68,8 +68,8 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
   if (flags->asked.learning_rate != 0 &&
       !near_to(rate, flags->asked.learning_rate))
     return ls_unimplemented(
-        "model '%s' passes over --learning-rate: its optimizer has a rate of "
-        "%g; leave it out, or give an --optimizer",
+        "model '%s' ignores --learning-rate: its optimizer has a rate of %g; "
+        "leave the flag out, or give an --optimizer",
         type->name, rate);
   config->learning_rate = rate;
   const ls_schedule schedule = ls_optimizer_schedule(optimizer);
@@ -81,15 +81,15 @@ static ls_status check_rate(const train_flags *flags, int64_t steps,
   if (strcmp(config->schedule, has) == 0) return ls_ok();
   if (flags->asked.schedule != NULL)
     return ls_unimplemented(
-        "model '%s' passes over --schedule %s: its optimizer has %s; leave it "
-        "out, or give an --optimizer",
+        "model '%s' ignores --schedule %s: its optimizer has %s; leave the "
+        "flag out, or give an --optimizer",
         type->name, config->schedule,
-        stays ? "a rate that stays" : "a schedule of its own");
+        stays ? "a constant rate" : "a schedule of its own");
   config->schedule = has;
   return ls_ok();
 }
 
-// Data, model and all, before there is a trace of the run.
+// Opens data, model and everything else before creating any file of the run.
 static ls_status train_prepare(const train_flags *flags,
                                const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
@@ -110,7 +110,7 @@ static ls_status train_prepare(const train_flags *flags,
   if (run->classes.found != NULL) run->config.classes = run->classes.found;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_train_check_data(type, run->train),
-                         "--data synthetic makes up examples that fit"));
+                         "--data synthetic generates examples that fit"));
   LS_RETURN_IF_ERROR(ls_train_count_examples(run->train, &run->examples));
   if (flags->asked.batch_size > run->examples)
     return ls_invalid_argument(
@@ -131,7 +131,7 @@ static void train_tell(void *user, const ls_train_report *report) {
   if (run->progress != NULL) ls_progress_show(run->progress, report);
 }
 
-// A run that had its events in its folder goes on with them.
+// A run with events in its folder continues them.
 static bool has_events(const char *run_folder) {
   char path[PATH_MAX];
   struct stat info;
@@ -180,7 +180,7 @@ static bool open_words(const char *flag, const char *text, const char *map,
   return cli_words_open("train", flag, text[0] != '\0' ? text : NULL, map, out);
 }
 
-// The configuration's lists were looked at, unless it is a file's.
+// The lists were checked, unless they come from config.json.
 static ls_status train_warm(const train_flags *flags,
                             const ls_train_config *config,
                             const ls_train_stop *stop, session *run) {
@@ -191,8 +191,8 @@ static ls_status train_warm(const train_flags *flags,
   if (!open_words("only", config->warm_only, NULL, &names) ||
       !open_words("except", config->warm_except, NULL, &others) ||
       !open_words("map", config->warm_map, "OLD=NEW", &maps))
-    return ls_invalid_argument("config.json is damaged: what the run is to "
-                               "start with cannot be read");
+    return ls_invalid_argument(
+        "config.json is damaged: its warm start cannot be read");
   return train_from(flags,
                     &(ls_warm_start){.path = config->warm_start,
                                      .values = {.only = names.items,
@@ -215,7 +215,7 @@ static ls_status train(const train_flags *flags, const ls_model_type *type,
     run->run_folder = run->chosen;
   }
   const ls_status status = train_warm(flags, config, stop, run);
-  // Only a folder that is empty: the run did not begin.
+  // Removes the folder only if it is empty: the run did not begin.
   if (!ls_status_is_ok(status) && run->chosen[0] != '\0')
     (void)rmdir(run->chosen);
   return status;
@@ -237,7 +237,7 @@ static int print_result(const train_flags *flags, const session *run) {
     cli_say("train", "%s%lld steps in %.1f s; the run is in %s%s",
             result->stopped ? "stopped after " : "", (long long)result->steps,
             result->seconds, run->run_folder,
-            result->stopped ? ", --resume goes on with it" : "");
+            result->stopped ? ", --resume continues it" : "");
   if (result->tested && !result->stopped)
     printf("test accuracy: %.4f\n", result->test.accuracy);
   return result->stopped ? CLI_SIGNAL + cli_signals_first() : CLI_OK;
@@ -262,7 +262,7 @@ static int run_session(const train_flags *flags, session *run) {
   if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
   if (ls_status_is_ok(status)) status = train(flags, type, run);
   cli_watch_end();
-  train_end(run);  // Ends a line of progress before anything else is said.
+  train_end(run);  // Ends a line of progress before other output.
   const ls_code failed = ls_status_code(status);
   if (failed == LS_ALREADY_EXISTS)
     status =
@@ -274,12 +274,12 @@ static int run_session(const train_flags *flags, session *run) {
   return cli_trace_end("train", trace, code);
 }
 
-// The strategy with a replica on each core of the system, which is asked for
-// instead of replicas, or as many of them.
+// Makes a strategy with one replica per core of the system; --replicas must be
+// unset or equal.
 static ls_status open_tpu(train_flags *flags, session *run) {
   if (flags->tpu == NULL) return ls_ok();
   CLI_OWN(ls_tpu_resolver, resolver) = NULL;
-  // A batch or two ahead of the cores keep these busy.
+  // A batch or two in advance keep the cores busy.
   LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = flags->tpu, .queue_depth = 2},
       &resolver));
@@ -289,15 +289,15 @@ static ls_status open_tpu(train_flags *flags, session *run) {
   const int64_t asked = flags->asked.replicas;
   flags->asked.replicas = cores;
   if (asked != 0 && asked != cores)
-    return ls_invalid_argument("--replicas is %lld, but --tpu %s has %lld "
-                               "cores, with a replica on each: leave "
-                               "--replicas out",
-                               (long long)asked, flags->tpu, (long long)cores);
+    return ls_invalid_argument(
+        "--replicas is %lld, but --tpu %s has %lld cores, with one replica "
+        "each: leave --replicas out",
+        (long long)asked, flags->tpu, (long long)cores);
   if (run->resumed != NULL && run->resumed->replicas != cores &&
       !flags->inexact)
     return ls_invalid_argument(
         "--tpu %s has %lld cores, the run in '%s' has %lld replicas: it can "
-        "only go on as it began, but with --allow-inexact",
+        "only continue with as many, or with --allow-inexact",
         flags->tpu, (long long)cores, flags->resume,
         (long long)run->resumed->replicas);
   return ls_ok();
@@ -344,142 +344,144 @@ int cli_train(int argc, char **argv) {
   ls_train_config *asked = &flags.asked;
   const cli_option options[] = {
       {"model", CLI_TEXT, &asked->model, "NAME",
-       "what to train (default mlp); see 'lockstep help'; or\n"
-       "a shared library of models: ./mine.so, ./mine.so:NAME;\n"
-       "or of estimators, which have flags of their own, for\n"
-       "--help behind it",
+       "the model (default mlp); see 'lockstep help'; or a\n"
+       "shared library of models: ./mine.so, ./mine.so:NAME; or\n"
+       "of estimators, which have flags of their own: add --help\n"
+       "to list them",
        0},
       CLI_AS_ESTIMATOR_OPTION(&flags.estimator),
       {"data", CLI_TEXT, &asked->data, "NAME|PATH",
        "fashion-mnist (default), synthetic, a folder with the\n"
-       "four IDX files of MNIST or its like or with a folder of\n"
-       "PNG or JPEG images for each class, .npz, .csv or\n"
+       "four IDX files of MNIST or a similar set or with a folder\n"
+       "of PNG or JPEG images for each class, .npz, .csv or\n"
        ".tfrecord files, IDX or .npy as EXAMPLES,LABELS, or, for\n"
        "a model that learns from text, any file; several files\n"
        "by a pattern: 'train-*.csv'",
        0},
       {"test", CLI_TEXT, &asked->test, "PATH",
-       "other files to test on (default: the test set that the\n"
-       "data have, else the part that --split holds out)",
+       "other files to test on (default: the test set of the\n"
+       "data, else the part held out by --split)",
        0},
       {"split", CLI_REAL, &asked->split, "X",
-       "how much of data without a test set is held out to test\n"
-       "on, always the same examples (default 0.1)",
+       "fraction of data without a test set to hold out for the\n"
+       "test, always the same examples (default 0.1)",
        0},
       CLI_FEATURES_OPTION(&asked->features),
       {"replicas", CLI_COUNT, &asked->replicas, "N",
        "replicas that share each batch (default 1)", 1},
       {"tpu", CLI_TEXT, &flags.tpu, "NAME",
-       "a replica on each core of this TPU system, to the same\n"
-       "bits: virtual:2x2 for chips of 2 cores, with ,cores=N\n"
-       "and ,hosts=N for others; local: this machine's",
+       "one replica per core of this TPU system, with the same\n"
+       "bits: virtual:2x2, with ,cores=N and ,hosts=N for other\n"
+       "pods; local: this machine's",
        0},
       {"iterations-per-loop", CLI_COUNT, &flags.iterations, "N",
-       "steps that run as one program (default 1), to the\n"
-       "same bits; less where something comes between them:\n"
-       "the end of an epoch, a save by steps, a line of\n"
-       "metrics.jsonl",
+       "steps per program (default 1), with the same bits;\n"
+       "fewer before the end of an epoch, a save by steps or a\n"
+       "line of metrics.jsonl",
        1},
       CLI_THREADS_OPTION(&asked->threads),
       CLI_BATCH_OPTION(&asked->batch_size),
       {"epochs", CLI_COUNT, &asked->epochs, "N",
        "passes over the training set (default: the model's)", 1},
       {"steps", CLI_COUNT, &asked->steps, "N",
-       "end after so many steps (default: whole epochs)", 1},
+       "end after N steps (default: complete epochs)", 1},
       {"optimizer", CLI_TEXT, &asked->optimizer, "NAME",
        "sgd, momentum, nesterov, adam, adamw, lamb, adagrad,\n"
        "rmsprop or lion (default: the model's own)",
        0},
       {"learning-rate", CLI_REAL, &asked->learning_rate, "X",
-       "of the first step (default: the optimizer's)", 0},
+       "initial learning rate (default: the optimizer's)", 0},
       {"schedule", CLI_TEXT, &asked->schedule, "NAME",
        "linear (default): the rate falls to 0 over the run;\n"
-       "constant: it stays; cosine, with --optimizer: it falls\n"
-       "along a cosine",
+       "constant; cosine, with --optimizer: the rate falls along\n"
+       "a cosine",
        0},
       {"warmup", CLI_COUNT, &asked->warmup, "N",
-       "steps in which the rate rises; with --optimizer", 1},
+       "initial steps with a rising rate; with --optimizer", 1},
       {"weight-decay", CLI_REAL, &asked->weight_decay, "X",
        "with --optimizer (default: its own)", 0},
       {"clip-norm", CLI_REAL, &asked->clip_norm, "X",
-       "longest gradient, over all weights; with --optimizer", 0},
+       "largest norm of the gradients of all weights; with\n"
+       "--optimizer",
+       0},
       {"accumulate", CLI_COUNT, &asked->accumulate, "N",
-       "batches whose mean gradient moves the weights, and which\n"
-       "--warmup and --schedule count as one; with --optimizer",
+       "batches per step of the optimizer, which applies their\n"
+       "mean gradient; with --optimizer",
        1},
       CLI_PRECISION_OPTION(&asked->precision),
       CLI_MATH_OPTION(&asked->math),
       {"seed", CLI_COUNT, &asked->seed, "N",
-       "of first weights and order of examples (default 0)", 0},
+       "seed of initial weights and order of examples (default 0)", 0},
       {"run-dir", CLI_TEXT, &flags.run_folder, "DIR",
-       "where the run is kept (default: a new runs/MODEL-N)", 0},
+       "folder of the run (default: a new runs/MODEL-N)", 0},
       {"overwrite", CLI_FLAG, &flags.overwrite, NULL,
-       "replace a run that is in --run-dir; it is kept until the\n"
-       "new one has a checkpoint, and back if that fails before",
+       "replace the run in --run-dir; it is kept until the new\n"
+       "one has a checkpoint, and restored if that fails",
        0},
       {"resume", CLI_TEXT, &flags.resume, "DIR",
-       "go on with the run there as if it had not stopped;\n"
-       "--epochs or --steps may give it another end, over\n"
-       "which a falling rate then falls; --data and --model\n"
-       "tell where its files and its shared library are now",
+       "continue the run there as if it had not stopped; --epochs\n"
+       "or --steps change its end, and the schedule with it;\n"
+       "--data and --model give the new paths of its files and\n"
+       "its shared library",
        0},
       {"warm-start", CLI_TEXT, &asked->warm_start, "PATH",
-       "start with values of another run, a checkpoint, or a\n"
-       ".safetensors or .npz file, but for the optimizer's;\n"
-       "none is turned: kernels are [inputs, outputs]",
+       "start with the values of another run, a checkpoint, or a\n"
+       ".safetensors or .npz file, except the optimizer's; none\n"
+       "is transposed: kernels are [inputs, outputs]",
        0},
       {"only", CLI_TEXT, &asked->warm_only, "A,B",
-       "these variables alone: 'dense/*,head/bias'", 0},
-      {"except", CLI_TEXT, &asked->warm_except, "A,B", "but not these", 0},
+       "only these variables: 'dense/*,head/bias'", 0},
+      {"except", CLI_TEXT, &asked->warm_except, "A,B", "except these variables",
+       0},
       {"map", CLI_TEXT, &asked->warm_map, "OLD=NEW,...",
-       "what the file calls OLD is NEW here; where both end in\n"
-       "/, all names below, and / alone is the root",
+       "load NEW from the file's OLD; if both end in /, all names\n"
+       "below; / alone is the root",
        0},
       {"allow-inexact", CLI_FLAG, &flags.inexact, NULL,
-       "let --resume go on with what is not the same, such as\n"
-       "other data, --replicas or --batch-size, and say so",
+       "let --resume continue in spite of differences, such as\n"
+       "other data, --replicas or --batch-size, with a warning",
        0},
       {"save-every", CLI_COUNT, &flags.save_seconds, "SECONDS",
-       "how often a checkpoint is saved (default 60)", 1},
+       "interval between checkpoints (default 60)", 1},
       {"save-every-steps", CLI_COUNT, &flags.save_steps, "N",
-       "the same in steps (default: by time alone)", 1},
+       "interval in steps (default: by time alone)", 1},
       {"keep", CLI_COUNT, &asked->keep, "N",
-       "how many checkpoints are kept, the newest ones\n"
-       "(default 5; 0: all)",
-       0},
+       "number of newest checkpoints to keep (default 5; 0: all)", 0},
       {"keep-best", CLI_TEXT, &asked->keep_best, "METRIC",
-       "keep the best one, too: by loss, accuracy, test_loss or\n"
+       "also keep the best one by loss, accuracy, test_loss or\n"
        "test_accuracy",
        0},
       {"keep-every-hours", CLI_REAL, &asked->keep_every_hours, "X",
-       "keep one of each so many hours, too", 0},
+       "also keep one per this many hours", 0},
       {"grace", CLI_COUNT, &flags.grace, "SECONDS",
-       "how long the run may take to end and save when a signal\n"
-       "asks it to (default 30; 0: as long as it takes)",
+       "time to end and save the run after a signal (default 30;\n"
+       "0: no limit)",
        0},
       {"events", CLI_MAYBE, &flags.events, "[DIR]",
        "write event files for TensorBoard (default: to the run\n"
-       "folder's events/): what metrics.jsonl gets, weights,\n"
-       "and the graph of a step; --resume goes on with events/",
+       "folder's events/): metrics, weights and the graph of a\n"
+       "step; --resume continues them",
        0},
       CLI_TRACE_OPTION(&flags.trace),
       {"quiet", CLI_FLAG, &flags.quiet, NULL, "show no progress", 0},
   };
   const cli_syntax syntax = {
       .command = "train",
-      .about =
-          "Trains a model and prints its accuracy on the test set. The run "
-          "folder gets\nconfig.json, metrics.jsonl, checkpoints to resume from "
-          "(model.ckpt-STEP.*)\nand, at the end, model.safetensors. Ctrl-C "
-          "ends "
-          "the run after the step it is in,\nof a loop after those that have "
-          "their batches, saves it and exits with code 130,\nSIGTERM and "
-          "SIGHUP "
-          "with 143 and 129; before the first step there is no run. A\nsecond "
-          "signal, or --grace that has passed, ends it at once: with code 3 if "
-          "it\nwas not saved, so that the checkpoint before it stands. Ctrl-\\ "
-          "tells where its\nreplicas are. A --trace is written however the run "
-          "ends.",
+      .about = "Trains a model and prints its accuracy on the test set. The "
+               "run folder gets\n"
+               "config.json, metrics.jsonl, checkpoints to resume from "
+               "(model.ckpt-STEP.*)\n"
+               "and, at the end, model.safetensors. Ctrl-C ends the run after "
+               "the current step,\n"
+               "of a loop after the steps that have their batches, saves it "
+               "and exits with code\n"
+               "130, SIGTERM and SIGHUP with 143 and 129; before the first "
+               "step there is no run.\n"
+               "A second signal, or the end of --grace, ends it at once: with "
+               "code 3 if it was\n"
+               "not saved, so that the previous checkpoint remains. Ctrl-\\ "
+               "prints the state of\n"
+               "its replicas. A --trace is written however the run ends.",
       CLI_OPTIONS(options)};
   int code = CLI_OK;
   if (!cli_parse(&syntax, argc, argv, &code)) return code;

@@ -8,20 +8,20 @@
 
 #include "cli/words.h"
 
-// Where a flag of the configuration has its place in one; -1 for other flags.
+// Returns the offset of a flag's field in the configuration; -1 for other
+// flags.
 static ptrdiff_t train_flags_place_of(const cli_option *option,
                                       const train_flags *flags) {
   const char *at = option->value, *first = (const char *)&flags->asked;
   return at >= first && at < first + sizeof(flags->asked) ? at - first : -1;
 }
 
-// Whether a flag names files.
+// Returns true if a flag names files.
 static bool is_data(const cli_option *option) {
   return strcmp(option->name, "data") == 0 || strcmp(option->name, "test") == 0;
 }
 
-// Prints what a configuration has at the place of a flag; "" for what is not
-// given.
+// Prints a flag's value in a configuration; "" if not given.
 static void print_value(const cli_option *option, const void *value, char *text,
                         size_t size) {
   text[0] = '\0';
@@ -65,15 +65,16 @@ bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
     cli_say("train",
             flags->inexact
                 ? "--%s is '%s', the run in '%s' has '%s': results will differ"
-                : "--%s is '%s', the run in '%s' has '%s': it can only go on "
-                  "as it began, but with --allow-inexact",
+                : "--%s is '%s', the run in '%s' has '%s': it can only "
+                  "continue with the same, or with --allow-inexact",
             option->name, asked, flags->resume, has);
     if (!flags->inexact) return false;
   }
   return true;
 }
 
-// The model's own optimizer takes a learning rate and a falling one only.
+// The model's own optimizer supports only a learning rate and a linear
+// schedule.
 static bool check_optimizer(const ls_train_config *asked) {
   const char *kinds[32];
   size_t count = 0;
@@ -92,12 +93,12 @@ static bool check_optimizer(const ls_train_config *asked) {
     needs = "schedule cosine";
   if (needs == NULL) return true;
   cli_say("train",
-          "--%s needs an --optimizer: the model's own has no such thing",
+          "--%s needs an --optimizer: the model's own has no such option",
           needs);
   return false;
 }
 
-// What a model starts with is said together, and of a new run.
+// Flags of warm starts go together, and with new runs only.
 static bool check_warm_start(const train_flags *flags) {
   const ls_train_config *asked = &flags->asked;
   const struct {
@@ -112,8 +113,8 @@ static bool check_warm_start(const train_flags *flags) {
     return false;
   }
   if (asked->warm_start != NULL && flags->resume != NULL) {
-    cli_say("train", "--resume goes on with what the run has; --warm-start has "
-                     "no place beside it");
+    cli_say("train", "--resume continues with the run's values; --warm-start "
+                     "cannot be given with it");
     return false;
   }
   bool good = true;
@@ -147,10 +148,10 @@ bool cli_train_check(train_flags *flags) {
   }
   if (flags->resume == NULL) return check_optimizer(asked);
   if (flags->run_folder == NULL && !flags->overwrite) return true;
-  cli_say("train",
-          "--resume goes on in the folder it names; --%s has no place "
-          "beside it",
-          flags->run_folder != NULL ? "run-dir" : "overwrite");
+  cli_say(
+      "train",
+      "--resume continues in the folder it names; --%s cannot be given with it",
+      flags->run_folder != NULL ? "run-dir" : "overwrite");
   return false;
 }
 

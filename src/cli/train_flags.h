@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lockstep train was asked for, and the configuration that comes of it.
+// Flags of lockstep train, and the configuration made from them.
 #ifndef LS_CLI_TRAIN_FLAGS_H_
 #define LS_CLI_TRAIN_FLAGS_H_
 
 #include "cli/cli.h"
 
-// What was asked for. A zero, or -1 as `seed` or `keep`, is not given.
+// Values of the flags. Zero (`seed` and `keep`: -1): not given.
 typedef struct train_flags {
   ls_train_config asked;
   const char *run_folder, *resume, *trace, *events, *tpu;
   int64_t save_seconds, save_steps, grace, iterations;
   bool overwrite, quiet, inexact;
-  bool estimator;  // Never here: others read it.
+  bool estimator;  // Read by cli_find_estimator only.
 } train_flags;
 
-// Whether the flags go together; says what does not.
+// Returns true if the flags are compatible; reports a conflict.
 bool cli_train_check(train_flags *flags);
-// Whether what was asked for is what the run has; says so if not. A run may
-// become longer and have other threads, and its data another place. Its model
-// is for cli_run_model.
+// Returns true if the flags match the run; reports a difference. A run may
+// become longer and have other threads, and its data may have moved.
+// cli_run_model checks its model.
 bool cli_train_agrees(const cli_syntax *syntax, const train_flags *flags,
                       const ls_train_config *config);
 
-// A new run's configuration: what was asked for, and defaults.
+// Makes a new run's configuration from the flags and defaults.
 ls_train_config cli_train_fresh(const train_flags *flags);
-// The run's configuration, with its model, to another end and with data in
-// another place if that was asked for.
+// Makes a resumed run's configuration, with the end and the data paths of the
+// flags.
 ls_train_config cli_train_resumed(const cli_syntax *syntax,
                                   const train_flags *flags,
                                   const ls_train_config *resumed,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-\: a thread waits for SIGQUIT, which all others block, and prints who is
-// where. No handler runs, so it may print as it likes.
+// Ctrl-\: a thread waits for SIGQUIT, which all others block, and prints the
+// table of runs. No signal handler runs, so it may use any function.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 static struct {
   ls_runtime *runtime;
   pthread_t thread;
-  sigset_t before;  // The signals that were blocked.
+  sigset_t before;  // Previously blocked signals.
   bool running;
   bool ends;  // Atomic.
 } watch;
@@ -21,7 +21,7 @@ static void print_table(void) {
   char *text = NULL;
   ls_status status = ls_runs_print(watch.runtime, &text);
   if (ls_status_is_ok(status)) {
-    fprintf(stderr, "\n%s", text[0] != '\0' ? text : "nothing runs just now\n");
+    fprintf(stderr, "\n%s", text[0] != '\0' ? text : "nothing is running\n");
     ls_text_release(text);
   } else {
     (void)cli_report("train", status);

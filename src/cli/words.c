@@ -12,7 +12,7 @@ static size_t count_words(const char *text) {
   return count;
 }
 
-// Cuts a word like `form`, "OLD=NEW", in two.
+// Splits a word of the form `form`, "OLD=NEW", in two.
 static bool cut_map(const char *command, const char *flag, const char *form,
                     char *word, ls_name_map *out) {
   char *equals = strchr(word, '=');
@@ -101,9 +101,9 @@ ls_status cli_words_check(const cli_words *words, const ls_saved_file *a,
     LS_RETURN_IF_ERROR(fits_array(words->items[i], a, &found));
     if (b != NULL) LS_RETURN_IF_ERROR(fits_array(words->items[i], b, &found));
     if (!found)
-      return ls_not_found("there is no array '%s'; 'lockstep checkpoint show' "
-                          "lists what there is",
-                          words->items[i]);
+      return ls_not_found(
+          "there is no array '%s'; 'lockstep checkpoint show' lists all arrays",
+          words->items[i]);
   }
   return ls_ok();
 }
@@ -113,7 +113,8 @@ static const char *skip_space(const char *at) {
   return at + strspn(at, " \t\r\n");
 }
 
-// Behind the string that begins at `at`; NULL: it has no end.
+// Returns the end of the string that begins at `at`; NULL if it is not
+// terminated.
 static const char *skip_string(const char *at) {
   for (++at; *at != '"'; ++at) {
     if (*at == '\\') ++at;
@@ -122,7 +123,7 @@ static const char *skip_string(const char *at) {
   return at + 1;
 }
 
-// Behind a value of any kind.
+// Returns the end of a value of any kind.
 static const char *skip_value(const char *at) {
   int depth = 0;
   if (*at == '"') return skip_string(at);

@@ -130,7 +130,7 @@ typedef struct ls_safetensors_wish {
 } ls_safetensors_wish;
 // Checksums to compute while entries are read.
 typedef enum ls_sums {
-  LS_SUMS_HELD,  // Those that the file holds; they are compared.
+  LS_SUMS_HELD,  // Compares the checksums in the file.
   LS_SUMS_ALL,   // Also where the file holds none.
   LS_SUMS_NONE,  // None: the entries were read and compared before.
 } ls_sums;

@@ -117,7 +117,7 @@ tells 1 '^checkpoint of step 15 differs:$' diff run resumed
 rm resumed/model.ckpt-* resumed/checkpoint resumed/metrics.jsonl
 tells 0 '^equal: 0 lines of metrics, 1 file of values$' diff run resumed
 rm resumed/model.safetensors
-ends 1 "have no step in common that could be compared" diff run resumed
+ends 1 "have no step in common to compare" diff run resumed
 
 # ---- Verify ------------------------------------------------------------------
 tells 0 '^run/model.ckpt-5: 5 arrays, 1.4 kB, whole$' checkpoint verify run
@@ -221,7 +221,7 @@ ends 2 "there is no command 'frobnicate'; see 'lockstep checkpoint --help'" \
 ends 2 "FOLDER is missing" checkpoint list
 ends 2 "give two PATHs, got 1" checkpoint diff run
 ends 2 "give PATH and TO, got 3 words" checkpoint convert a b c
-ends 2 "'out.pt' is to end in .safetensors or .npz" \
+ends 2 "'out.pt' must end in .safetensors or .npz" \
   checkpoint convert run out.pt
 ends 2 "--map has 'a', expected OLD=NEW" \
   checkpoint convert run out.npz --map a

@@ -80,9 +80,9 @@ cmp -s out.txt other.txt || fail "numbers are tested otherwise than texts"
 [ ! -s err.txt ] || fail "eval finds classes anew"
 
 # What is no class.
-ends 1 "label 'fish' is none of the 3 classes to learn" \
+ends 1 "label 'fish' is none of the 3 classes" \
   eval runs/words --data fish.csv
-ends 1 "'label' of 'words.csv' is read as labels and has texts; the run has" \
+ends 1 "'label' of 'words.csv' is read as labels and has texts; the run was" \
   eval runs/numbers --data words.csv
 # shellcheck disable=SC2086
 ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
@@ -91,6 +91,6 @@ ends 1 "model 'tiny' has 4 classes, the labels of 'five.csv' are 5 texts" \
 ends 1 "label 1 in column 'label' is empty" \
   train $tiny --quiet --data empty.csv
 # shellcheck disable=SC2086
-ends 1 "label 'fish' is none of the 3 classes to learn" \
+ends 1 "label 'fish' is none of the 3 classes" \
   train $tiny --quiet --data words.csv --test fish.csv --run-dir runs/no
 exit $failed

@@ -100,7 +100,7 @@ if command -v script >out.txt; then
 fi
 
 # ---- Refused ---------------------------------------------------------------
-refused 2 "has 3 models, say which one, as in 'e.so:NAME': line, bare, unsized" \
+refused 2 "has 3 models; name one, as in 'e.so:NAME': line, bare, unsized" \
   train --model e.so
 refused 2 "has no model 'lime'; it has: line, bare, unsized" train --model e.so:lime
 refused 2 "there is no flag '--optimizer'" train $model --optimizer adam
@@ -108,7 +108,7 @@ refused 2 "has no input to train with" train --model e.so:bare
 for command in eval predict export; do
   refused 2 "estimator 'bare' has no" $command cpu --model e.so:bare
 done
-refused 1 "there is a run in 'cpu': --resume cpu goes on" \
+refused 1 "there is a run in 'cpu': --resume cpu continues it" \
   train $model --run-dir cpu
 refused 1 "there is no run of an estimator in 'none'" \
   train $model --resume none
@@ -133,7 +133,7 @@ grep -q "'class': .*'scores': " err.txt || fail "--keys klass"
 refused 2 "--estimator is for models of the library: 'mine.so:line' is of a" \
   train --model mine.so:line --estimator
 refused 2 "'e.so:line' is an estimator" bench e.so:line
-refused 2 "--batch-size is that of --stablehlo" \
+refused 2 "--batch-size is for --stablehlo" \
   export cpu $model --batch-size 8
 "$lockstep" train $model --help >out.txt || fail "an estimator's --help"
 grep -q -- '--iterations-per-loop N|TIME' out.txt || fail "its flags"
@@ -162,17 +162,17 @@ does '^linked-mirrored/[0-9]+$' export linked-mirrored --onnx
 refused 2 "--steps is missing" train $model --data synthetic
 refused 2 "estimator 'line' has input functions of its own" \
   train --model e.so:line --data synthetic
-refused 2 "--param has 'width': models of the library take learning_rate" \
+refused 2 "--param has 'width': models of the library take only" \
   train $model $data --param width=3
 refused 2 "there is no model 'tinny'" train --estimator --model tinny
 # shellcheck disable=SC2086
-refused 1 "batches of 100000000 were asked for, but the data have " \
+refused 1 "--batch-size is 100000000, but the data have " \
   train $model $data --run-dir huge --batch-size 100000000
 # Of an input of its own nobody knows how many examples it has.
 if [ -z "$sanitized" ]; then
   (
     ulimit -v 6000000
-    refused 1 "(--batch-size is 100000000: give what fits into memory)" \
+    refused 1 "(--batch-size is 100000000: give one that fits into memory)" \
       train --model e.so:line --run-dir huger --batch-size 100000000
     exit $failed
   ) || failed=1

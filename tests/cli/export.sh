@@ -35,7 +35,7 @@ grep -q 'tensor<8x' "$(cat out.txt)/serve.stablehlo.mlir" ||
 # What it is not asked for rightly.
 "$lockstep" export run --batch-size 8 >out.txt 2>err.txt &&
   fail "a batch size without StableHLO"
-grep -q "that of --stablehlo" err.txt || fail "says $(cat err.txt)"
+grep -q "is for --stablehlo" err.txt || fail "says $(cat err.txt)"
 "$lockstep" export nowhere >out.txt 2>err.txt && fail "export nowhere"
 grep -q nowhere err.txt || fail "says $(cat err.txt)"
 

@@ -78,7 +78,7 @@ for blocks in 0 1 2 4 6; do
   if [ -s err.txt ]; then
     [ "$(lines)" = 1 ] && grep -q "'run/.*': File too large" err.txt ||
       fail "$blocks blocks: not one line about a file"
-    grep -q "the run in 'run' is kept up to step [39], its newest checkpoint; .*'lockstep train --resume' goes on" \
+    grep -q "the run in 'run' is saved up to step [39], its newest checkpoint; .*'lockstep train --resume' continues" \
       err.txt || fail "$blocks blocks: no word of how to go on"
   fi
   [ -z "$(find run -name '*.tmp')" ] || fail "$blocks blocks: half a file"

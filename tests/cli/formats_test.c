@@ -390,7 +390,7 @@ TEST(runs_on_files_go_on_as_they_began) {
   expect_run(0, "eval on/whole-6 --data own-test.npz --json");
   assert_non_null(strstr(out, "\"examples\":12,"));
   expect_run(2, "train --resume on/whole-3 --split 0.5");
-  assert_non_null(strstr(err, "it can only go on as it began"));
+  assert_non_null(strstr(err, "it can only continue with the same"));
 }
 
 // ---- What goes wrong -------------------------------------------------------
@@ -436,8 +436,8 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"'no-*.csv'", "there is no file or folder 'no-*.csv'"},
       {"junk.npz", "'junk.npz'"},
       {"junk.tfrecord", "'junk.tfrecord' record 0"},
-      {"junk.bin", "'junk.bin' has none that are known"},
-      {"note.txt", "'note.txt' has none that are known"},
+      {"junk.bin", "'junk.bin' has neither"},
+      {"note.txt", "'note.txt' has neither"},
       {"empty.csv", "'empty.csv' has no row"},
       {"short.csv", "'short.csv' line 3"},
       {"texts.csv", "column 'name' of 'texts.csv' has texts"},
@@ -462,13 +462,14 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"odd.tfrecord --features 'picture=f32[16],label'",
        "has 16 bytes, 64 are wanted"},
       {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},
-      {"mnist --split 0.5", "--split has no place beside --data mnist"},
-      {"keras.npz --split 0.5", "--split has no place: 'keras.npz' has a test"},
-      {"train.csv --test test.csv --split 0.5", "--split has no place beside "
-                                                "--test"},
-      {"synthetic --features a,b", "--features has no place beside --data "
+      {"mnist --split 0.5", "--split cannot be given with --data mnist"},
+      {"keras.npz --split 0.5",
+       "--split cannot be given: 'keras.npz' has a test"},
+      {"train.csv --test test.csv --split 0.5", "--split cannot be given "
+                                                "with --test"},
+      {"synthetic --features a,b", "--features cannot be given with --data "
                                    "synthetic"},
-      {"images --features a,b", "--features is of .npz, .csv and .tfrecord"},
+      {"images --features a,b", "--features is for .npz, .csv and .tfrecord"},
       {"mnist/train-images-idx3-ubyte", "is one array; give two files"},
       {"pair", "class 1 is 'b' in 'pair/train' and 'c' in 'pair/test'"},
       {"broken", "'broken/a/x.png'"},

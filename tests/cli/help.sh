@@ -26,8 +26,8 @@ explains() {
 explains "usage: lockstep COMMAND" help
 explains "usage: lockstep COMMAND" --help
 explains "usage: lockstep COMMAND" -h
-explains "3, ended before the run was saved" help
-explains "Of a flag that is given twice the last value counts." help
+explains "3 interrupted before" help
+explains "If a flag is given twice, the last value counts." help
 explains "LS_THREADS=" help env
 explains "LS_LOG=off|error|warning|info|debug" help env
 for command in train eval predict export; do

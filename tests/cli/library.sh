@@ -49,12 +49,12 @@ works "^test accuracy" train --model "$libraries/another.so:curve" --quiet \
 
 refuses "cannot load models from './none.so': No such file" ./none.so
 refuses "cannot load models from 'out.so' as a shared library" out.so
-refuses "has 2 models, say which one" "$libraries/another.so"
+refuses "has 2 models; name one" "$libraries/another.so"
 refuses "has no model 'circle'; it has: line, curve" \
   "$libraries/another.so:circle"
 refuses "does not export 'ls_exported_models'; see LS_EXPORT_MODELS" \
   "$libraries/no_models.so"
-refuses "has models of version 2, this program takes 1" \
+refuses "has models of version 2, this program needs 1" \
   "$libraries/other_version.so"
 refuses "has models of an older Lockstep" "$libraries/small.so"
 
@@ -63,12 +63,12 @@ refuses "has models of an older Lockstep" "$libraries/small.so"
   2>err.txt
 [ $? = 1 ] && grep -q "model 'line' computes in f32, not in f64" err.txt ||
   fail "a model that has no f64 is not refused"
-ends 1 "passes over --schedule linear: its optimizer has a rate that stays" \
+ends 1 "ignores --schedule linear: its optimizer has a constant rate" \
   train --model mine.so --data synthetic --schedule linear
 own=$libraries/own_rate.so
-ends 1 "passes over --schedule constant: its optimizer has a schedule of its" \
+ends 1 "ignores --schedule constant: its optimizer has a schedule of its" \
   train --model "$own" --data synthetic --schedule constant
-ends 1 "passes over --learning-rate: its optimizer has a rate of 0.02" \
+ends 1 "ignores --learning-rate: its optimizer has a rate of 0.02" \
   train --model "$own" --data synthetic --learning-rate 0.5
 # What was not asked for is told as it is.
 # schedule WANTED ARGUMENT...

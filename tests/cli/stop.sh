@@ -40,7 +40,7 @@ kill -s INT $process
 wait $process
 code=$?
 [ "$code" = 130 ] || fail "data: code $code, wanted 130"
-grep -q 'which are not all: [0-9]* examples/s' out.txt ||
+grep -q 'not all of them: [0-9]* examples/s' out.txt ||
   fail "data: no rates of what was read"
 rm -f long.txt
 

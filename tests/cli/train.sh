@@ -77,7 +77,7 @@ if [ "$(id -u)" != 0 ]; then
   fails "Permission denied" $tiny --run-dir locked/run
 fi
 
-fails "model 'tiny' learns from images or numbers, 'out.txt' has none that" \
+fails "model 'tiny' learns from images or numbers, 'out.txt' has neither" \
   --model tiny --data out.txt
 fails "model 'gpt' learns from text, 'fashion-mnist' has images" --model gpt
 fails "model 'gpt' learns from text, 'data' has images" --model gpt --data data

@@ -42,9 +42,9 @@ for command in train "eval run" "bench tiny" "graph tiny"; do
   # shellcheck disable=SC2086
   refuses "--math is 'slow', expected fast or direct" $command --math slow
 done
-refuses "--resume goes on in the folder it names; --run-dir has no place" \
+refuses "--resume continues in the folder it names; --run-dir cannot be given" \
   train --resume a --run-dir b
-refuses "--overwrite has no place beside it" train --resume a --overwrite
+refuses "--overwrite cannot be given with it" train --resume a --overwrite
 refuses "there is no flag '--resum'; did you mean '--resume'?" train --resum a
 refuses "there is no flag '--optimiser'; did you mean '--optimizer'?" \
   train --optimiser adam
@@ -56,21 +56,21 @@ refuses "--run-dir is '', expected" train --run-dir ""
 refuses "--run-dir needs a value: DIR" train --run-dir --quiet
 refuses "there is no flag '--trac'; did you mean '--trace'?" train --trac x
 refuses "--quiet takes no value, got 'yes'" train --quiet=yes
-refuses "'mlp' is one word too many; did you mean '--model mlp'?" train mlp
+refuses "unexpected argument 'mlp'; did you mean '--model mlp'?" train mlp
 refuses "there is no command '-V'; did you mean '--version'?" -V
 refuses "there is no command 'version'; did you mean '--version'?" version
 for flag in gpu gpus cuda device; do
   refuses "there is no flag '--$flag': Lockstep computes on the cores of this \
-machine's CPU, and on no GPU yet" train --$flag
+machine's CPU; GPUs are not supported yet" train --$flag
 done
 refuses "there is no model 'mpl'; there are: tiny, mlp," train --model mpl
 refuses "lockstep bench: MODEL is missing" bench
 refuses "there is no model 'none'; there are:" bench none
 refuses "lockstep graph: MODEL is missing" graph --dot
 refuses "give one" graph tiny --dot --plan
-refuses "--lowered, --plan, --cost, --dot and --gathered are five prints; give one" \
+refuses "--lowered, --plan, --cost, --dot and --gathered exclude each other; give one" \
   graph cnn --cost --dot
-refuses "'x' is one word too many" devices x
+refuses "unexpected argument 'x'" devices x
 refuses "--replicas is '0', expected" devices --replicas 0
 refuses "there is no command 'none'" help none
 

@@ -81,7 +81,7 @@ ends 2 "--map is for --warm-start" train --map a=b
 ends 2 "--except is for --warm-start" train --except a
 ends 1 "'dense/*' fits no variable of 4: 'hidden1/kernel'" train --model tiny \
   --data synthetic --quiet --run-dir none --warm-start base --except 'dense/*'
-ends 2 "--resume goes on with what the run has; --warm-start has no place" \
+ends 2 "--resume continues with the run's values; --warm-start cannot be given" \
   train --resume base --warm-start base
 
 exit $failed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep data: what files hold, and how fast they are read.
+// lockstep data: shows the contents of files, and their read speed.
 #define _GNU_SOURCE
 #include "cli/data/data.h"
 
@@ -20,13 +20,13 @@ typedef struct data_flags {
 } data_flags;
 
 typedef struct reading {
-  int64_t elements;  // Read, those of batches each.
+  int64_t elements;  // Elements read; batches count their elements.
   double bytes, seconds;
-  bool ended;  // All were read.
+  bool ended;  // All elements were read.
   ls_iterator_stats stats;
 } reading;
 
-// Of a stream, which has no order of its own that could be computed.
+// Buffer of a shuffle of a stream, which needs one.
 enum { SHUFFLE_BUFFER = 10000, BATCH = 128 };
 
 static const char *format_name(const cli_files *files) {
@@ -114,7 +114,7 @@ static double rate(double what, double seconds) {
 static void print_rates(const reading *read) {
   printf("read %lld examples in %.3f s%s: %.0f examples/s, %.1f MB/s\n",
          (long long)read->elements, read->seconds,
-         read->ended ? "" : ", which are not all",
+         read->ended ? "" : ", not all of them",
          rate((double)read->elements, read->seconds),
          rate(read->bytes, read->seconds) * 1e-6);
   double all = 0;
@@ -168,7 +168,7 @@ static bool can_be_stacked(const ls_element_spec *spec) {
   return spec->count > 0;
 }
 
-// The pipeline that is timed, of a data set that is lent.
+// Makes the pipeline to time, of a data set that is lent.
 static ls_dataset *make_pipeline(data_flags *flags, ls_dataset *dataset,
                                  const ls_element_spec *spec) {
   ls_dataset *made = ls_dataset_retain(dataset);
@@ -217,7 +217,7 @@ static ls_status data_show(ls_runtime *runtime, data_flags *flags,
     printf("%s%s: %s, %s of %s\n", files->text, more, format_name(files), count,
            text);
     LS_RETURN_IF_ERROR(cli_show_elements(runtime, dataset));
-    fflush(stdout);  // Reading them through takes its time.
+    fflush(stdout);  // Reading all of them takes a while.
   }
   return data_measure(flags, dataset, files, text, &spec);
 }
@@ -252,32 +252,33 @@ int cli_data_command(int argc, char **argv) {
   const cli_option options[] = {
       CLI_FEATURES_OPTION(&flags.features),
       {"batch", CLI_COUNT, &flags.batch, "N",
-       "examples in a batch (default 128, or 1, one by one,\n"
-       "where they have other sizes)",
+       "examples per batch (default 128, or 1 if they differ in\n"
+       "size)",
        1},
-      {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read them in any order", 0},
+      {"shuffle", CLI_FLAG, &flags.shuffle, NULL, "read in random order", 0},
       {"threads", CLI_COUNT, &flags.threads, "N",
-       "threads that read ahead (default: one per core)", 0},
+       "threads that prefetch (default: one per core)", 0},
       {"seconds", CLI_COUNT, &flags.seconds, "N",
-       "end the reading after so many (default 5)", 1},
+       "stop reading after N seconds (default 5)", 1},
       {"json", CLI_FLAG, &flags.json, NULL,
        "print one line of JSON, without elements: files, format,\n"
        "spec, elements, read, all, seconds, examples_per_second,\n"
        "megabytes_per_second, stages",
        0},
   };
-  const cli_syntax syntax = {
-      .command = "data",
-      .about =
-          "Shows what files hold: what their elements are, how many, and the "
-          "first of them.\nThen reads them through and prints how many come "
-          "in a second and the time that\neach stage takes. FILE is what "
-          "'lockstep train --data' takes, or .npy, PNG,\nJPEG or text files. "
-          "Ctrl-C ends the reading.",
-      CLI_OPTIONS(options),
-      .operand_form = "FILE...",
-      .operand = flags.files,
-      .num_operands = &flags.num_files};
+  const cli_syntax syntax = {.command = "data",
+                             .about =
+                                 "Shows the contents of files: the types of "
+                                 "elements, their number, and the first\n"
+                                 "of them. Then reads all and prints examples "
+                                 "per second and the time of each\n"
+                                 "stage. FILE is as in 'lockstep train "
+                                 "--data', or .npy, PNG, JPEG or text files.\n"
+                                 "Ctrl-C stops reading.",
+                             CLI_OPTIONS(options),
+                             .operand_form = "FILE...",
+                             .operand = flags.files,
+                             .num_operands = &flags.num_files};
   int code = CLI_OK;
   if (cli_parse(&syntax, argc, argv, &code)) code = data_run(&flags);
   return code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data that users have: files of all kinds as data sets of examples and labels.
+// Users' data: files of all formats as data sets of examples and labels.
 #ifndef LS_CLI_DATA_DATA_H_
 #define LS_CLI_DATA_DATA_H_
 
@@ -13,15 +13,16 @@ typedef struct cli_format cli_format;
 // Files named by a text: a path, with or without a pattern, or several with
 // commas between them.
 typedef struct cli_files {
-  const char *text;    // As it was given. Lent.
+  const char *text;    // As given. Lent.
   char *copy;          // The same, cut into paths.
   const char **paths;  // Patterns as they are.
   size_t count;
   char first[PATH_MAX];      // The first file or folder that exists.
   const cli_format *format;  // Its format; NULL: unknown.
 } cli_files;
-// The caller closes them, also after a failure.
-//   LS_NOT_FOUND  the first path is of no file or folder.
+// Open files named by a text or by words. The caller closes them, also after a
+// failure.
+//   LS_NOT_FOUND  the first path is no file or folder.
 ls_status cli_files_open(const char *text, cli_files *out);
 ls_status cli_files_open_list(const char *const *paths, size_t count,
                               cli_files *out);
@@ -40,7 +41,7 @@ typedef struct cli_feature {
 } cli_feature;
 enum { CLI_MOST_FEATURES = 16 };
 typedef struct cli_features {
-  char text[512];  // What names are in.
+  char text[512];  // Storage of the names.
   cli_feature items[CLI_MOST_FEATURES];
   size_t count;
 } cli_features;
@@ -48,53 +49,54 @@ typedef struct cli_features {
 ls_status cli_features_parse(const char *text, cli_features *out);
 
 // ---- Labels that are texts -------------------------------------------------
-// Sorted names of classes, which count from 0.
+// Sorted names of classes, numbered from 0.
 typedef struct cli_class_list cli_class_list;
-// Of names, one a line.
+// Makes a list of names, one per line.
 ls_status cli_class_list_make(const char *names, cli_class_list **out);
 void cli_class_list_release(cli_class_list *list);  // NULL is fine.
 CLI_OWNED_POINTER(cli_class_list, cli_class_list_release)
 //   LS_INVALID_ARGUMENT  there is no such class.
 ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
                            int64_t *out);
-// The different texts in item `item` of the rows of a data set, sorted, one a
-// line: the caller's. `command` says what they are; NULL: nobody does.
+// Finds the distinct texts in item `item` of the rows of a data set, sorted,
+// one per line; the caller owns the text. `command` reports them; NULL: silent.
 ls_status cli_classes_find(ls_dataset *rows, size_t item, const char *column,
                            const char *file, const char *command,
                            char **out_names);
 int64_t cli_classes_count(const char *names);
 
-// How elements of a data set become tuples of an example and its label.
+// Mapping of elements of a data set to tuples of an example and its label.
 typedef struct cli_pairing {
-  size_t first, label;      // The items of an element that are which.
-  ls_type example, labels;  // What they are, or become.
+  // Items of an element that are the example and the label.
+  size_t first, label;
+  ls_type example, labels;  // Their types, after the mapping.
   bool decode;              // The example is a string, an image file.
-  cli_class_list *classes;  // Labels are texts: their numbers here.
+  cli_class_list *classes;  // Classes of text labels.
 } cli_pairing;
-// Takes over the data set and the classes.
+// Maps elements to pairs. Takes over the data set and the classes.
 ls_dataset *cli_pair(ls_dataset *dataset, const cli_pairing *pairing);
 
-// The size of images that a model takes, where the first of those that there
-// are is height x width; false: it takes none of that kind.
+// Gets the size of images for a model, given the first image's height and
+// width; returns false if the model takes no such images.
 bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
                      ls_shape *out_shape);
-// What a model takes, made of pairs: labels of its shape, images of its size,
-// numbers of its type. Takes over the data set. `command`: who says so where
-// images are resized; NULL: nobody.
+// Converts pairs for a model: labels of its shape, images of its size, numbers
+// of its type. Takes over the data set. `command` reports resizing; NULL:
+// silent.
 ls_dataset *cli_fit(ls_dataset *pairs, const ls_model_type *type,
                     const char *name, const char *command);
-// Two parts that have nothing in common, of a data set that is lent; which
-// element is in which depends on its number alone. Either may be NULL.
+// Splits a data set, lent, into two disjoint parts; the part of an element
+// depends only on its number. Either may be NULL.
 ls_status cli_hold_out(ls_dataset *dataset, double split, const char *name,
                        ls_dataset **train, ls_dataset **test);
 
 // ---- Formats ---------------------------------------------------------------
-// How pairs of examples and labels are made of files.
+// Request for pairs of examples and labels from files.
 typedef struct cli_pair_request {
   const cli_features *features;  // Never NULL; may name nothing.
   const ls_model_type *type;     // NULL: examples are as the files have them.
-  cli_classes *classes;          // Of labels that are texts; NULL: refused.
-  const char *command;           // Reports classes and sizes; NULL: nobody.
+  cli_classes *classes;          // Classes of text labels; NULL: refused.
+  const char *command;           // Reports classes and sizes; NULL: silent.
   bool test;                     // The test set of files that have one.
 } cli_pair_request;
 
@@ -113,24 +115,24 @@ struct cli_format {
   bool is_complete;   // It has both sets: no flag says more.
   // Has arrays of tokens. To a model of texts other files are texts of bytes.
   bool has_tokens;
-  // Elements as they are. NULL: pairs alone.
+  // Opens elements unchanged. NULL: pairs only.
   ls_status (*open)(const cli_files *files, ls_dataset **out);
-  // Tuples of an example and its label; `*out` stays NULL where a test set is
-  // requested that is not there. NULL: no model learns from it.
+  // Opens tuples of an example and its label; `*out` stays NULL if a requested
+  // test set does not exist. NULL: not for training.
   ls_status (*open_pairs)(const cli_files *files,
                           const cli_pair_request *request, ls_dataset **out);
 };
-// The format of a file or folder; NULL: unknown.
+// Finds the format of a file or folder; NULL: unknown.
 const cli_format *cli_format_find(const char *path);
 
-// Pairs by the format, for a model.
+// Opens pairs by the format, for a model.
 ls_status cli_open_pairs(const cli_files *files,
                          const cli_pair_request *request, ls_dataset **out);
-// Pairs where that can be, else elements as they are.
+// Opens pairs if possible, else elements unchanged.
 ls_status cli_open_shown(const cli_files *files, const char *features,
                          ls_dataset **out);
 
-// Readers in the table, as its fields `open` and `open_pairs` say.
+// Readers of the table, for its fields `open` and `open_pairs`.
 ls_status cli_csv_rows(const cli_files *files, ls_dataset **out);
 ls_status cli_image_files(const cli_files *files, ls_dataset **out);
 ls_status cli_csv_pairs(const cli_files *files, const cli_pair_request *request,

@@ -21,7 +21,8 @@ static ls_status pair_items(ls_dataset *dataset, size_t example, size_t label,
 }
 
 // ---- IDX and npy -----------------------------------------------------------
-// Pairs of two arrays of a data set that is taken over; NULL: there is one.
+// Makes pairs of two arrays of a data set, taken over; returns NULL if it has
+// one.
 static ls_status pair_columns(const cli_files *files, ls_dataset *dataset,
                               ls_dataset **out) {
   CLI_OWN(ls_dataset, columns) = dataset;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels that are texts, as numbers of classes: those that there are, sorted by
-// their bytes, count from 0.
+// Text labels as numbers of classes: the distinct ones, sorted by their bytes,
+// counted from 0.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ void cli_class_list_release(cli_class_list *list) {
   cli_release(list);
 }
 
-// Where a name is or would be.
+// Returns the position of a name, or where it would be inserted.
 static size_t find_name(const cli_class_list *list, ls_bytes name,
                         bool *out_found) {
   size_t low = 0, high = list->count;
@@ -74,16 +74,16 @@ static ls_status add_label(cli_class_list *list, const char *column,
   bool found = false;
   if (name.size == 0 || memchr(name.data, '\n', name.size) != NULL ||
       memchr(name.data, '\0', name.size) != NULL)
-    return ls_invalid_argument("label %lld in column '%s' is %s: classes have "
-                               "names of one line",
-                               (long long)row, column,
-                               name.size == 0 ? "empty" : "of several lines");
+    return ls_invalid_argument(
+        "label %lld in column '%s' is %s: names of classes are single lines",
+        (long long)row, column,
+        name.size == 0 ? "empty" : "several lines long");
   const size_t at = find_name(list, name, &found);
   if (found) return ls_ok();
   if (list->count == MOST_CLASSES)
     return ls_invalid_argument(
         "column '%s' is read as labels and has more than %d different texts: "
-        "--features LABEL names another column",
+        "give another column by --features LABEL",
         column, MOST_CLASSES);
   return insert_name(list, at, name);
 }
@@ -172,8 +172,7 @@ ls_status cli_class_list_make(const char *names, cli_class_list **out) {
     // An edited config.json may have them in another order.
     const size_t place = find_name(list, name, &found);
     if (found || place != list->count)
-      return ls_invalid_argument("the classes that are kept are not sorted: "
-                                 "'%.*s'",
+      return ls_invalid_argument("the stored classes are not sorted: '%.*s'",
                                  (int)name.size, at);
     LS_RETURN_IF_ERROR(insert_name(list, place, name));
     at += name.size + (at[name.size] == '\n');
@@ -187,8 +186,7 @@ ls_status cli_class_number(const cli_class_list *list, ls_bytes name,
   bool found = false;
   *out = (int64_t)find_name(list, name, &found);
   if (found) return ls_ok();
-  return ls_invalid_argument(
-      "its label '%.*s' is none of the %zu classes to learn",
-      name.size < 80 ? (int)name.size : 80, (const char *)name.data,
-      list->count);
+  return ls_invalid_argument("its label '%.*s' is none of the %zu classes",
+                             name.size < 80 ? (int)name.size : 80,
+                             (const char *)name.data, list->count);
 }

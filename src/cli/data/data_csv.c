@@ -14,8 +14,8 @@ typedef struct csv_table {
   bool header;
   size_t count;            // Columns,
   ls_csv_column *columns;  // and their names, in their order in the file.
-  char (*names)[24];       // Of those without a header.
-  ls_dataset *guessed;     // With types as the first rows have them.
+  char (*names)[24];       // Names for files without a header.
+  ls_dataset *guessed;     // With the types of the first rows.
 } csv_table;
 
 enum { LOOK_AT = 100, LOOK_BYTES = 1 << 20 };
@@ -28,7 +28,7 @@ static void close_table(csv_table *table) {
 CLI_OWNED_STRUCT(csv_table, close_table)
 
 // ---- The first rows --------------------------------------------------------
-// The field at `at`, up to a delimiter; whether it is a number.
+// Reads the field at `at`, up to a delimiter; returns true if it is a number.
 static const char *skip_field(const char *at, char delimiter,
                               bool *out_number) {
   const bool quoted = *at == '"';
@@ -47,8 +47,8 @@ static const char *skip_field(const char *at, char delimiter,
   return at;
 }
 
-// Names stand over numbers: then the first row has none where the second has
-// some. A row of texts alone is names too.
+// Detects a header: the first row has no number where the second has some. A
+// row of texts alone is a header too.
 static bool is_header(const char *first, const char *second, char delimiter) {
   bool any = false, a = false, b = false;
   while (true) {
@@ -62,7 +62,7 @@ static bool is_header(const char *first, const char *second, char delimiter) {
   }
 }
 
-// Up to two lines, as far as they are in the first bytes of the file.
+// Reads up to two lines from the first bytes of the file.
 static ls_status read_lines(const char *path, char *room,
                             const char *lines[2]) {
   CLI_OWN(FILE, file) = NULL;
@@ -154,7 +154,7 @@ static size_t guess_label(const csv_table *table) {
   return table->count - 1;
 }
 
-// The columns of an example into `items`, by the flag or all but the label.
+// Lists the columns of an example in `items`, by the flag or all but the label.
 static ls_status choose_columns(const cli_files *files,
                                 const cli_features *features, csv_table *table,
                                 size_t *items, size_t *out_count,
@@ -172,8 +172,8 @@ static ls_status choose_columns(const cli_files *files,
   }
   const bool rest = named < 2 || strcmp(features->items[0].name, "*") == 0;
   if (rest && named > 2)
-    return ls_invalid_argument("--features: behind *, all other columns, "
-                               "stands the label alone");
+    return ls_invalid_argument("--features: only the label may follow *, which "
+                               "means all other columns");
   if (named > 1 && features->items[0].typed) *out_type = &features->items[0];
   for (size_t i = 0; rest && i < table->count; ++i) {
     if (i != *out_label) items[(*out_count)++] = i;
@@ -182,9 +182,9 @@ static ls_status choose_columns(const cli_files *files,
     LS_RETURN_IF_ERROR(find_column(files, table, features->items[i].name,
                                    &items[(*out_count)++]));
   if (*out_count > 0) return ls_ok();
-  return ls_invalid_argument("'%s' has one column, '%s'; examples need others "
-                             "beside the label",
-                             files->first, table->columns[*out_label].name);
+  return ls_invalid_argument(
+      "'%s' has one column, '%s'; examples need others besides the label",
+      files->first, table->columns[*out_label].name);
 }
 
 bool cli_are_pixels(int64_t least, int64_t most) {
@@ -241,7 +241,7 @@ static ls_status choose_dtype(const cli_files *files, const csv_table *table,
 }
 
 // ---- Labels ----------------------------------------------------------------
-// The classes of a column of texts: those that are known, or all that it has.
+// Returns the classes of a text column: the known ones, or all that it has.
 static ls_status find_classes(const cli_files *files, const csv_table *table,
                               size_t label, cli_classes *classes,
                               const char *command) {
@@ -256,7 +256,7 @@ static ls_status find_classes(const cli_files *files, const csv_table *table,
   return status;
 }
 
-// Labels are numbers, or texts of classes.
+// Chooses the type of labels: numbers, or texts of classes.
 static ls_status choose_labels(const cli_files *files, const csv_table *table,
                                size_t label, cli_classes *classes,
                                const char *command, ls_dtype *out_dtype,
@@ -267,15 +267,15 @@ static ls_status choose_labels(const cli_files *files, const csv_table *table,
   if (*out_dtype != LS_DTYPE_STRING)
     return ls_invalid_argument(
         "column '%s' of '%s' is read as labels and has %s: labels are whole "
-        "numbers from 0 on, or texts; --features LABEL names another column",
+        "numbers from 0 on, or texts; give another column by --features LABEL",
         column, files->first, ls_dtype_name(*out_dtype));
   if (classes == NULL)
-    return ls_invalid_argument("column '%s' of '%s' has texts, which become "
-                               "classes when a model learns",
-                               column, files->first);
+    return ls_invalid_argument(
+        "column '%s' of '%s' has texts, which become classes in a training",
+        column, files->first);
   if (!classes->may_find && cli_classes_count(classes->names) == 0)
     return ls_invalid_argument("column '%s' of '%s' is read as labels and has "
-                               "texts; the run has learnt numbers",
+                               "texts; the run was trained on numbers",
                                column, files->first);
   *out_dtype = LS_DTYPE_I64;
   LS_RETURN_IF_ERROR(find_classes(files, table, label, classes, command));
@@ -291,14 +291,14 @@ static ls_status stack_columns(const cli_files *files, csv_table *table,
     table->columns[items[i]].dtype = dtype;
     table->columns[items[i]].stacked = true;
     if (table->header || i == 0 || items[i] > items[i - 1]) continue;
-    return ls_invalid_argument("--features: '%s' has no names; its columns are "
-                               "chosen in their order",
-                               files->first);
+    return ls_invalid_argument(
+        "--features: '%s' has no names; columns are selected by their order",
+        files->first);
   }
   return ls_ok();
 }
 
-// Rows with an example and a label, and the places of both in them.
+// Opens rows with an example and a label, and gets the positions of both.
 static ls_status read_pairs(const cli_files *files, const csv_table *table,
                             const size_t *items, size_t count, size_t label,
                             ls_dataset **out, size_t *out_example,
@@ -307,7 +307,7 @@ static ls_status read_pairs(const cli_files *files, const csv_table *table,
   *out_label = 1;
   if (!table->header) {
     *out = read_as(files, table, table->columns, table->count);
-    // The first of the example's columns stands for all.
+    // The first of the example's columns has the options of the stack.
     *out_example = items[0];
     *out_label = label;
     for (size_t i = 1; i < count; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --features: which parts of the data are examples and which are labels.
+// --features: selects examples and labels in the data.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -19,11 +19,11 @@ static ls_status parse_type(char *text, cli_feature *out) {
   if (ls_status_is_ok(status) && out->shaped && !ls_shape_is_known(out->shape))
     status = ls_invalid_argument("'%s' is no known shape", text);
   return ls_status_annotate(status,
-                            "of --features: NAME=TYPE is such as image=image, "
-                            "image=u8[28,28] or label=i64");
+                            "in --features: examples of NAME=TYPE are "
+                            "image=image, image=u8[28,28] and label=i64");
 }
 
-// Where the entry ends: at a comma that is not within brackets.
+// Returns the end of the entry: a comma outside brackets.
 static char *find_end(char *at) {
   int depth = 0;
   for (; *at != '\0' && (*at != ',' || depth > 0); ++at)
@@ -36,7 +36,7 @@ ls_status cli_features_parse(const char *text, cli_features *out) {
   if (text == NULL || text[0] == '\0') return ls_ok();
   if ((size_t)snprintf(out->text, sizeof(out->text), "%s", text) >=
       sizeof(out->text))
-    return ls_invalid_argument("--features of %zu bytes; %zu are the most",
+    return ls_invalid_argument("--features has %zu bytes, more than %zu",
                                strlen(text), sizeof(out->text) - 1);
   for (char *at = out->text, *end = NULL; at != NULL;
        at = end != NULL ? end + 1 : NULL) {

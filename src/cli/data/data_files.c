@@ -11,7 +11,7 @@ static ls_status find_first(cli_files *files) {
   glob_t found = {0};
   struct stat info;
   const char *path = files->paths[0];
-  // A path with a star in its name that is there is that one.
+  // An existing path with a star in its name is that file.
   if (stat(path, &info) == 0)
     snprintf(files->first, sizeof(files->first), "%s", path);
   else if (glob(path, 0, NULL, &found) == 0)
@@ -61,7 +61,6 @@ void cli_files_close(cli_files *files) {
 ls_status cli_files_check_one(const cli_files *files) {
   if (files->count == 1 && strcmp(files->first, files->paths[0]) == 0)
     return ls_ok();
-  return ls_invalid_argument("'%s' names several files; of this kind one is "
-                             "read",
+  return ls_invalid_argument("'%s' names several files; this format reads one",
                              files->text);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of formats: by what files of each are known, and who reads them.
+// The table of formats: recognition of files, and their readers.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <string.h>
@@ -175,7 +175,7 @@ static const cli_format *find_by_folder(const char *path) {
   return &formats[0];
 }
 
-// By the end of the first `size` characters of a name.
+// Finds a format by the end of the first `size` characters of a name.
 static const cli_format *find_by_name(const char *name, size_t size) {
   for (size_t i = 0; i < NUM_FORMATS; ++i) {
     for (size_t k = 0; k < CLI_MOST_ENDS; ++k) {
@@ -214,7 +214,8 @@ const cli_format *cli_format_find(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return NULL;
   if (S_ISDIR(info.st_mode)) return find_by_folder(path);
-  // Nothing is known of others before they are read, which may take for ever.
+  // Other kinds of files are unknown before they are read, which may take for
+  // ever.
   if (!S_ISREG(info.st_mode)) return NULL;
   const size_t size = strlen(path);
   const bool is_packed = size > 3 && strcasecmp(path + size - 3, ".gz") == 0;
@@ -251,7 +252,7 @@ static bool takes_two(const cli_format *format) {
 static ls_status refuse_features(const cli_files *files) {
   char kinds[200];
   list_kinds(has_features, " and ", kinds);
-  return ls_invalid_argument("--features is of %s files; '%s' is none", kinds,
+  return ls_invalid_argument("--features is for %s files; '%s' is none", kinds,
                              files->first);
 }
 
@@ -261,9 +262,9 @@ static ls_status refuse_model(const cli_files *files,
   list_kinds(has_features, ", ", named);
   list_kinds(takes_two, " or ", two);
   return ls_invalid_argument(
-      "model '%s' learns from images or numbers, '%s' has none that are known: "
-      "give it a folder of images by class or of MNIST's IDX files, or files "
-      "%s, or %s as EXAMPLES,LABELS",
+      "model '%s' learns from images or numbers, '%s' has neither: give a "
+      "folder of images by class or of MNIST's IDX files, or files %s, or %s "
+      "as EXAMPLES,LABELS",
       type->name, files->first, named, two);
 }
 
@@ -276,7 +277,7 @@ static ls_status open_as_it_is(const cli_files *files, ls_dataset **out) {
   char kinds[200];
   list_kinds(is_any, " or ", kinds);
   return ls_invalid_argument(
-      "'%s' is of no kind that is known: a folder of images by class or of "
+      "'%s' has no known format: give a folder of images by class or of "
       "MNIST's IDX files, or files %s",
       files->first, kinds);
 }

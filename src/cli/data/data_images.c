@@ -20,8 +20,8 @@ static ls_status read_file(const char *path, char **out_data,
   CLI_OWN_ARRAY_OR_RETURN(char, data, size);
   const size_t got = fread(data, 1, size, file);
   if (got != size)
-    return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes, %zu were there", path,
-                     got, size);
+    return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes, %zu could be read",
+                     path, got, size);
   *out_data = cli_give(&data);
   *out_size = size;
   return ls_ok();
@@ -77,7 +77,7 @@ bool cli_image_shape(const ls_model_type *type, int64_t height, int64_t width,
   } else if (takes.rank == 3 && takes.dim[2] <= 4) {
     *out_shape = takes;
   } else if (takes.rank == 1) {
-    // Numbers in a row: as the images are, or of a square, gray if it may be.
+    // A vector: images unchanged, or a square, gray if possible.
     for (int64_t channels = 1; channels <= 3; channels += 2) {
       const int64_t pixels = count % channels == 0 ? count / channels : 0;
       const int64_t side = find_root(pixels);
@@ -97,7 +97,7 @@ static bool find_folder(const char *above, const char *const *names,
                         char *path) {
   struct stat info;
   for (; *names != NULL; ++names) {
-    // A path that was cut is none.
+    // Ignore a path that was truncated.
     const int length = snprintf(path, PATH_MAX, "%s/%s", above, *names);
     if (length < PATH_MAX && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
       return true;
@@ -159,10 +159,10 @@ static ls_status check_count(const char *path, const ls_model_type *type,
                              const ls_dataset *folder) {
   const int64_t classes = count_classes(folder);
   if (type == NULL || classes == type->num_classes) return ls_ok();
-  return ls_invalid_argument(
-      "'%s' has %lld folders of classes, model '%s' has %lld classes: it takes "
-      "one folder for each",
-      path, (long long)classes, type->name, (long long)type->num_classes);
+  return ls_invalid_argument("'%s' has %lld folders of classes, model '%s' has "
+                             "%lld classes: it needs one folder per class",
+                             path, (long long)classes, type->name,
+                             (long long)type->num_classes);
 }
 
 static ls_status open_counted(const char *path, const cli_pair_request *request,

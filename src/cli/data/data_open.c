@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's data: what to learn from and what to test on.
+// A run's data: training and test sets.
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 static const char synthetic[] = "synthetic";
 static const char fashion_mnist[] = "fashion-mnist";
 
-// Of a data set without a test set of its own, where nobody says.
+// Default fraction held out of data without a test set.
 static const double default_split = 0.1;
 
 // ---- Names -----------------------------------------------------------------
@@ -24,7 +24,7 @@ bool cli_is_place(const char *data) {
 const char *cli_full_data(const char *data, char *buffer) {
   if (!cli_is_place(data) || data[0] == '\0') return data;
   if (realpath(data, buffer) != NULL) return buffer;
-  // A pattern, or several: each with the folder in front.
+  // A pattern, or several: prefix each with the folder.
   char here[PATH_MAX];
   size_t used = 0;
   if (getcwd(here, sizeof(here)) == NULL) return data;
@@ -47,13 +47,13 @@ static ls_status check_alone(const cli_data *data, const char *what) {
                      : data->features[0] != '\0' && !data->kept ? "features"
                                                                 : NULL;
   if (flag == NULL) return ls_ok();
-  return ls_invalid_argument("--%s has no place beside --data %s, %s", flag,
+  return ls_invalid_argument("--%s cannot be given with --data %s, %s", flag,
                              data->data, what);
 }
 
 static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
                                 ls_dataset **train, ls_dataset **test) {
-  LS_RETURN_IF_ERROR(check_alone(data, "which makes up both its parts"));
+  LS_RETURN_IF_ERROR(check_alone(data, "which generates both parts"));
   ls_synthetic_options options = {.size = 8192,
                                   .dtype = type->example_dtype,
                                   .shape = type->example_shape,
@@ -67,8 +67,8 @@ static ls_status open_synthetic(const cli_data *data, const ls_model_type *type,
 
 static ls_status open_text(const cli_data *data, const ls_model_type *type,
                            ls_dataset **train, ls_dataset **test) {
-  LS_RETURN_IF_ERROR(check_alone(data, "a text, of which the last tenth is for "
-                                       "the test"));
+  LS_RETURN_IF_ERROR(
+      check_alone(data, "a text, whose last tenth is for the test"));
   ls_text_options options = {.length =
                                  ls_shape_num_elements(type->example_shape)};
   if (train != NULL) *train = ls_dataset_text(data->data, &options);
@@ -131,8 +131,8 @@ static ls_status open_named_test(const cli_data *data, const cli_files *files,
                                  const ls_model_type *type, ls_dataset **train,
                                  ls_dataset **test) {
   if (data->split != 0)
-    return ls_invalid_argument("--split has no place beside --test, which "
-                               "names the test set");
+    return ls_invalid_argument(
+        "--split cannot be given with --test, which names the test set");
   // The set to learn from comes first: it has the classes.
   if (train != NULL) {
     LS_RETURN_IF_ERROR(open_part(data, files, type, false, train));
@@ -150,7 +150,7 @@ static ls_status open_files(const cli_data *data, const cli_files *files,
   CLI_OWN(ls_dataset, held) = NULL;
   LS_RETURN_IF_ERROR(open_part(data, files, type, true, &held));
   if (held != NULL && data->split != 0)
-    return ls_invalid_argument("--split has no place: '%s' has a test set",
+    return ls_invalid_argument("--split cannot be given: '%s' has a test set",
                                files->first);
   if (held == NULL || train != NULL)
     LS_RETURN_IF_ERROR(open_part(data, files, type, false, &all));
@@ -188,8 +188,8 @@ static ls_status open_place(const cli_data *data, const ls_model_type *type,
     const ls_status status = ls_dataset_status(train != NULL ? *train : *test);
     return ls_status_code(status) != LS_NOT_FOUND
                ? status
-               : ls_status_annotate(status, "nor has it a folder with images "
-                                            "for each class");
+               : ls_status_annotate(
+                     status, "and it has no folder with images for each class");
   }
   if (data->whole && test != NULL && train == NULL)
     return open_test(data, data->data, type, test);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any kind as tuples of an example and its label, and those as a
-// model takes them.
+// Converts elements to tuples of an example and its label, and these for a
+// model.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -156,7 +156,7 @@ typedef struct part {
   bool test;
 } part;
 
-// A number in [0, 1) for each element (SplitMix64).
+// Returns a number in [0, 1) for each element (SplitMix64).
 static ls_status is_of_part(ls_nest element, const ls_map_call *call,
                             void *user, bool *out_keep) {
   (void)element;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first elements of a data set, for people.
+// Shows the first elements of a data set.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 enum { MOST_IMAGES = 8, MOST_ELEMENTS = 3, WIDTH = 80 };
 
 // ---- Images ----------------------------------------------------------------
-// The example of an element: of a tuple the first, else itself.
+// Returns the example of an element: a tuple's first item, else itself.
 static const ls_array *example_of(ls_nest element) {
   return ls_nest_as_array(
       element.kind == LS_KIND_TUPLE ? ls_nest_item(element, 0) : element);

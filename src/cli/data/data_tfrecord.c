@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files of tf.Examples: which features are examples and labels.
+// TFRecord files of tf.Examples: finds the features that are examples and
+// labels.
 #define _GNU_SOURCE
 #include "cli/data/data.h"
 
@@ -40,8 +41,8 @@ static bool data_sources_is_image(const ls_bytes *bytes) {
                              memcmp(bytes->data, "\377\330\377", 3) == 0);
 }
 
-// What a feature is read as, where nobody has said, from its values in the
-// first record. `elements`: how many numbers the model takes; 0: nobody knows.
+// Chooses the type of a feature without a given one, from its values in the
+// first record. `elements`: the model's number of inputs; 0: unknown.
 static void guess_type(const ls_array *values, int64_t elements,
                        cli_feature *it) {
   const int64_t count = ls_array_num_elements(values);
@@ -89,7 +90,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
     guess_type(values, i == 0 ? elements : 0, &guess);
     if (both[i]->typed && both[i]->dtype != LS_DTYPE_NONE &&
         guess.dtype != both[i]->dtype) {
-      // Its bytes are as many numbers of the type that was named.
+      // Its bytes hold as many numbers of the given type.
       const bool bytes = ls_array_dtype(values) == LS_DTYPE_STRING;
       const int64_t size = ls_shape_num_elements(guess.shape) *
                            (int64_t)ls_dtype_size(guess.dtype);
@@ -113,7 +114,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
   return ls_ok();
 }
 
-// What images in bytes become: as the model takes them, or as the first is.
+// Chooses the shape of encoded images: the model's, or the first one's.
 static ls_status shape_of_image(const cli_files *files, ls_nest found,
                                 const ls_model_type *type,
                                 cli_feature *example) {
@@ -141,8 +142,7 @@ static ls_status choose_features(const cli_files *files,
                                          "x"};
   static const char *const labels[] = {"label", "y", "image/class/label"};
   if (features->count > 2)
-    return ls_invalid_argument("--features of '%s': EXAMPLE,LABEL, or one of "
-                               "them alone is not enough",
+    return ls_invalid_argument("--features of '%s': give EXAMPLE,LABEL, both",
                                files->first);
   const bool named = features->count == 2;
   cli_feature guess[2];
@@ -155,7 +155,7 @@ static ls_status choose_features(const cli_files *files,
     char has[600];
     print_found(found, has, sizeof(has));
     return ls_invalid_argument(
-        "which features of '%s' are %s? The first record has %s; say it with "
+        "which features of '%s' are %s? The first record has %s; name them by "
         "--features EXAMPLE,LABEL",
         files->first, a == NULL ? "examples" : "labels", has);
   }

@@ -143,7 +143,7 @@ static bool start_early(side *s, uint32_t begin, uint32_t end,
   for (uint32_t i = end + 1; i-- > begin;)
     add_stay(s, i);
   while (first > 0 && !s->is_target[first] && is_passed(s->self, first - 1)) {
-    // Of several checks the first must report its failure.
+    // The first of several failed checks must report its failure.
     if (s->self->instructions[--first].code == LS_CPU_LABELS)
       add_stay(s, first);
     else

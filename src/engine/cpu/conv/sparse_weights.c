@@ -87,7 +87,7 @@ static void slice_input(const group *g, const float *image, int64_t first,
 // The lines of windows [first, end) of an image, and the lines of the output
 // that the group covers: the last group also covers lines without windows.
 typedef struct stretch {
-  // Those of the image; d and places start at the band's channels.
+  // Parts of the image; d and places start at the band's channels.
   const float *x, *d;
   const uint8_t *places;
   int64_t first, end, end_line;

@@ -29,7 +29,7 @@
 #include "engine/cpu/isa/product_tile.h"
 
 #ifdef PAIRED
-#define VALUES ((size_t)2)  // Of k in an element that tiles read.
+#define VALUES ((size_t)2)  // Values of k in an element that tiles read.
 #else
 #define VALUES ((size_t)1)
 #define MULTIPLY_ADD V(fma)

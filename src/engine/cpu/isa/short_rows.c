@@ -22,7 +22,7 @@
 #define SUM(T, s, x) return (s) + (x)
 
 #define AS_IS(x) (x)
-#define FROM_ZERO(x) (0 + (x))  // Of -0 that is 0.
+#define FROM_ZERO(x) (0 + (x))  // Maps -0 to 0.
 
 // Lane j of the lanes left after lanes `half` apart were joined.
 #define LEVEL(name, below, half, T, E)                                         \
