@@ -17,6 +17,22 @@ typedef struct ls_composite {
 // NULL: the leaf is none.
 const ls_composite *ls_nest_as_composite(ls_nest leaf);
 
+// Parts of a ragged leaf under construction: values, then splits.
+typedef struct ls_composite_parts {
+  ls_array *arrays[LS_MAX_RANK + 1];
+} ls_composite_parts;
+static inline void ls_composite_parts_release(const ls_composite_parts *parts) {
+  for (size_t i = 0; i <= LS_MAX_RANK; ++i)
+    ls_array_release(parts->arrays[i]);
+}
+LS_OWNED_STRUCT(ls_composite_parts, ls_composite_parts_release)
+// Makes a ragged leaf of the values and so many splits, which are taken.
+static inline ls_nest ls_composite_ragged(ls_composite_parts *parts,
+                                          size_t num_splits) {
+  const ls_composite_parts given = ls_give(parts);
+  return ls_nest_ragged(given.arrays[0], given.arrays + 1, num_splits);
+}
+
 // `count` leaves of one kind as one of `rows` along a new dimension 0; what is
 // behind the last is empty. Sparse ones may differ in size.
 LS_MUST_USE ls_status ls_composite_stack(const ls_nest *leaves, size_t count,

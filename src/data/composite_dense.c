@@ -119,22 +119,27 @@ static ls_status copy_values(const ls_composite *self, double padding,
   return lends ? ls_status_join(status, ls_array_own(to)) : status;
 }
 
+static ls_status make_dense_array(const ls_composite *self, double padding,
+                                  const ls_shape *wanted, ls_array **out) {
+  ls_shape shape;
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(choose_shape(self, wanted, &shape));
+  LS_RETURN_IF_ERROR(ls_array_create(self->spec.type.dtype, shape, &array));
+  LS_RETURN_IF_ERROR(copy_values(self, padding, &shape, array));
+  *out = ls_give(&array);
+  return ls_ok();
+}
+
 ls_nest ls_nest_to_dense(ls_nest leaf, double padding, const ls_shape *shape) {
-  ls_shape all;
-  ls_array *array = NULL;
   if (ls_nest_as_array(leaf) != NULL) return ls_nest_retain(leaf);
   const ls_composite *self = ls_nest_as_composite(leaf);
   if (self == NULL)
     return LS_FAIL(
         LS_INVALID_ARGUMENT,
         "a leaf that is neither sparse nor ragged has no dense form");
-  ls_status status = choose_shape(self, shape, &all);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(self->spec.type.dtype, all, &array);
-  if (ls_status_is_ok(status)) status = copy_values(self, padding, &all, array);
-  if (ls_status_is_ok(status)) return ls_nest_array(array);
-  ls_array_release(array);
-  return ls_fail(status);
+  ls_array *array = NULL;
+  const ls_status status = make_dense_array(self, padding, shape, &array);
+  return ls_status_is_ok(status) ? ls_nest_array(array) : ls_fail(status);
 }
 
 // ---- Of data sets ----------------------------------------------------------

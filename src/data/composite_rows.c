@@ -53,16 +53,14 @@ static ls_status sparse_rows(const ls_composite *leaf, int64_t first,
                              int64_t rows, ls_nest *out) {
   const int64_t from = find_row(leaf, first);
   const int64_t count = find_row(leaf, first + rows) - from;
-  ls_array *indices = NULL, *values = NULL;
+  LS_OWN(ls_array, indices) = NULL;
+  LS_OWN(ls_array, values) = NULL;
   LS_RETURN_IF_ERROR(shifted_indices(leaf, from, count, first, &indices));
-  const ls_status status = rows_of_array(leaf->parts[1], from, count, &values);
-  if (!ls_status_is_ok(status)) {
-    ls_array_release(indices);
-    return status;
-  }
+  LS_RETURN_IF_ERROR(rows_of_array(leaf->parts[1], from, count, &values));
   ls_shape shape = leaf->spec.type.shape;
   shape.dim[0] = rows;
-  return ls_take_nest(ls_nest_sparse(indices, values, shape), out);
+  return ls_take_nest(
+      ls_nest_sparse(ls_give(&indices), ls_give(&values), shape), out);
 }
 
 // ---- Ragged -----------------------------------------------------------------
@@ -83,18 +81,14 @@ static ls_status split_rows(const ls_array *splits, int64_t *first,
 
 static ls_status ragged_rows(const ls_composite *leaf, int64_t first,
                              int64_t rows, ls_nest *out) {
-  ls_array *splits[LS_MAX_RANK] = {NULL}, *values = NULL;
+  LS_OWN(ls_composite_parts, parts) = {{NULL}};
   const size_t count = leaf->count - 1;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = split_rows(leaf->parts[i + 1], &first, &rows, &splits[i]);
-  if (ls_status_is_ok(status))
-    status = rows_of_array(leaf->parts[0], first, rows, &values);
-  if (ls_status_is_ok(status))
-    return ls_take_nest(ls_nest_ragged(values, splits, count), out);
-  for (size_t i = 0; i < count; ++i)
-    ls_array_release(splits[i]);
-  return status;
+  for (size_t i = 1; i <= count; ++i)
+    LS_RETURN_IF_ERROR(
+        split_rows(leaf->parts[i], &first, &rows, &parts.arrays[i]));
+  LS_RETURN_IF_ERROR(
+      rows_of_array(leaf->parts[0], first, rows, &parts.arrays[0]));
+  return ls_take_nest(ls_composite_ragged(&parts, count), out);
 }
 
 ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
@@ -105,17 +99,15 @@ ls_status ls_composite_rows(const ls_composite *leaf, int64_t first,
              : ragged_rows(leaf, first, rows, out);
 }
 
-// ---- Without rows
-// ------------------------------------------------------------
+// ---- Without rows -----------------------------------------------------------
 static ls_status empty_sparse(ls_type type, ls_nest *out) {
-  ls_array *indices = NULL, *values = NULL;
+  LS_OWN(ls_array, indices) = NULL;
+  LS_OWN(ls_array, values) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create(LS_DTYPE_I64, LS_SHAPE(0, type.shape.rank), &indices));
-  const ls_status status = ls_array_create(type.dtype, LS_SHAPE(0), &values);
-  if (ls_status_is_ok(status))
-    return ls_take_nest(ls_nest_sparse(indices, values, type.shape), out);
-  ls_array_release(indices);
-  return status;
+  LS_RETURN_IF_ERROR(ls_array_create(type.dtype, LS_SHAPE(0), &values));
+  return ls_take_nest(
+      ls_nest_sparse(ls_give(&indices), ls_give(&values), type.shape), out);
 }
 
 // Splits go down to the last dimension that is not known.
@@ -126,17 +118,12 @@ static ls_status empty_ragged(ls_type type, ls_nest *out) {
   ls_shape each = {.rank = type.shape.rank - (int32_t)count};
   for (int d = 1; d < each.rank; ++d)
     each.dim[d] = type.shape.dim[(size_t)d + count];
-  ls_array *splits[LS_MAX_RANK] = {NULL}, *values = NULL;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_array_create(LS_DTYPE_I64, LS_SHAPE(1), &splits[i]);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(type.dtype, each, &values);
-  if (ls_status_is_ok(status))
-    return ls_take_nest(ls_nest_ragged(values, splits, count), out);
-  for (size_t i = 0; i < count; ++i)
-    ls_array_release(splits[i]);
-  return status;
+  LS_OWN(ls_composite_parts, parts) = {{NULL}};
+  for (size_t i = 1; i <= count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_array_create(LS_DTYPE_I64, LS_SHAPE(1), &parts.arrays[i]));
+  LS_RETURN_IF_ERROR(ls_array_create(type.dtype, each, &parts.arrays[0]));
+  return ls_take_nest(ls_composite_ragged(&parts, count), out);
 }
 
 ls_status ls_composite_empty(const ls_leaf_spec *spec, ls_nest *out) {

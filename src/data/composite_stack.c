@@ -39,9 +39,8 @@ static ls_status join_arrays(const ls_array *const *arrays, size_t count,
 static ls_status join_parts(const ls_nest *leaves, size_t count, size_t part,
                             ls_array **out) {
   ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, const ls_array *, arrays, count);
   *out = NULL;
-  if (arrays == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, const ls_array *, arrays, count);
   for (size_t i = 0; i < count; ++i)
     arrays[i] = ls_nest_as_composite(leaves[i])->parts[part];
   return join_arrays(arrays, count, out);
@@ -83,16 +82,12 @@ static ls_status stack_sparse(const ls_nest *leaves, size_t count, int64_t rows,
     for (int k = 0; k < each.rank; ++k)
       if (each.dim[k] > shape.dim[k + 1]) shape.dim[k + 1] = each.dim[k];
   }
-  ls_array *indices = NULL, *values = NULL;
-  ls_status status = join_indices(leaves, count, first.rank, &indices);
-  if (ls_status_is_ok(status)) status = join_parts(leaves, count, 1, &values);
-  if (ls_status_is_ok(status)) {
-    *out = ls_nest_sparse(indices, values, shape);
-    return ls_nest_status(*out);
-  }
-  ls_array_release(indices);
-  ls_array_release(values);
-  return status;
+  LS_OWN(ls_array, indices) = NULL;
+  LS_OWN(ls_array, values) = NULL;
+  LS_RETURN_IF_ERROR(join_indices(leaves, count, first.rank, &indices));
+  LS_RETURN_IF_ERROR(join_parts(leaves, count, 1, &values));
+  *out = ls_nest_sparse(ls_give(&indices), ls_give(&values), shape);
+  return ls_nest_status(*out);
 }
 
 // ---- Ragged ----------------------------------------------------------------
@@ -135,23 +130,18 @@ static ls_status join_splits(const ls_nest *leaves, size_t count, size_t number,
 static ls_status stack_ragged(const ls_nest *leaves, size_t count, int64_t rows,
                               ls_nest *out) {
   const size_t num_splits = ls_nest_as_composite(leaves[0])->count;
-  ls_array *parts[LS_MAX_RANK + 1] = {NULL};
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+  LS_OWN(ls_composite_parts, parts) = {{NULL}};
+  for (size_t i = 0; i < count; ++i)
     if (ls_nest_as_composite(leaves[i])->count != num_splits)
-      status = ls_invalid_argument(
+      return ls_invalid_argument(
           "element %zu of a batch has %zu row splits, element 0 has %zu", i,
           ls_nest_as_composite(leaves[i])->count - 1, num_splits - 1);
-  if (ls_status_is_ok(status)) status = join_parts(leaves, count, 0, &parts[0]);
-  for (size_t k = 0; k < num_splits && ls_status_is_ok(status); ++k)
-    status = join_splits(leaves, count, k, rows, &parts[k + 1]);
-  if (ls_status_is_ok(status)) {
-    *out = ls_nest_ragged(parts[0], parts + 1, num_splits);
-    return ls_nest_status(*out);
-  }
-  for (size_t i = 0; i <= num_splits; ++i)
-    ls_array_release(parts[i]);
-  return status;
+  LS_RETURN_IF_ERROR(join_parts(leaves, count, 0, &parts.arrays[0]));
+  for (size_t k = 0; k < num_splits; ++k)
+    LS_RETURN_IF_ERROR(
+        join_splits(leaves, count, k, rows, &parts.arrays[k + 1]));
+  *out = ls_composite_ragged(&parts, num_splits);
+  return ls_nest_status(*out);
 }
 
 ls_status ls_composite_stack(const ls_nest *leaves, size_t count, int64_t rows,

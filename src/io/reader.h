@@ -47,7 +47,7 @@ LS_PRIVATE_API LS_MUST_USE ls_status
 ls_reader_open(const ls_file *file, ls_allocator *allocator,
                const ls_reader_options *options, ls_reader *out_reader);
 LS_PRIVATE_API void ls_reader_close(ls_reader *reader);
-LS_OWNED_POINTER(ls_reader, ls_reader_close)
+LS_OWNED_STRUCT(ls_reader, ls_reader_close)
 
 // Makes the window at least `size` bytes long, if so many are left.
 //   LS_DATA_LOSS  the file was cut off, or its packing is damaged.

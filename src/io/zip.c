@@ -81,27 +81,23 @@ static ls_status read_end(const ls_file *file, ls_allocator *allocator,
                                "least is %d",
                                file->path, size, END_SIZE);
   }
-  unsigned char *tail = ls_allocate(allocator, size);
-  if (tail == NULL) return ls_out_of_memory();
+  LS_OWN_ARRAY_OR_RETURN(allocator, unsigned char, tail, size);
   size_t at = 0;
-  ls_status status = find_end(file, tail, size, &at);
+  LS_RETURN_IF_ERROR(find_end(file, tail, size, &at));
   const unsigned char *end = tail + at;
   const int64_t place = file->size - (int64_t)(size - at);
-  if (ls_status_is_ok(status)) {
-    *out = (zip_end){ls_load_le16(end + 10), ls_load_le32(end + 12),
-                     ls_load_le32(end + 16)};
-    status = ls_load_le16(end + 4) != 0 && ls_load_le16(end + 4) != 0xffff
-                 ? ls_unimplemented("'%s' is one of several parts of a zip "
-                                    "file; they must be one file",
-                                    file->path)
-                 : read_end_64(file, place, out);
-  }
-  if (ls_status_is_ok(status) && (out->offset > (uint64_t)place ||
-                                  out->size > (uint64_t)place - out->offset ||
-                                  out->count > out->size / ENTRY_SIZE))
-    status = report_damage(file, place, "the place of its directory");
-  ls_release(allocator, tail);
-  return status;
+  *out = (zip_end){ls_load_le16(end + 10), ls_load_le32(end + 12),
+                   ls_load_le32(end + 16)};
+  if (ls_load_le16(end + 4) != 0 && ls_load_le16(end + 4) != 0xffff)
+    return ls_unimplemented("'%s' is one of several parts of a zip file; they "
+                            "must be one file",
+                            file->path);
+  LS_RETURN_IF_ERROR(read_end_64(file, place, out));
+  if (out->offset > (uint64_t)place ||
+      out->size > (uint64_t)place - out->offset ||
+      out->count > out->size / ENTRY_SIZE)
+    return report_damage(file, place, "the place of its directory");
+  return ls_ok();
 }
 
 // ---- The directory ---------------------------------------------------------
@@ -208,24 +204,21 @@ ls_status ls_zip_open(const ls_file *file, ls_allocator *allocator,
   *out_zip = (ls_zip){0};
   zip_end end = {0};
   LS_RETURN_IF_ERROR(read_end(file, allocator, &end));
-  ls_zip zip = {.allocator = allocator, .file = file};
+  LS_OWN(ls_zip, zip) = {.allocator = allocator, .file = file};
   // An entry is longer than its name and a zero.
-  unsigned char *data = ls_allocate(allocator, (size_t)end.size);
+  LS_OWN_MEMORY(allocator, unsigned char, data) =
+      ls_allocate(allocator, (size_t)end.size);
   zip.names = ls_allocate(allocator, (size_t)end.size);
   zip.entries = ls_new_array(allocator, ls_zip_entry, (size_t)end.count);
-  ls_status status =
-      data == NULL || zip.names == NULL || zip.entries == NULL
-          ? LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                      "no memory for the directory of '%s', %llu bytes",
-                      file->path, (unsigned long long)end.size)
-          : ls_file_read(file, (int64_t)end.offset, data, (size_t)end.size);
-  if (ls_status_is_ok(status)) status = read_directory(&zip, &end, data);
-  ls_release(allocator, data);
-  if (ls_status_is_ok(status))
-    *out_zip = zip;
-  else
-    ls_zip_close(&zip);
-  return status;
+  if (data == NULL || zip.names == NULL || zip.entries == NULL)
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "no memory for the directory of '%s', %llu bytes",
+                     file->path, (unsigned long long)end.size);
+  LS_RETURN_IF_ERROR(
+      ls_file_read(file, (int64_t)end.offset, data, (size_t)end.size));
+  LS_RETURN_IF_ERROR(read_directory(&zip, &end, data));
+  *out_zip = ls_give(&zip);
+  return ls_ok();
 }
 
 void ls_zip_close(ls_zip *zip) {
@@ -264,33 +257,51 @@ static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
   if (entry->packed_size == 0)
     return report_damage(zip->file, entry->header,
                          "a deflated member of no bytes");
-  ls_reader reader;
+  LS_OWN(ls_reader, reader) = {0};
   LS_RETURN_IF_ERROR(
       ls_reader_open(zip->file, allocator,
                      &(ls_reader_options){.from = from,
                                           .size = entry->packed_size,
                                           .packing = LS_PACKING_DEFLATE},
                      &reader));
-  ls_status status = ls_ok();
   int64_t done = 0;
-  while (ls_status_is_ok(status)) {
-    status = ls_reader_need(&reader, 1);
-    if (!ls_status_is_ok(status) || reader.size == 0) break;
+  while (true) {
+    LS_RETURN_IF_ERROR(ls_reader_need(&reader, 1));
     const int64_t left = entry->size - done;
-    if ((int64_t)reader.size > left) break;  // More than is declared.
+    // None are left, or there are more than is declared.
+    if (reader.size == 0 || (int64_t)reader.size > left) break;
     memcpy(out + done, reader.data, reader.size);
     done += (int64_t)reader.size;
     ls_reader_take(&reader, reader.size);
   }
-  if (ls_status_is_ok(status) && (done != entry->size || reader.size > 0))
-    status =
-        LS_STATUS(LS_DATA_LOSS,
-                  "'%s' entry '%s' has %s bytes than the %lld that the "
-                  "directory says",
-                  zip->file->path, entry->name,
-                  reader.size > 0 ? "more" : "less", (long long)entry->size);
-  ls_reader_close(&reader);
-  return status;
+  if (done == entry->size && reader.size == 0) return ls_ok();
+  return LS_STATUS(LS_DATA_LOSS,
+                   "'%s' entry '%s' has %s bytes than the %lld that the "
+                   "directory says",
+                   zip->file->path, entry->name,
+                   reader.size > 0 ? "more" : "less", (long long)entry->size);
+}
+
+static ls_status read_member(const ls_zip *zip, const ls_zip_entry *entry,
+                             ls_allocator *allocator, int64_t from,
+                             char **out_data) {
+  LS_OWN_MEMORY(allocator, char, data) =
+      ls_allocate(allocator, (size_t)entry->size);
+  if (data == NULL) {
+    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                     "no memory for %lld bytes of '%s' entry '%s'",
+                     (long long)entry->size, zip->file->path, entry->name);
+  }
+  LS_RETURN_IF_ERROR(unpack_member(zip, entry, from, allocator, data));
+  const uint32_t crc = ls_crc32(0, data, (size_t)entry->size);
+  if (crc != entry->crc)
+    return LS_STATUS(LS_DATA_LOSS,
+                     "'%s' entry '%s' is damaged: its checksum is %08x, its "
+                     "%lld bytes make %08x",
+                     zip->file->path, entry->name, (unsigned)entry->crc,
+                     (long long)entry->size, (unsigned)crc);
+  *out_data = ls_give(&data);
+  return ls_ok();
 }
 
 ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
@@ -305,25 +316,6 @@ ls_status ls_zip_read(const ls_zip *zip, const ls_zip_entry *entry,
                                "store it without packing, as numpy.savez does"),
                            "while reading entry '%s'", entry->name));
   LS_RETURN_IF_ERROR(ls_zip_locate(zip, entry, &from));
-  char *data = ls_allocate(allocator, (size_t)entry->size);
-  if (data == NULL) {
-    return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                     "no memory for %lld bytes of '%s' entry '%s'",
-                     (long long)entry->size, zip->file->path, entry->name);
-  }
-  ls_status status = unpack_member(zip, entry, from, allocator, data);
-  if (ls_status_is_ok(status)) {
-    const uint32_t crc = ls_crc32(0, data, (size_t)entry->size);
-    if (crc != entry->crc)
-      status = LS_STATUS(LS_DATA_LOSS,
-                         "'%s' entry '%s' is damaged: its checksum is %08x, "
-                         "its %lld bytes make %08x",
-                         zip->file->path, entry->name, (unsigned)entry->crc,
-                         (long long)entry->size, (unsigned)crc);
-  }
-  if (ls_status_is_ok(status))
-    *out_data = data;
-  else
-    ls_release(allocator, data);
-  return ls_status_annotate(status, "while reading entry '%s'", entry->name);
+  return ls_status_annotate(read_member(zip, entry, allocator, from, out_data),
+                            "while reading entry '%s'", entry->name);
 }

@@ -2,16 +2,14 @@
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "io/bytes.h"
+#include "io/file_writer.h"
 #include "io/inflate.h"
 #include "io/zip.h"
 
 struct ls_zip_writer {
   ls_allocator *allocator;
-  ls_file_system files;
-  void *file;
-  int64_t written;
+  ls_file_writer file;
   uint64_t count;
-  bool failed;
   ls_text directory;
 };
 
@@ -22,35 +20,15 @@ enum { FIRST_DAY = 1 << 5 | 1 };
 ls_status ls_zip_writer_open(ls_runtime *runtime, const char *path,
                              ls_zip_writer **out_writer) {
   *out_writer = NULL;
-  const ls_file_system *files = ls_runtime_files(runtime);
-  if (files->create == NULL || files->write_at == NULL ||
-      files->finish == NULL) {
-    return ls_unimplemented("the runtime's file system does not write '%s' in "
-                            "parts: its create, write_at or finish is NULL",
-                            path);
-  }
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_zip_writer, writer);
+  LS_OWN_MEMORY(allocator, ls_zip_writer, writer) =
+      ls_new(allocator, ls_zip_writer);
+  LS_RETURN_IF_NO_MEMORY(writer);
   writer->allocator = allocator;
-  writer->files = *files;
   ls_text_init(&writer->directory, allocator);
-  const ls_status status =
-      files->create(files->user, path, false, &writer->file);
-  if (ls_status_is_ok(status))
-    *out_writer = writer;
-  else
-    ls_release(allocator, writer);
-  return status;
-}
-
-static ls_status write_bytes(ls_zip_writer *writer, const void *data,
-                             size_t size) {
-  if (size == 0) return ls_ok();
-  const ls_status status = writer->files.write_at(
-      writer->files.user, writer->file, writer->written, data, size);
-  writer->written += (int64_t)size;
-  writer->failed |= !ls_status_is_ok(status);
-  return status;
+  LS_RETURN_IF_ERROR(ls_file_writer_begin(&writer->file, runtime, path));
+  *out_writer = ls_give(&writer);
+  return ls_ok();
 }
 
 // ---- Records ---------------------------------------------------------------
@@ -176,17 +154,22 @@ static ls_status write_member(ls_zip_writer *writer, const zip_member *member,
   LS_OWN(ls_text, header) = {0};
   ls_text_init(&header, writer->allocator);
   add_header(&header, member);
-  ls_status status = ls_text_status(&header);
-  if (ls_status_is_ok(status))
-    status = write_bytes(writer, header.data, header.size);
-  if (ls_status_is_ok(status)) status = write_bytes(writer, head, head_size);
-  if (ls_status_is_ok(status)) status = write_bytes(writer, data, size);
-  if (ls_status_is_ok(status)) {
-    add_entry(&writer->directory, member);
-    ++writer->count;
-    status = ls_text_status(&writer->directory);
-  }
-  writer->failed |= !ls_status_is_ok(status);
+  LS_RETURN_IF_ERROR(ls_text_status(&header));
+  LS_RETURN_IF_ERROR(
+      ls_file_writer_add(&writer->file, header.data, header.size));
+  LS_RETURN_IF_ERROR(ls_file_writer_add(&writer->file, head, head_size));
+  LS_RETURN_IF_ERROR(ls_file_writer_add(&writer->file, data, size));
+  add_entry(&writer->directory, member);
+  ++writer->count;
+  return ls_text_status(&writer->directory);
+}
+
+static ls_status add_member(ls_zip_writer *writer, const zip_member *member,
+                            const void *head, size_t head_size,
+                            const void *data, size_t size) {
+  const ls_status status =
+      write_member(writer, member, head, head_size, data, size);
+  writer->file.failed |= !ls_status_is_ok(status);
   return status;
 }
 
@@ -200,39 +183,37 @@ ls_status ls_zip_add(ls_zip_writer *writer, const char *name, bool deflated,
                            ls_crc32(ls_crc32(0, head, head_size), data, size),
                        .packed_size = head_size + size,
                        .size = head_size + size,
-                       .header = (uint64_t)writer->written};
+                       .header = (uint64_t)writer->file.written};
   if (member.name_size > UINT16_MAX)
     return ls_invalid_argument(
         "a zip entry's name has %zu bytes; at most 65535", member.name_size);
-  if (writer->failed) {
+  if (writer->file.failed) {
     return ls_failed_precondition(
         "writing a zip file failed before; it will not be kept");
   }
   if (!deflated)
-    return write_member(writer, &member, head, head_size, data, size);
+    return add_member(writer, &member, head, head_size, data, size);
   LS_OWN_MEMORY(writer->allocator, char, packed) = NULL;
   size_t packed_size = 0;
   LS_RETURN_IF_ERROR(
       pack_pieces(writer, head, head_size, data, size, &packed, &packed_size));
   member.packed_size = packed_size;
-  return write_member(writer, &member, NULL, 0, packed, packed_size);
+  return add_member(writer, &member, NULL, 0, packed, packed_size);
+}
+
+static ls_status write_directory(ls_zip_writer *writer) {
+  ls_text *directory = &writer->directory;
+  add_end(directory, writer->count, directory->size,
+          (uint64_t)writer->file.written);
+  LS_RETURN_IF_ERROR(ls_text_status(directory));
+  return ls_file_writer_add(&writer->file, directory->data, directory->size);
 }
 
 ls_status ls_zip_writer_close(ls_zip_writer *writer, bool keep) {
   if (writer == NULL) return ls_ok();
   ls_status status = ls_ok();
-  keep = keep && !writer->failed;
-  if (keep) {
-    ls_text *directory = &writer->directory;
-    add_end(directory, writer->count, directory->size,
-            (uint64_t)writer->written);
-    status = ls_text_status(directory);
-    if (ls_status_is_ok(status))
-      status = write_bytes(writer, directory->data, directory->size);
-  }
-  status = ls_status_join(
-      status, writer->files.finish(writer->files.user, writer->file,
-                                   keep && ls_status_is_ok(status)));
+  if (keep && !writer->file.failed) status = write_directory(writer);
+  status = ls_file_writer_end(&writer->file, keep, status);
   ls_text_deinit(&writer->directory);
   ls_release(writer->allocator, writer);
   return status;

@@ -30,7 +30,7 @@ typedef struct writer {
   size_t count, capacity;
 } writer;
 
-static ls_status cache_file_flush(writer *self) {
+static ls_status flush_buffer(writer *self) {
   LS_RETURN_IF_ERROR(ls_text_status(&self->buffer));
   const size_t size = self->buffer.size;
   if (size == 0) return ls_ok();
@@ -79,34 +79,31 @@ static ls_status write_element(writer *self, ls_allocator *allocator,
   ls_nest_flatten(element, leaves, count);
   const size_t start = self->buffer.size;
   self->offsets[self->count++] = self->at + (int64_t)start;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = write_leaf(&self->buffer, leaves[i]);
-  LS_RETURN_IF_ERROR(ls_status_join(status, ls_text_status(&self->buffer)));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(write_leaf(&self->buffer, leaves[i]));
+  LS_RETURN_IF_ERROR(ls_text_status(&self->buffer));
   const uint32_t crc =
       ls_crc32c(0, self->buffer.data + start, self->buffer.size - start);
   ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
-  return self->buffer.size >= FLUSH ? cache_file_flush(self) : ls_ok();
+  return self->buffer.size >= FLUSH ? flush_buffer(self) : ls_ok();
 }
 
 static ls_status write_elements(writer *self, ls_allocator *allocator,
                                 ls_iterator *source) {
-  ls_nest element = ls_none();
-  ls_status status = ls_ok();
-  while (ls_status_is_ok(status)) {
-    status = ls_iterator_next(source, &element);
-    if (ls_status_is_ok(status))
-      status = write_element(self, allocator, element);
+  LS_OWN(ls_nest, element) = ls_none();
+  while (true) {
+    const ls_status status = ls_iterator_next(source, &element);
+    if (ls_status_code(status) == LS_OUT_OF_RANGE) {
+      ls_status_free(status);
+      return ls_ok();
+    }
+    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_IF_ERROR(write_element(self, allocator, element));
   }
-  ls_nest_release(element);
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  ls_status_free(status);
-  return ls_ok();
 }
 
-static ls_status cache_file_write_all(writer *self, const uint64_t digest[2],
-                                      ls_allocator *allocator,
-                                      ls_iterator *source) {
+static ls_status write_file(writer *self, const uint64_t digest[2],
+                            ls_allocator *allocator, ls_iterator *source) {
   header head = {.digest = {digest[0], digest[1]}};
   memcpy(head.magic, magic, sizeof(magic));
   self->at = HEADER;
@@ -121,7 +118,7 @@ static ls_status cache_file_write_all(writer *self, const uint64_t digest[2],
   const uint32_t crc = ls_crc32c(0, self->offsets, size);
   ls_text_append_bytes(&self->buffer, self->offsets, size);
   ls_text_append_bytes(&self->buffer, &crc, sizeof(crc));
-  LS_RETURN_IF_ERROR(cache_file_flush(self));
+  LS_RETURN_IF_ERROR(flush_buffer(self));
   head.crc = ls_crc32c(0, &head, CHECKED);
   return self->files->write_at(self->files->user, self->handle, 0, &head,
                                sizeof(head));
@@ -140,7 +137,7 @@ ls_status ls_cache_file_build(ls_runtime *runtime, const char *path,
   LS_RETURN_IF_ERROR(
       self.files->create(self.files->user, path, false, &self.handle));
   ls_text_init(&self.buffer, allocator);
-  ls_status status = cache_file_write_all(&self, digest, allocator, source);
+  ls_status status = write_file(&self, digest, allocator, source);
   status =
       ls_status_join(status, self.files->finish(self.files->user, self.handle,
                                                 ls_status_is_ok(status)));
@@ -227,7 +224,7 @@ typedef struct reader {
   const char *at, *end;
 } reader;
 
-static bool cache_file_take(reader *self, void *to, size_t size) {
+static bool take_bytes(reader *self, void *to, size_t size) {
   if ((size_t)(self->end - self->at) < size) return false;
   memcpy(to, self->at, size);
   self->at += size;
@@ -238,7 +235,7 @@ static bool cache_file_take(reader *self, void *to, size_t size) {
 static bool take_strings(reader *self, ls_bytes *strings, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t size = 0;
-    if (!cache_file_take(self, &size, sizeof(size)) || size < 0 ||
+    if (!take_bytes(self, &size, sizeof(size)) || size < 0 ||
         size > self->end - self->at)
       return false;
     strings[i] = (ls_bytes){.data = self->at, .size = (size_t)size};
@@ -251,14 +248,12 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
                            ls_nest *out) {
   int32_t head[2] = {0};
   ls_shape shape = {0};
-  ls_array *array = NULL;
-  const bool fits = cache_file_take(self, head, sizeof(head)) &&
+  const bool fits = take_bytes(self, head, sizeof(head)) &&
                     head[0] == (int32_t)spec->type.dtype && head[1] >= 0 &&
                     head[1] <= LS_MAX_RANK;
   if (fits) shape.rank = head[1];
   if (!fits ||
-      !cache_file_take(self, shape.dim,
-                       (size_t)shape.rank * sizeof(*shape.dim)) ||
+      !take_bytes(self, shape.dim, (size_t)shape.rank * sizeof(*shape.dim)) ||
       !ls_shape_compatible(shape, spec->type.shape))
     return LS_STATUS(LS_DATA_LOSS, "a leaf is of another type");
   LS_RETURN_IF_ERROR(ls_shape_check(shape));
@@ -266,59 +261,57 @@ static ls_status read_leaf(reader *self, const ls_leaf_spec *spec,
   // Each element takes a byte at least: the file bounds the memory.
   if (!ls_shape_is_known(shape) || count > self->end - self->at)
     return LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
-  const bool lends = ls_dtype_owns_elements(spec->type.dtype);
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(spec->type.dtype, shape, &array));
+  void *data = ls_array_mutable_data(array);
   bool whole = true;
-  if (lends) {
+  if (ls_dtype_owns_elements(spec->type.dtype)) {
     ls_array_lend(array);
-    whole = take_strings(self, ls_array_mutable_data(array), count);
-    if (!whole) memset(ls_array_mutable_data(array), 0, ls_array_size(array));
+    whole = take_strings(self, data, count);
+    if (!whole) memset(data, 0, ls_array_size(array));
+    LS_RETURN_IF_ERROR(ls_array_own(array));
   } else {
-    whole = cache_file_take(self, ls_array_mutable_data(array),
-                            ls_array_size(array));
+    whole = take_bytes(self, data, ls_array_size(array));
   }
-  const ls_status status = lends ? ls_array_own(array) : ls_ok();
-  *out = ls_nest_array(array);
-  if (!ls_status_is_ok(status)) return status;
-  return whole ? ls_ok()
-               : LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
+  if (!whole)
+    return LS_STATUS(LS_DATA_LOSS, "a leaf is longer than the element");
+  *out = ls_nest_array(ls_give(&array));
+  return ls_ok();
 }
 
-static ls_status cache_file_read_element(reader *self, const ls_dataset *like,
-                                         ls_nest *element) {
+static ls_status read_element(reader *self, const ls_dataset *like,
+                              ls_nest *element) {
   const size_t count = like->num_leaves;
-  LS_OWN_ARRAY_OR_RETURN(like->allocator, ls_nest, leaves, count);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = read_leaf(self, &like->leaves[i], &leaves[i]);
-  if (ls_status_is_ok(status) && self->at != self->end)
-    status = LS_STATUS(LS_DATA_LOSS, "there is more than its leaves");
-  if (ls_status_is_ok(status)) {
-    status = ls_element_replace(ls_nest_pack(like->structure, leaves, count),
-                                element);
-  } else {
-    for (size_t i = 0; i < count; ++i)
-      ls_nest_release(leaves[i]);
-  }
-  return status;
+  LS_OWN(ls_nests, leaves) = {0};
+  LS_RETURN_IF_ERROR(ls_nests_init(&leaves, like->allocator, count));
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(read_leaf(self, &like->leaves[i], &leaves.items[i]));
+  if (self->at != self->end)
+    return LS_STATUS(LS_DATA_LOSS, "there is more than its leaves");
+  leaves.count = 0;  // The packed nest has them.
+  return ls_element_replace(ls_nest_pack(like->structure, leaves.items, count),
+                            element);
+}
+
+static ls_status read_checked(const ls_cache_file *file, int64_t index,
+                              const ls_dataset *like, ls_nest *element) {
+  const int64_t offset = file->offsets[index];
+  const size_t size = (size_t)(file->offsets[index + 1] - offset);
+  uint32_t crc = 0;
+  LS_OWN_MEMORY(file->allocator, char, data) =
+      ls_allocate(file->allocator, size);
+  LS_RETURN_IF_NO_MEMORY(data);
+  LS_RETURN_IF_ERROR(ls_file_read(file->file, offset, data, size));
+  memcpy(&crc, data + size - sizeof(crc), sizeof(crc));
+  if (crc != ls_crc32c(0, data, size - sizeof(crc)))
+    return LS_STATUS(LS_DATA_LOSS, "it has another checksum");
+  reader self = {data, data + size - sizeof(crc)};
+  return read_element(&self, like, element);
 }
 
 ls_status ls_cache_file_read(const ls_cache_file *file, int64_t index,
                              const ls_dataset *like, ls_nest *element) {
-  const int64_t offset = file->offsets[index];
-  const size_t size = (size_t)(file->offsets[index + 1] - offset);
-  LS_OWN_MEMORY(file->allocator, char, data) =
-      ls_allocate(file->allocator, size);
-  LS_RETURN_IF_NO_MEMORY(data);
-  ls_status status = ls_file_read(file->file, offset, data, size);
-  uint32_t crc = 0;
-  if (ls_status_is_ok(status))
-    memcpy(&crc, data + size - sizeof(crc), sizeof(crc));
-  if (ls_status_is_ok(status) && crc != ls_crc32c(0, data, size - sizeof(crc)))
-    status = LS_STATUS(LS_DATA_LOSS, "it has another checksum");
-  reader self = {data, data + size - sizeof(crc)};
-  if (ls_status_is_ok(status))
-    status = cache_file_read_element(&self, like, element);
-  return ls_status_annotate(status, "element %lld of the cache file '%s'",
+  return ls_status_annotate(read_checked(file, index, like, element),
+                            "element %lld of the cache file '%s'",
                             (long long)index, file->file->path);
 }
