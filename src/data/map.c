@@ -46,20 +46,21 @@ static ls_status fill_result(const map_dataset *self, ls_nest element,
   return self->options.fill(element, *result, call, self->options.user);
 }
 
+static ls_status make_result(const map_dataset *self, ls_nest element,
+                             const ls_map_call *call, ls_nest *result) {
+  LS_RETURN_IF_ERROR(ls_element_replace(
+      self->options.call(element, call, self->options.user), result));
+  return self->base.num_leaves > 0
+             ? ls_dataset_check_element(&self->base, *result)
+             : ls_ok();
+}
+
 ls_status ls_map_apply(const map_dataset *self, ls_nest element,
                        const ls_map_call *call, ls_nest *result) {
-  const ls_map_options *options = &self->options;
-  ls_status status =
-      options->fill != NULL
-          ? fill_result(self, element, call, result)
-          : ls_element_replace(options->call(element, call, options->user),
-                               result);
-  if (ls_status_is_ok(status) && options->fill == NULL &&
-      self->base.num_leaves > 0)
-    status = ls_dataset_check_element(&self->base, *result);
-  if (ls_status_is_ok(status)) return status;
-  return ls_status_annotate(status, "map '%s' of element %lld", self->name,
-                            (long long)call->id);
+  return ls_status_annotate(
+      (self->options.fill != NULL ? fill_result : make_result)(self, element,
+                                                               call, result),
+      "map '%s' of element %lld", self->name, (long long)call->id);
 }
 
 static ls_map_call call_of(const map_dataset *self, const ls_fetch *fetch,
@@ -253,12 +254,12 @@ static ls_status fill_map(map_dataset *self, const ls_map_options *options,
 
 static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
                            ls_user *user, ls_nest result) {
+  LS_OWN(ls_nest, given) = result;
   map_dataset *self =
       LS_DATASET_NEW(map_dataset, &map_class, &input, 1,
                      user == NULL ? ls_out_of_memory() : ls_ok());
   if (self == NULL) {
     ls_object_release(user);
-    ls_nest_release(result);
     return NULL;
   }
   self->options = *options;
@@ -267,11 +268,8 @@ static ls_dataset *new_map(ls_dataset *input, const ls_map_options *options,
   ls_format(self->name, sizeof(self->name), "%s",
             options->name != NULL ? options->name : "map");
   self->options.name = self->base.title = self->name;
-  if (!ls_status_is_ok(self->base.failure)) {
-    ls_nest_release(result);
-    return &self->base;
-  }
-  return ls_dataset_fail(&self->base, fill_map(self, options, result));
+  if (!ls_status_is_ok(self->base.failure)) return &self->base;
+  return ls_dataset_fail(&self->base, fill_map(self, options, ls_give(&given)));
 }
 
 static ls_dataset *remake_map(const ls_dataset *dataset, ls_dataset **inputs) {

@@ -122,9 +122,15 @@ static ls_nest row_spec(ls_nest leaf, void *user) {
   return ls_nest_spec(ls_array_dtype(array), ls_row_shape(shape));
 }
 
-// Where the leaves begin.
+// What elements are, and where the leaves begin.
 static ls_status find_data(arrays_dataset *self) {
   ls_dataset *base = &self->base;
+  row_count count = {0};
+  LS_RETURN_IF_ERROR(ls_nest_status(self->arrays));
+  LS_RETURN_IF_ERROR(
+      ls_dataset_set_spec(base, ls_nest_map(self->arrays, row_spec, &count)));
+  base->size = count.rows;
+  if (!base->rows) base->kind = &string_arrays_class;
   LS_OWN_ARRAY(base->allocator, ls_nest, leaves, base->num_leaves);
   self->data = ls_new_array(base->allocator, const char *, base->num_leaves);
   self->columns =
@@ -147,15 +153,7 @@ ls_dataset *ls_dataset_from_arrays(ls_nest arrays) {
     return NULL;
   }
   self->arrays = arrays;
-  ls_status status = ls_nest_status(arrays);
-  row_count count = {0};
-  if (ls_status_is_ok(status))
-    status =
-        ls_dataset_set_spec(&self->base, ls_nest_map(arrays, row_spec, &count));
-  if (ls_status_is_ok(status)) status = find_data(self);
-  self->base.size = count.rows;
-  if (!self->base.rows) self->base.kind = &string_arrays_class;
-  return ls_dataset_fail(&self->base, status);
+  return ls_dataset_fail(&self->base, find_data(self));
 }
 
 // ---- Ranges ----------------------------------------------------------------
@@ -234,22 +232,24 @@ static void describe_function(const ls_dataset *dataset, ls_text *text) {
   ls_structure_print(dataset->structure, dataset->leaves, text);
 }
 
+static ls_status call_function(const function_dataset *self, int64_t index,
+                               ls_nest *element) {
+  const ls_index_options *options = &self->options;
+  if (options->get != NULL) {
+    LS_RETURN_IF_ERROR(ls_element_reuse_row(&self->base, element));
+    return options->get(options->user, index, *element);
+  }
+  LS_RETURN_IF_ERROR(
+      ls_element_replace(options->make(options->user, index), element));
+  return ls_dataset_check_element(&self->base, *element);
+}
+
 static ls_status get_function(const ls_dataset *dataset, ls_fetch *fetch,
                               int64_t index, ls_nest *element) {
   (void)fetch;
   const function_dataset *self = (const function_dataset *)dataset;
-  void *user = self->options.user;
-  ls_status status = ls_ok();
-  if (self->options.get == NULL) {
-    status = ls_element_replace(self->options.make(user, index), element);
-    if (ls_status_is_ok(status))
-      status = ls_dataset_check_element(dataset, *element);
-  } else {
-    status = ls_element_reuse_row(dataset, element);
-    if (ls_status_is_ok(status))
-      status = self->options.get(user, index, *element);
-  }
-  return ls_status_annotate(status, "element %lld of '%s'", (long long)index,
+  return ls_status_annotate(call_function(self, index, element),
+                            "element %lld of '%s'", (long long)index,
                             self->name);
 }
 

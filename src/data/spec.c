@@ -105,55 +105,36 @@ static ls_status measure_rows(ls_dataset *self) {
 
 ls_status ls_dataset_set_leaves(ls_dataset *dataset, ls_nest structure,
                                 const ls_leaf_spec *leaves, size_t count) {
-  ls_leaf_spec *copy = ls_new_array(dataset->allocator, ls_leaf_spec, count);
-  if (copy == NULL) {
-    ls_nest_release(structure);
-    return ls_out_of_memory();
-  }
+  LS_OWN(ls_nest, given) = structure;
+  LS_OWN_ARRAY_OR_RETURN(dataset->allocator, ls_leaf_spec, copy, count);
   if (count > 0) memcpy(copy, leaves, count * sizeof(*copy));
-  const ls_nest numbered = number_leaves(structure);
-  ls_nest_release(structure);
-  const ls_status status = ls_nest_status(numbered);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(numbered);
-    ls_release(dataset->allocator, copy);
-    return status;
-  }
+  LS_OWN(ls_nest, numbered) = number_leaves(given);
+  LS_RETURN_IF_ERROR(ls_nest_status(numbered));
   ls_nest_release(dataset->structure);
   ls_release(dataset->allocator, dataset->leaves);
-  dataset->structure = numbered;
-  dataset->leaves = copy;
+  dataset->structure = ls_give(&numbered);
+  dataset->leaves = ls_give(&copy);
   dataset->num_leaves = count;
   return measure_rows(dataset);
 }
 
 ls_status ls_dataset_set_spec(ls_dataset *dataset, ls_nest spec) {
-  ls_status status = ls_nest_status(spec);
-  const size_t count = ls_nest_num_leaves(spec);
-  ls_nest *items = ls_new_array(dataset->allocator, ls_nest, count);
-  ls_leaf_spec *leaves = ls_new_array(dataset->allocator, ls_leaf_spec, count);
-  if (items == NULL || leaves == NULL)
-    status = ls_status_join(status, ls_out_of_memory());
-  if (ls_status_is_ok(status)) ls_nest_flatten(spec, items, count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN(ls_nest, given) = spec;
+  LS_RETURN_IF_ERROR(ls_nest_status(given));
+  const size_t count = ls_nest_num_leaves(given);
+  if (count == 0) return ls_invalid_argument("elements without a leaf");
+  LS_OWN_ARRAY_OR_RETURN(dataset->allocator, ls_nest, items, count);
+  LS_OWN_ARRAY_OR_RETURN(dataset->allocator, ls_leaf_spec, leaves, count);
+  ls_nest_flatten(given, items, count);
+  for (size_t i = 0; i < count; ++i) {
     const ls_leaf_spec *leaf = ls_nest_as_spec(items[i]);
     if (leaf == NULL)
-      status = ls_invalid_argument("leaf %zu of what elements are is no "
-                                   "ls_nest_spec",
-                                   i);
-    else
-      leaves[i] = *leaf;
+      return ls_invalid_argument("leaf %zu of what elements are is no "
+                                 "ls_nest_spec",
+                                 i);
+    leaves[i] = *leaf;
   }
-  if (ls_status_is_ok(status) && count == 0)
-    status = ls_invalid_argument("elements without a leaf");
-  if (ls_status_is_ok(status)) {
-    status = ls_dataset_set_leaves(dataset, spec, leaves, count);
-    spec = ls_none();
-  }
-  ls_nest_release(spec);
-  ls_release(dataset->allocator, items);
-  ls_release(dataset->allocator, leaves);
-  return status;
+  return ls_dataset_set_leaves(dataset, ls_give(&given), leaves, count);
 }
 
 static ls_nest leaf_spec_nest(ls_nest leaf, void *user) {
@@ -234,24 +215,30 @@ static bool leaf_fits(const ls_leaf_spec *spec, ls_nest leaf) {
          ls_shape_compatible(composite->spec.type.shape, spec->type.shape);
 }
 
-ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {
+static ls_status check_leaves(const ls_dataset *dataset, ls_nest element) {
   ls_nest room[16];
   ls_nest *leaves = room;
   const size_t count = ls_nest_num_leaves(element);
-  if (count > LS_COUNT_OF(room))
-    leaves = ls_new_array(dataset->allocator, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN_MEMORY(dataset->allocator, ls_nest, many) = NULL;
+  LS_RETURN_IF_ERROR(ls_nest_same_structure(dataset->structure, element));
+  if (count > LS_COUNT_OF(room)) {
+    leaves = many = ls_new_array(dataset->allocator, ls_nest, count);
+    LS_RETURN_IF_NO_MEMORY(many);
+  }
   ls_nest_flatten(element, leaves, count);
-  ls_status status = ls_nest_same_structure(dataset->structure, element);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (leaf_fits(&dataset->leaves[i], leaves[i])) continue;
     char found[256], wanted[256];
     ls_nest_print(leaves[i], found, sizeof(found));
     print_leaf(&dataset->leaves[i], wanted, sizeof(wanted));
-    status = ls_invalid_argument("leaf %zu of an element is %s, where all are "
-                                 "%s; say what elements are where they differ",
-                                 i, found, wanted);
+    return ls_invalid_argument("leaf %zu of an element is %s, where all are "
+                               "%s; say what elements are where they differ",
+                               i, found, wanted);
   }
-  if (leaves != room) ls_release(dataset->allocator, leaves);
-  return ls_status_annotate(status, "in data set '%s'", dataset->kind->name);
+  return ls_ok();
+}
+
+ls_status ls_dataset_check_element(const ls_dataset *dataset, ls_nest element) {
+  return ls_status_annotate(check_leaves(dataset, element), "in data set '%s'",
+                            dataset->kind->name);
 }

@@ -249,18 +249,15 @@ static ls_status parse_items(parser *p, int depth, ls_json *value) {
   const bool object = value->kind == LS_JSON_OBJECT;
   const char close = object ? '}' : ']';
   if (accept_character(p, close)) return ls_ok();
-  ls_map keys;  // Detects keys given twice.
+  LS_OWN(ls_map, keys) = {0};  // Detects keys given twice.
   ls_map_init(&keys, p->arena->allocator);
-  ls_status status = ls_ok();
   ls_json **out = &value->first;
   do {
-    status = parse_item(p, depth + 1, object ? &keys : NULL, out);
-    if (ls_status_is_ok(status)) out = &(*out)->next;
-  } while (ls_status_is_ok(status) && accept_character(p, ','));
-  if (ls_status_is_ok(status) && !accept_character(p, close))
-    status = fail_expecting(p, object ? "',' or '}'" : "',' or ']'");
-  ls_map_deinit(&keys);
-  return status;
+    LS_RETURN_IF_ERROR(parse_item(p, depth + 1, object ? &keys : NULL, out));
+    out = &(*out)->next;
+  } while (accept_character(p, ','));
+  if (accept_character(p, close)) return ls_ok();
+  return fail_expecting(p, object ? "',' or '}'" : "',' or ']'");
 }
 
 static ls_status parse_value(parser *p, int depth, ls_json *value) {
@@ -312,20 +309,18 @@ ls_status ls_json_parse(ls_arena *arena, const char *name, const char *text,
 }
 
 // ---- Members one by one ----------------------------------------------------
-// Reads one member: its key into `arena`, the rest into the parser's arena,
-// which is emptied after the visitor has seen it.
+// Reads one member: its key into `arena`, the rest into the parser's arena.
 static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
                             ls_json_visitor visit, void *user) {
   ls_json member = {0};
   ls_arena *scratch = p->arena;
   p->arena = arena;
-  ls_status status = parse_key(p, keys, &member.key);
+  const ls_status status = parse_key(p, keys, &member.key);
   p->arena = scratch;
   p->num_values = 0;
-  if (ls_status_is_ok(status)) status = parse_value(p, 1, &member);
-  if (ls_status_is_ok(status)) status = visit(user, &member);
-  ls_arena_reset(scratch);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(parse_value(p, 1, &member));
+  return visit(user, &member);
 }
 
 static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
@@ -335,6 +330,7 @@ static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
   if (accept_character(p, '}')) return parse_end(p);
   do {
     LS_RETURN_IF_ERROR(visit_next(p, arena, keys, visit, user));
+    ls_arena_reset(p->arena);
   } while (accept_character(p, ','));
   return accept_character(p, '}') ? parse_end(p)
                                   : fail_expecting(p, "',' or '}'");

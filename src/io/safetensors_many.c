@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading of many entries of a file at once: pieces of all of them, in
 // parallel.
+#include "base/memory/own.h"
 #include "base/threads/threads.h"
 #include "io/crc32c.h"
 #include "io/safetensors.h"
@@ -28,6 +29,16 @@ typedef struct job {
   int64_t failed;
   ls_status status;  // Status of that piece.
 } job;
+
+static void drop_job(job *j) {
+  ls_allocator *allocator = ls_runtime_allocator(j->file->runtime);
+  ls_mutex_deinit(&j->lock);
+  ls_release(allocator, j->first);
+  ls_release(allocator, j->crcs);
+  ls_release(allocator, j->scratch);
+}
+
+LS_OWNED_STRUCT(job, drop_job)
 
 static size_t pieces_of(const job *j, const ls_safetensors_wish *wish) {
   return (wish->entry->size + j->piece - 1) / j->piece;
@@ -121,14 +132,14 @@ static size_t piece_for(const job *j, size_t threads) {
   return piece > LEAST_PIECE ? piece : LEAST_PIECE;
 }
 
-static ls_status plan_pieces(job *j, ls_allocator *allocator,
-                             ls_workers *workers, bool sums) {
+static ls_status plan_pieces(job *j, ls_workers *workers, bool sums) {
+  ls_allocator *allocator = ls_runtime_allocator(j->file->runtime);
   bool elsewhere = false;
   const size_t threads =
       workers == NULL ? 1 : (size_t)ls_workers_count(workers);
   j->piece = piece_for(j, threads);
   j->first = ls_new_array(allocator, int64_t, j->count + 1);
-  if (j->first == NULL) return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(j->first);
   for (size_t i = 0; i < j->count; ++i) {
     j->first[i + 1] = j->first[i] + (int64_t)pieces_of(j, &j->wishes[i]);
     elsewhere |= j->wishes[i].data == NULL;
@@ -136,11 +147,11 @@ static ls_status plan_pieces(job *j, ls_allocator *allocator,
   j->failed = j->first[j->count];
   if (sums) {
     j->crcs = ls_new_array(allocator, uint32_t, (size_t)j->failed + 1);
-    if (j->crcs == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(j->crcs);
   }
   if (elsewhere) {
     j->scratch = ls_allocate(allocator, threads * j->piece);
-    if (j->scratch == NULL) return ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(j->scratch);
   }
   return ls_mutex_init(&j->lock);
 }
@@ -149,20 +160,12 @@ ls_status ls_safetensors_get_many(const ls_safetensors_file *file,
                                   ls_workers *workers,
                                   ls_safetensors_wish *wishes, size_t count,
                                   ls_sums wanted) {
-  ls_allocator *allocator = ls_runtime_allocator(file->runtime);
-  job j = {.file = file, .wishes = wishes, .count = count};
+  LS_OWN(job, j) = {.file = file, .wishes = wishes, .count = count};
   bool sums = wanted == LS_SUMS_ALL;
   for (size_t i = 0; i < count && wanted == LS_SUMS_HELD; ++i)
     sums |= wishes[i].entry->has_crc;
-  ls_status status = plan_pieces(&j, allocator, workers, sums);
-  if (ls_status_is_ok(status)) {
-    run_pieces(&j, workers);
-    status = j.status;
-  }
-  if (ls_status_is_ok(status) && sums) status = join_sums(&j, wishes);
-  ls_mutex_deinit(&j.lock);
-  ls_release(allocator, j.first);
-  ls_release(allocator, j.crcs);
-  ls_release(allocator, j.scratch);
-  return status;
+  LS_RETURN_IF_ERROR(plan_pieces(&j, workers, sums));
+  run_pieces(&j, workers);
+  LS_RETURN_IF_ERROR(j.status);
+  return sums ? join_sums(&j, wishes) : ls_ok();
 }

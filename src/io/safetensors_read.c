@@ -314,17 +314,18 @@ ls_status ls_safetensors_decode(ls_allocator *allocator, const char *name,
   *out_file = (ls_safetensors){.allocator = allocator};
   uint64_t header = 0;
   LS_RETURN_IF_ERROR(parse_size(name, bytes, size, &header));
-  out_file->arena = new_arena(allocator);
-  if (out_file->arena == NULL) return ls_out_of_memory();
-  reader r = {.name = name, .allocator = allocator, .arena = out_file->arena};
-  ls_status status =
-      parse_header(&r, bytes, (const char *)bytes + 8, header, size);
-  if (ls_status_is_ok(status)) status = copy_tensors(&r, bytes, out_file);
-  out_file->notes = r.notes;
-  out_file->num_notes = r.num_notes;
-  ls_release(allocator, r.entries);
-  if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
-  return status;
+  LS_OWN(ls_safetensors, file) = {.allocator = allocator,
+                                  .arena = new_arena(allocator)};
+  LS_RETURN_IF_NO_MEMORY(file.arena);
+  reader r = {.name = name, .allocator = allocator, .arena = file.arena};
+  LS_OWN_FIELD(allocator, r.entries);
+  LS_RETURN_IF_ERROR(
+      parse_header(&r, bytes, (const char *)bytes + 8, header, size));
+  LS_RETURN_IF_ERROR(copy_tensors(&r, bytes, &file));
+  file.notes = r.notes;
+  file.num_notes = r.num_notes;
+  *out_file = ls_give(&file);
+  return ls_ok();
 }
 
 // ---- In parts --------------------------------------------------------------
@@ -369,11 +370,11 @@ static ls_status read_file_header(ls_safetensors_file *file,
       ls_allocate(allocator, (size_t)size + 1);
   LS_RETURN_IF_NO_MEMORY(text);
   text[size] = '\0';
-  ls_status status =
-      read_pieces_at(file, 8, text, (size_t)size, &file->header_crc);
+  LS_RETURN_IF_ERROR(
+      read_pieces_at(file, 8, text, (size_t)size, &file->header_crc));
   reader r = {.name = file->path, .allocator = allocator, .arena = file->arena};
-  if (ls_status_is_ok(status))
-    status = parse_header(&r, first, text, size, (uint64_t)file_size);
+  const ls_status status =
+      parse_header(&r, first, text, size, (uint64_t)file_size);
   file->entries = r.entries;
   file->num_entries = r.num_entries;
   file->notes = r.notes;
@@ -391,15 +392,15 @@ ls_status ls_safetensors_open(ls_runtime *runtime, const char *path,
     return ls_unimplemented("reading '%s': the file system has no reading in "
                             "parts",
                             path);
-  out_file->arena = new_arena(allocator);
-  if (out_file->arena == NULL) return ls_out_of_memory();
-  out_file->path = ls_arena_string(out_file->arena, path);
-  ls_status status = out_file->path == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status = files->open(files->user, path, &out_file->handle, &info);
-  if (ls_status_is_ok(status)) status = read_file_header(out_file, info.size);
-  if (!ls_status_is_ok(status)) ls_safetensors_close(out_file);
-  return status;
+  LS_OWN(ls_safetensors_file, file) = {.runtime = runtime,
+                                       .arena = new_arena(allocator)};
+  LS_RETURN_IF_NO_MEMORY(file.arena);
+  file.path = ls_arena_string(file.arena, path);
+  LS_RETURN_IF_NO_MEMORY(file.path);
+  LS_RETURN_IF_ERROR(files->open(files->user, path, &file.handle, &info));
+  LS_RETURN_IF_ERROR(read_file_header(&file, info.size));
+  *out_file = ls_give(&file);
+  return ls_ok();
 }
 
 void ls_safetensors_close(ls_safetensors_file *file) {
@@ -456,17 +457,17 @@ static ls_status read_tensors(const ls_safetensors_file *from,
 
 ls_status ls_safetensors_read(ls_runtime *runtime, const char *path,
                               ls_safetensors *out_file) {
-  *out_file = (ls_safetensors){.allocator = ls_runtime_allocator(runtime)};
-  ls_safetensors_file file;
+  ls_allocator *allocator = ls_runtime_allocator(runtime);
+  *out_file = (ls_safetensors){.allocator = allocator};
+  LS_OWN(ls_safetensors_file, file) = {0};
+  LS_OWN(ls_safetensors, whole) = *out_file;
   LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &file));
-  ls_status status = read_tensors(&file, out_file);
-  out_file->notes = file.notes;
-  out_file->num_notes = file.num_notes;
-  out_file->arena = file.arena;  // Ownership moves.
-  file.arena = NULL;
-  ls_safetensors_close(&file);
-  if (!ls_status_is_ok(status)) ls_safetensors_deinit(out_file);
-  return status;
+  LS_RETURN_IF_ERROR(read_tensors(&file, &whole));
+  whole.notes = file.notes;
+  whole.num_notes = file.num_notes;
+  whole.arena = ls_give(&file.arena);
+  *out_file = ls_give(&whole);
+  return ls_ok();
 }
 
 void ls_safetensors_deinit(ls_safetensors *file) {

@@ -157,6 +157,15 @@ struct ls_safetensors_writer {
   ls_text header;  // Written at the end.
 };
 
+static void drop_writer(ls_safetensors_writer *self) {
+  if (self == NULL) return;
+  ls_text_deinit(&self->header);
+  ls_release(self->allocator, self->crcs);
+  ls_release(self->allocator, self);
+}
+
+LS_OWNED_POINTER(ls_safetensors_writer, drop_writer)
+
 ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
                                 ls_safetensors_entry *entries,
                                 size_t num_entries,
@@ -170,7 +179,7 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
     return ls_unimplemented("writing '%s': the file system has no writing in "
                             "parts",
                             path);
-  LS_NEW_OR_RETURN(allocator, ls_safetensors_writer, self);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_safetensors_writer, self);
   *self = (ls_safetensors_writer){.allocator = allocator,
                                   .files = files,
                                   .entries = entries,
@@ -178,17 +187,12 @@ ls_status ls_safetensors_create(ls_runtime *runtime, const char *path,
   size_t size = 0;
   ls_text_init(&self->header, allocator);
   self->crcs = ls_new_array(allocator, uint32_t, num_entries + 1);
-  ls_status status = self->crcs == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status = ls_safetensors_lay_out(&self->header, entries, num_entries, notes,
-                                    num_notes, true, &size);
-  if (ls_status_is_ok(status))
-    status = files->create(files->user, path, false, &self->file);
-  if (ls_status_is_ok(status))
-    *out_writer = self;
-  else
-    status = ls_status_join(status, ls_safetensors_finish(self, false));
-  return status;
+  LS_RETURN_IF_NO_MEMORY(self->crcs);
+  LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&self->header, entries, num_entries,
+                                            notes, num_notes, true, &size));
+  LS_RETURN_IF_ERROR(files->create(files->user, path, false, &self->file));
+  *out_writer = ls_give(&self);
+  return ls_ok();
 }
 
 // Writes in pieces, so that the checksum leaves the bytes in a cache.
@@ -222,13 +226,10 @@ ls_status ls_safetensors_finish(ls_safetensors_writer *writer, bool keep) {
     status = files->write_at(files->user, writer->file, 0, header->data,
                              header->size);
   }
-  if (writer->file != NULL)
-    status =
-        ls_status_join(status, files->finish(files->user, writer->file,
-                                             keep && ls_status_is_ok(status)));
-  ls_text_deinit(header);
-  ls_release(writer->allocator, writer->crcs);
-  ls_release(writer->allocator, writer);
+  keep &= ls_status_is_ok(status);
+  status =
+      ls_status_join(status, files->finish(files->user, writer->file, keep));
+  drop_writer(writer);
   return status;
 }
 
@@ -246,40 +247,27 @@ static ls_safetensors_entry *entries_of(ls_allocator *allocator,
   return entries;
 }
 
-static ls_status encode_tensors(ls_allocator *allocator,
-                                const ls_safetensor *tensors,
-                                ls_safetensors_entry *entries, size_t count,
-                                const ls_safetensors_note *notes,
-                                size_t num_notes, char **out_bytes,
-                                size_t *out_size) {
-  LS_OWN(ls_text, header) = {0};
-  ls_text_init(&header, allocator);
-  ls_status status = ls_safetensors_lay_out(&header, entries, count, notes,
-                                            num_notes, false, out_size);
-  char *bytes =
-      ls_status_is_ok(status) ? ls_allocate(allocator, *out_size) : NULL;
-  if (ls_status_is_ok(status) && bytes == NULL) status = ls_out_of_memory();
-  if (bytes != NULL) memcpy(bytes, header.data, header.size);
-  for (size_t i = 0; bytes != NULL && i < count; ++i) {
-    if (entries[i].size > 0)
-      memcpy(bytes + entries[i].offset, ls_array_data(tensors[i].array),
-             entries[i].size);
-  }
-  *out_bytes = bytes;
-  return status;
-}
-
 ls_status
 ls_safetensors_encode(ls_allocator *allocator, const ls_safetensor *tensors,
                       size_t num_tensors, const ls_safetensors_note *notes,
                       size_t num_notes, char **out_bytes, size_t *out_size) {
   *out_bytes = NULL;
   *out_size = 0;
+  LS_OWN(ls_text, header) = {0};
   LS_OWN_MEMORY(allocator, ls_safetensors_entry, entries) =
       entries_of(allocator, tensors, num_tensors);
   LS_RETURN_IF_NO_MEMORY(entries);
-  return encode_tensors(allocator, tensors, entries, num_tensors, notes,
-                        num_notes, out_bytes, out_size);
+  ls_text_init(&header, allocator);
+  LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&header, entries, num_tensors,
+                                            notes, num_notes, false, out_size));
+  char *bytes = *out_bytes = ls_allocate(allocator, *out_size);
+  LS_RETURN_IF_NO_MEMORY(bytes);
+  memcpy(bytes, header.data, header.size);
+  for (size_t i = 0; i < num_tensors; ++i)
+    if (entries[i].size > 0)
+      memcpy(bytes + entries[i].offset, ls_array_data(tensors[i].array),
+             entries[i].size);
+  return ls_ok();
 }
 
 ls_status ls_safetensors_write(ls_runtime *runtime, const char *path,

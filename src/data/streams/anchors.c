@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "data/own.h"
+
 void ls_anchors_init(ls_anchors *anchors, ls_stage *input, int64_t every) {
   *anchors = (ls_anchors){
       .allocator = input->work->allocator, .input = input, .every = every};
@@ -24,18 +26,15 @@ void ls_anchors_reset(ls_anchors *anchors) {
 }
 
 static ls_status add_place(ls_anchors *anchors) {
-  ls_record *record = NULL;
-  if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
-               anchors->count + 1, sizeof(*anchors->items)))
-    return ls_out_of_memory();
-  ls_status status = ls_record_create(&record);
-  if (ls_status_is_ok(status)) status = ls_stage_save(anchors->input, record);
-  if (ls_status_is_ok(status))
-    anchors->items[anchors->count++] =
-        (ls_anchor_place){.at = anchors->read, .record = record};
-  else
-    ls_record_destroy(record);
-  return status;
+  LS_OWN(ls_record, record) = NULL;
+  LS_RETURN_IF_NO_MEMORY(ls_grow(anchors->allocator, &anchors->items,
+                                 &anchors->capacity, anchors->count + 1,
+                                 sizeof(*anchors->items)));
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  LS_RETURN_IF_ERROR(ls_stage_save(anchors->input, record));
+  anchors->items[anchors->count++] =
+      (ls_anchor_place){.at = anchors->read, .record = ls_give(&record)};
+  return ls_ok();
 }
 
 ls_status ls_anchors_keep(ls_anchors *anchors) {
@@ -150,7 +149,7 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
                                bool *out_found) {
   char name[32];
   const ls_record *inner = NULL, *state = NULL;
-  ls_record *copy = NULL;
+  LS_OWN(ls_record, copy) = NULL;
   int64_t at = 0;
   snprintf(name, sizeof(name), "%zu", anchors->count);
   ls_status status = ls_record_find(places, name, &inner);
@@ -167,17 +166,14 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
         "%lld",
         (long long)at, (long long)anchors->items[anchors->count - 1].at);
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
-  if (!ls_grow(anchors->allocator, &anchors->items, &anchors->capacity,
-               anchors->count + 1, sizeof(*anchors->items)))
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(ls_grow(anchors->allocator, &anchors->items,
+                                 &anchors->capacity, anchors->count + 1,
+                                 sizeof(*anchors->items)));
   LS_RETURN_IF_ERROR(ls_record_create(&copy));
-  status = ls_record_copy(copy, state);
-  if (ls_status_is_ok(status))
-    anchors->items[anchors->count++] =
-        (ls_anchor_place){.at = at, .record = copy};
-  else
-    ls_record_destroy(copy);
-  return status;
+  LS_RETURN_IF_ERROR(ls_record_copy(copy, state));
+  anchors->items[anchors->count++] =
+      (ls_anchor_place){.at = at, .record = ls_give(&copy)};
+  return ls_ok();
 }
 
 ls_status ls_anchors_begin_all(ls_anchors *anchors, const ls_record *record) {

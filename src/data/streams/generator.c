@@ -49,21 +49,25 @@ static ls_status open_state(generator_stage *self) {
   return status;
 }
 
+static ls_status make_next(generator_stage *self, ls_nest *made) {
+  const ls_generator_options *options = generator_options_of(self);
+  ls_runtime_begin_callback(self->stage.work->runtime);
+  const ls_status status = options->next(self->state, made);
+  ls_runtime_end_callback(self->stage.work->runtime);
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_nest_status(*made));
+  return ls_dataset_check_element(self->stage.dataset, *made);
+}
+
 static ls_status generator_next(ls_stage *stage, ls_nest *element) {
   generator_stage *self = (generator_stage *)stage;
-  const ls_generator_options *options = generator_options_of(self);
   if (self->ended) return ls_out_of_range("the end of a generator");
   LS_RETURN_IF_ERROR(open_state(self));
   LS_OWN(ls_nest, made) = ls_none();
-  ls_runtime_begin_callback(stage->work->runtime);
-  ls_status status = options->next(self->state, &made);
-  ls_runtime_end_callback(stage->work->runtime);
-  if (ls_status_is_ok(status)) status = ls_nest_status(made);
+  const ls_status status = make_next(self, &made);
   self->ended = ls_status_code(status) == LS_OUT_OF_RANGE;
   if (self->ended) return status;
   ++self->position;
-  if (ls_status_is_ok(status))
-    status = ls_dataset_check_element(stage->dataset, made);
   if (ls_status_is_ok(status))
     return ls_element_replace(ls_give(&made), element);
   return ls_status_annotate(status, "element %lld of generator '%s'",

@@ -104,14 +104,15 @@ typedef struct unbatch_stage {
 
 static ls_status read_batch(unbatch_stage *self) {
   size_t leaf = 0;
+  const int64_t row = self->row;
   LS_RETURN_IF_ERROR(ls_anchors_keep(&self->anchors));
-  ls_status status = ls_anchors_read(&self->anchors, &self->batch);
+  self->row = 0;  // Of none.
+  LS_RETURN_IF_ERROR(ls_anchors_read(&self->anchors, &self->batch));
   self->rows = -1;
-  if (ls_status_is_ok(status))
-    status = unbatch_count_rows(self->batch, &self->rows, &leaf);
-  self->has = ls_status_is_ok(status);
-  if (!self->has) self->row = 0;
-  return status;
+  LS_RETURN_IF_ERROR(unbatch_count_rows(self->batch, &self->rows, &leaf));
+  self->row = row;
+  self->has = true;
+  return ls_ok();
 }
 
 static ls_status unbatch_next(ls_stage *stage, ls_nest *element) {
