@@ -101,20 +101,14 @@ static ls_nest draw_all(const ls_synthetic_options *options) {
   ls_shape shape = {.rank = options->shape.rank + 1, .dim = {options->size}};
   for (int i = 0; i < options->shape.rank; ++i)
     shape.dim[i + 1] = options->shape.dim[i];
-  ls_array *examples = NULL, *labels = NULL;
-  ls_status status = ls_array_create(options->dtype, shape, &examples);
-  if (ls_status_is_ok(status))
-    status = ls_array_create(LS_DTYPE_I32,
-                             texts ? shape : LS_SHAPE(options->size), &labels);
-  if (!ls_status_is_ok(status)) {
-    ls_array_release(examples);
-    return ls_fail(status);
-  }
-  if (texts)
-    fill_texts(options, examples, labels);
-  else
-    fill_patterns(options, examples, labels);
-  return LS_TUPLE(ls_nest_array(examples), ls_nest_array(labels));
+  ls_nest all = LS_TUPLE(
+      ls_nest_zeros(options->dtype, shape),
+      ls_nest_zeros(LS_DTYPE_I32, texts ? shape : LS_SHAPE(options->size)));
+  if (all.kind == LS_KIND_TUPLE)
+    (texts ? fill_texts
+           : fill_patterns)(options, ls_nest_as_array(ls_nest_item(all, 0)),
+                            ls_nest_as_array(ls_nest_item(all, 1)));
+  return all;
 }
 
 ls_dataset *ls_dataset_synthetic(const ls_synthetic_options *options) {

@@ -44,6 +44,8 @@ static void release_text(void *user) {
   ls_release(self->allocator, self);
 }
 
+LS_OWNED_POINTER(text_file, release_text)
+
 static ls_status get_piece(void *user, int64_t index, ls_nest out) {
   const text_file *self = user;
   const size_t length = (size_t)self->part.length;
@@ -65,20 +67,16 @@ static ls_status open_text(const char *path, const ls_text_options *options,
   if (runtime == NULL) return ls_out_of_memory();
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, text_file, self);
+  LS_OWN_NEW_OR_RETURN(allocator, text_file, self);
   self->allocator = allocator;
   size_t size = 0;
-  ls_status status =
-      files->read(files->user, path, SIZE_MAX, allocator, &self->text, &size);
-  if (ls_status_is_ok(status)) {
-    self->hash = ls_hash(self->text, size, 0);
-    status = text_file_choose(path, size, length, options->test, &self->part);
-  }
-  if (ls_status_is_ok(status))
-    *out_file = self;
-  else
-    release_text(self);
-  return status;
+  LS_RETURN_IF_ERROR(
+      files->read(files->user, path, SIZE_MAX, allocator, &self->text, &size));
+  self->hash = ls_hash(self->text, size, 0);
+  LS_RETURN_IF_ERROR(
+      text_file_choose(path, size, length, options->test, &self->part));
+  *out_file = ls_give(&self);
+  return ls_ok();
 }
 
 ls_dataset *ls_dataset_text(const char *path, const ls_text_options *options) {

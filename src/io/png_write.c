@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+#include "base/memory/own.h"
+
 static void *encoder_allocate(void *allocator, unsigned count, unsigned size) {
   return ls_allocate_zeroed(allocator, count, size);
 }
@@ -156,22 +158,17 @@ static ls_status encode_png(ls_allocator *allocator, packing *self,
     return ls_invalid_argument("a PNG of %zu bytes is more than 2 GiB",
                                row * (size_t)self->image->height);
   }
-  unsigned char *rows = ls_new_array(allocator, unsigned char, 4 * (row + 1));
-  unsigned char *bytes = ls_allocate(allocator, room + FRAMES);
-  ls_status status = ls_out_of_memory();
-  if (rows != NULL && bytes != NULL) {
-    self->current_row = rows;
-    self->previous_row = rows + row + 1;
-    self->row = rows + 2 * (row + 1);
-    self->best = rows + 3 * (row + 1);
-    status = write_png(self, room, bytes, out_size);
-  }
-  ls_release(allocator, rows);
-  if (ls_status_is_ok(status))
-    *out_bytes = bytes;
-  else
-    ls_release(allocator, bytes);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(allocator, unsigned char, rows, 4 * (row + 1));
+  LS_OWN_MEMORY(allocator, unsigned char, bytes) =
+      ls_allocate(allocator, room + FRAMES);
+  LS_RETURN_IF_NO_MEMORY(bytes);
+  self->current_row = rows;
+  self->previous_row = rows + row + 1;
+  self->row = rows + 2 * (row + 1);
+  self->best = rows + 3 * (row + 1);
+  LS_RETURN_IF_ERROR(write_png(self, room, bytes, out_size));
+  *out_bytes = ls_give(&bytes);
+  return ls_ok();
 }
 
 ls_status ls_png_encode(ls_allocator *allocator, const ls_pixels *image,

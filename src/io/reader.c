@@ -8,25 +8,21 @@ ls_status ls_reader_open(const ls_file *file, ls_allocator *allocator,
                          ls_reader *out_reader) {
   const ls_reader_options opts =
       options != NULL ? *options : (ls_reader_options){0};
-  ls_reader reader = {.file = file,
-                      .allocator = allocator,
-                      .chunk = opts.chunk != 0 ? opts.chunk : LS_READER_CHUNK,
-                      .next = opts.from,
-                      .end =
-                          opts.size != 0 ? opts.from + opts.size : file->size};
   *out_reader = (ls_reader){0};
-  ls_status status = ls_ok();
+  LS_OWN(ls_reader,
+         reader) = {.file = file,
+                    .allocator = allocator,
+                    .chunk = opts.chunk != 0 ? opts.chunk : LS_READER_CHUNK,
+                    .next = opts.from,
+                    .end = opts.size != 0 ? opts.from + opts.size : file->size};
   if (opts.packing != LS_PACKING_NONE) {
-    status = ls_inflater_create(allocator, opts.packing, &reader.inflater);
+    LS_RETURN_IF_ERROR(
+        ls_inflater_create(allocator, opts.packing, &reader.inflater));
     reader.packed = ls_allocate(allocator, PACKED_CHUNK);
-    if (ls_status_is_ok(status) && reader.packed == NULL)
-      status = ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(reader.packed);
   }
-  if (ls_status_is_ok(status))
-    *out_reader = reader;
-  else
-    ls_reader_close(&reader);
-  return status;
+  *out_reader = ls_give(&reader);
+  return ls_ok();
 }
 
 void ls_reader_close(ls_reader *reader) {

@@ -158,7 +158,6 @@ struct ls_safetensors_writer {
 };
 
 static void drop_writer(ls_safetensors_writer *self) {
-  if (self == NULL) return;
   ls_text_deinit(&self->header);
   ls_release(self->allocator, self->crcs);
   ls_release(self->allocator, self);

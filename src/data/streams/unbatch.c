@@ -217,10 +217,9 @@ static ls_status unbatch_fill(unbatch *self) {
   const ls_dataset *input = base->inputs[0];
   LS_OWN_ARRAY_OR_RETURN(base->allocator, ls_leaf_spec, leaves,
                          input->num_leaves);
-  ls_status status = find_rows(self, leaves);
-  if (ls_status_is_ok(status))
-    status = ls_dataset_set_leaves(base, ls_nest_retain(input->structure),
-                                   leaves, input->num_leaves);
+  LS_RETURN_IF_ERROR(find_rows(self, leaves));
+  LS_RETURN_IF_ERROR(ls_dataset_set_leaves(
+      base, ls_nest_retain(input->structure), leaves, input->num_leaves));
   if (self->rows < 1) base->indexed = false;
   if (self->rows < 0 && base->size != 0) base->size = LS_UNKNOWN_SIZE;
   if (self->rows >= 0 && base->size >= 0 &&
@@ -228,7 +227,7 @@ static ls_status unbatch_fill(unbatch *self) {
     base->size = INT64_MAX;
   if (self->rows == 0) base->size = 0;
   if (base->rows) base->kind = &unbatch_rows_class;
-  return status;
+  return ls_ok();
 }
 
 ls_dataset *ls_dataset_unbatch(ls_dataset *dataset) {

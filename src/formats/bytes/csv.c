@@ -117,23 +117,21 @@ size_t ls_csv_lead(const char *data, size_t size) {
 
 ls_status ls_csv_scan(const ls_file *file, char delimiter, int64_t most,
                       ls_offsets *offsets) {
-  ls_reader reader;
+  LS_OWN(ls_reader, reader) = {0};
   LS_RETURN_IF_ERROR(ls_reader_open(file, offsets->allocator, NULL, &reader));
   csv_scan scan = {.file = file,
                    .offsets = offsets,
                    .delimiter = delimiter,
                    .most = most > 0 ? (size_t)most : SIZE_MAX};
-  ls_status status = ls_reader_need(&reader, 3);
-  if (ls_status_is_ok(status))
-    ls_reader_take(&reader, ls_csv_lead(reader.data, reader.size));
-  while (ls_status_is_ok(status) && !has_enough(&scan)) {
-    status = ls_reader_need(&reader, 1);
-    if (!ls_status_is_ok(status) || reader.size == 0) break;
-    status = scan_window(&scan, &reader);
+  LS_RETURN_IF_ERROR(ls_reader_need(&reader, 3));
+  ls_reader_take(&reader, ls_csv_lead(reader.data, reader.size));
+  while (!has_enough(&scan)) {
+    LS_RETURN_IF_ERROR(ls_reader_need(&reader, 1));
+    if (reader.size == 0) break;
+    LS_RETURN_IF_ERROR(scan_window(&scan, &reader));
     ls_reader_take(&reader, reader.size);
   }
-  ls_reader_close(&reader);
-  if (!ls_status_is_ok(status) || has_enough(&scan)) return status;
+  if (has_enough(&scan)) return ls_ok();
   if (scan.state == QUOTED)
     return bad_quote(&scan, scan.quote,
                      "this quote is not closed: the file ends within it",
