@@ -21,7 +21,7 @@ static ls_array *make(ls_dtype dtype, ls_shape shape) {
 // ---- Creation --------------------------------------------------------------
 TEST(a_new_array_is_zero_and_aligned) {
   for (int dtype = 1; dtype < LS_DTYPE_COUNT; ++dtype) {
-    ls_array *array = make((ls_dtype)dtype, LS_SHAPE(3, 5));
+    LS_OWN(ls_array, array) = make((ls_dtype)dtype, LS_SHAPE(3, 5));
     assert_int_equal(ls_array_dtype(array), dtype);
     assert_true(ls_shape_equal(ls_array_shape(array), LS_SHAPE(3, 5)));
     assert_int_equal(ls_array_num_elements(array), 15);
@@ -32,17 +32,15 @@ TEST(a_new_array_is_zero_and_aligned) {
       assert_int_equal(data[i], 0);
     }
     assert_ptr_equal(ls_array_mutable_data(array), data);
-    ls_array_release(array);
   }
 }
 
 TEST(an_empty_array_has_no_elements) {
-  ls_array *array = make(LS_DTYPE_F32, LS_SHAPE(0, 7));
+  LS_OWN(ls_array, array) = make(LS_DTYPE_F32, LS_SHAPE(0, 7));
   assert_int_equal(ls_array_num_elements(array), 0);
   assert_int_equal(ls_array_size(array), 0);
   ls_array_release(array);
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(0), NULL, &array));
-  ls_array_release(array);
 }
 
 TEST(absurd_arrays_are_refused) {
@@ -59,13 +57,12 @@ TEST(absurd_arrays_are_refused) {
 }
 
 TEST(too_large_an_array_says_how_many_bytes) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_counting_allocator_fail_at(memory.memory, 1);
   ls_array *array = NULL;
   expect_status(ls_array_create(LS_DTYPE_F64, LS_SHAPE(10, 100), &array),
                 LS_RESOURCE_EXHAUSTED, "f64[10,100]: 8000 bytes");
   assert_null(array);
-  counted_end(&memory);
 }
 
 TEST(an_array_goes_back_to_the_allocator_it_came_from) {
@@ -89,11 +86,10 @@ TEST(an_array_goes_back_to_the_allocator_it_came_from) {
 
 TEST(a_copy_is_apart_from_its_source) {
   int32_t source[] = {1, 2, 3, 4, 5, 6};
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(2, 3), source, &array));
   source[4] = 0;
   assert_int_equal(ls_array_i64(array, 4), 5);
-  ls_array_release(array);
 }
 
 TEST(strings_are_copied_with_their_bytes) {
@@ -182,7 +178,7 @@ TEST(references_are_counted) {
 // ---- Conversion ------------------------------------------------------------
 TEST(small_numbers_survive_in_every_dtype) {
   for (int d = LS_DTYPE_F64; d <= LS_DTYPE_U64; ++d) {
-    ls_array *array = make((ls_dtype)d, LS_SHAPE(2));
+    LS_OWN(ls_array, array) = make((ls_dtype)d, LS_SHAPE(2));
     const bool is_signed = !ls_dtype_is_unsigned((ls_dtype)d);
     for (int64_t value = is_signed ? -128 : 0; value <= 127; ++value) {
       ls_array_set_i64(array, 1, value);
@@ -191,7 +187,6 @@ TEST(small_numbers_survive_in_every_dtype) {
       ls_array_set_f64(array, 0, (double)value);
       assert_int_equal(ls_array_i64(array, 0), value);
     }
-    ls_array_release(array);
   }
 }
 
@@ -220,15 +215,14 @@ TEST(floats_become_integers_towards_zero_and_saturate) {
       {LS_DTYPE_F32, -INFINITY, INT64_MIN},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_array *array = make(rows[i].dtype, LS_SCALAR);
+    LS_OWN(ls_array, array) = make(rows[i].dtype, LS_SCALAR);
     ls_array_set_f64(array, 0, rows[i].value);
     assert_int_equal(ls_array_i64(array, 0), rows[i].want);
-    ls_array_release(array);
   }
 }
 
 TEST(integers_keep_their_low_bits) {
-  ls_array *array = make(LS_DTYPE_U8, LS_SCALAR);
+  LS_OWN(ls_array, array) = make(LS_DTYPE_U8, LS_SCALAR);
   ls_array_set_i64(array, 0, 513);
   assert_int_equal(ls_array_i64(array, 0), 1);
   ls_array_release(array);
@@ -236,11 +230,10 @@ TEST(integers_keep_their_low_bits) {
   ls_array_set_i64(array, 0, -1);
   assert_int_equal(ls_array_i64(array, 0), -1);
   assert_true(ls_array_f64(array, 0) == 0x1p64);
-  ls_array_release(array);
 }
 
 TEST(an_index_or_dtype_without_number_gives_zero) {
-  ls_array *array = make(LS_DTYPE_F32, LS_SHAPE(2));
+  LS_OWN(ls_array, array) = make(LS_DTYPE_F32, LS_SHAPE(2));
   ls_array_set_f64(array, 2, 5);
   ls_array_set_i64(array, -1, 5);
   assert_true(ls_array_f64(array, 2) == 0);
@@ -251,7 +244,6 @@ TEST(an_index_or_dtype_without_number_gives_zero) {
   ls_array_set_i64(array, 0, 5);
   assert_true(ls_array_f64(array, 0) == 0);
   assert_int_equal(ls_array_i64(array, 0), 0);
-  ls_array_release(array);
 }
 
 // ---- 16 bits ---------------------------------------------------------------
@@ -318,7 +310,7 @@ TEST(rounding_to_f16_is_to_nearest_even) {
       1.0 + 0x1p-11 - 0x1p-40,
       0x1p-25 + 0x1p-60,
   };
-  ls_array *array = make(LS_DTYPE_F16, LS_SCALAR);
+  LS_OWN(ls_array, array) = make(LS_DTYPE_F16, LS_SCALAR);
   for (size_t i = 0; i < LS_COUNT_OF(values); ++i) {
     ls_array_set_f64(array, 0, values[i]);
     const uint16_t got = *(const uint16_t *)ls_array_data(array);
@@ -327,7 +319,6 @@ TEST(rounding_to_f16_is_to_nearest_even) {
       assert_int_equal(ls_f16_from_f32((float)values[i]), got);
     }
   }
-  ls_array_release(array);
 }
 
 TEST(rounding_to_bf16_is_to_nearest_even) {
@@ -346,7 +337,7 @@ TEST(rounding_to_bf16_is_to_nearest_even) {
       {1e300, 0x7F80},
       {-INFINITY, 0xFF80},
   };
-  ls_array *array = make(LS_DTYPE_BF16, LS_SCALAR);
+  LS_OWN(ls_array, array) = make(LS_DTYPE_BF16, LS_SCALAR);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_array_set_f64(array, 0, rows[i].value);
     assert_int_equal(*(const uint16_t *)ls_array_data(array), rows[i].want);
@@ -358,7 +349,6 @@ TEST(rounding_to_bf16_is_to_nearest_even) {
   assert_int_equal(*(const uint16_t *)ls_array_data(array), 0x5E81);
   ls_array_set_i64(array, 0, INT64_MIN);
   assert_int_equal(*(const uint16_t *)ls_array_data(array), 0xDF00);
-  ls_array_release(array);
 }
 
 // ---- Failing memory --------------------------------------------------------

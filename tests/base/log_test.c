@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/lockstep.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 
 // ---- Standard error --------------------------------------------------------
@@ -195,20 +196,17 @@ static ls_nest print_value(ls_nest args, void *user) {
 
 // Runs a function that prints, once in each of two runs.
 static void print_twice(void) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = print_value, .name = "shows"}, &function));
   ls_array *array = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &array));
   ls_array_set_f64(array, 1, 1.5);
-  const ls_nest args = LS_TUPLE(ls_nest_array(array));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
   for (int i = 0; i < 2; ++i) {
-    ls_nest results = {0};
+    LS_OWN(ls_nest, results) = {0};
     expect_ok(ls_function_call(function, args, &results));
-    ls_nest_release(results);
   }
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 TEST(a_printed_value_is_seen_in_each_run) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "support/fault.h"
 
 static void expect_print(ls_nest nest, const char *want) {
@@ -20,10 +21,9 @@ TEST(a_builder_makes_lists_and_tuples_of_any_length) {
   expect_print(ls_nest_builder_finish(&builder, LS_KIND_TUPLE), "(1, none)");
   for (int64_t i = 0; i < 1000; ++i)
     assert_true(ls_nest_builder_append(&builder, ls_nest_i64(i)));
-  const ls_nest many = ls_nest_builder_finish(&builder, LS_KIND_LIST);
+  LS_OWN(ls_nest, many) = ls_nest_builder_finish(&builder, LS_KIND_LIST);
   assert_int_equal(ls_nest_count(many), 1000);
   assert_int_equal(ls_nest_item(many, 999).as.i64, 999);
-  ls_nest_release(many);
 }
 
 TEST(names_make_dicts_and_named_tuples) {
@@ -43,10 +43,9 @@ TEST(names_make_dicts_and_named_tuples) {
   assert_string_equal(ls_nest_key(dict, 0), "b");
   assert_int_equal(ls_nest_find(dict, "a").as.i64, 2);
   ls_nest_release(dict);
-  const ls_nest empty = ls_nest_builder_finish(&builder, LS_KIND_DICT);
+  LS_OWN(ls_nest, empty) = ls_nest_builder_finish(&builder, LS_KIND_DICT);
   assert_int_equal(empty.kind, LS_KIND_DICT);
   assert_int_equal(ls_nest_count(empty), 0);
-  ls_nest_release(empty);
 }
 
 static void expect_failed(ls_nest nest, ls_code code, const char *part) {
@@ -83,7 +82,7 @@ TEST(what_a_nest_refuses_its_builder_refuses) {
 }
 
 TEST(an_unfinished_builder_drops_its_items) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &array));
   {
     LS_OWN(ls_nest_builder, builder) = {0};
@@ -91,7 +90,6 @@ TEST(an_unfinished_builder_drops_its_items) {
                                  ls_nest_array(ls_array_retain(array)));
   }
   assert_true(ls_object_is_unique(array));
-  ls_array_release(array);
 }
 
 MEMORY_TEST(build_a_nest) {

@@ -3,6 +3,7 @@
 // Nests of nothing are failed nests.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/distributed.h"
 #include "support/expect.h"
 
@@ -35,21 +36,18 @@ TEST(a_nest_of_null_items_or_keys_is_failed) {
 }
 
 TEST(walks_without_a_function_or_leaves_are_failed) {
-  const ls_nest list = LS_LIST(ls_nest_i64(1), ls_nest_i64(2));
+  LS_OWN(ls_nest, list) = LS_LIST(ls_nest_i64(1), ls_nest_i64(2));
   expect_failed(ls_nest_map(list, NULL, NULL), "function of leaves is NULL");
   expect_failed(ls_nest_pack(list, NULL, 2), "2 leaves at NULL");
-  const ls_nest same = ls_nest_map(list, fail_leaf, NULL);
+  LS_OWN(ls_nest, same) = ls_nest_map(list, fail_leaf, NULL);
   assert_true(ls_nest_number(ls_nest_item(same, 1)) == 2);
   assert_string_equal(ls_nest_print(list, NULL, 0), "");
   assert_int_equal(ls_nest_flatten(list, NULL, 0), 2);
-  ls_nest_release(same);
-  ls_nest_release(list);
 }
 
 TEST(a_key_at_null_is_not_found) {
   const char *const keys[] = {"a"};
   const ls_nest item = ls_nest_i64(1);
-  const ls_nest dict = ls_nest_dict(NULL, keys, &item, 1);
+  LS_OWN(ls_nest, dict) = ls_nest_dict(NULL, keys, &item, 1);
   assert_int_equal(ls_nest_find(dict, NULL).kind, LS_KIND_NONE);
-  ls_nest_release(dict);
 }

@@ -54,10 +54,9 @@ TEST(leaves_hold_what_they_are_given) {
   assert_int_equal(ls_nest_bool(true).as.bits, 1);
   const ls_nest op = ls_nest_op((ls_op){.id = 3});
   assert_int_equal(op.kind, LS_KIND_OP);
-  const ls_nest array = array_leaf();
+  LS_OWN(ls_nest, array) = array_leaf();
   assert_int_equal(ls_array_num_elements(ls_nest_as_array(array)), 2);
   assert_null(ls_nest_as_array(op));
-  ls_nest_release(array);
 }
 
 TEST(nothing_is_no_leaf) {
@@ -70,13 +69,12 @@ TEST(nothing_is_no_leaf) {
 }
 
 TEST(the_tensor_of_a_leaf_or_item_is_found) {
-  const ls_nest nest = LS_TUPLE(ls_none(), tensor_leaf(5));
+  LS_OWN(ls_nest, nest) = LS_TUPLE(ls_none(), tensor_leaf(5));
   assert_int_equal(ls_nest_tensor(nest, 1).ref, 5);
   assert_int_equal(ls_nest_tensor(nest, 0).ref, 0);
   assert_int_equal(ls_nest_tensor(nest, 9).ref, 0);
   assert_int_equal(ls_nest_tensor(tensor_leaf(6), 0).ref, 6);
   assert_int_equal(ls_nest_tensor(tensor_leaf(6), 1).ref, 0);
-  ls_nest_release(nest);
 }
 
 TEST(failing_carries_a_status) {
@@ -96,7 +94,7 @@ TEST(failing_carries_a_status) {
 
 // ---- Nodes -----------------------------------------------------------------
 TEST(nodes_own_their_items) {
-  const ls_nest array = ls_nest_retain(array_leaf());
+  LS_OWN(ls_nest, array) = ls_nest_retain(array_leaf());
   const ls_nest list = LS_LIST(array, ls_nest_i64(1));
   assert_false(ls_array_is_unique(ls_nest_as_array(array)));
   const ls_nest again = ls_nest_retain(list);
@@ -104,7 +102,6 @@ TEST(nodes_own_their_items) {
   assert_false(ls_array_is_unique(ls_nest_as_array(array)));
   ls_nest_release(again);
   assert_true(ls_array_is_unique(ls_nest_as_array(array)));
-  ls_nest_release(array);
 }
 
 TEST(sequences_have_items_but_no_keys) {
@@ -131,7 +128,7 @@ TEST(dicts_keep_the_given_order_and_find_by_key) {
   const char *keys[] = {key, "alpha", "mid", ""};
   const ls_nest items[] = {ls_nest_i64(0), ls_nest_i64(1), ls_nest_i64(2),
                            ls_nest_i64(3)};
-  const ls_nest dict = ls_nest_dict("ordered", keys, items, 4);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("ordered", keys, items, 4);
   key[0] = 'X';  // Keys are copied.
   assert_string_equal(ls_nest_key(dict, 0), "zeta");
   assert_string_equal(ls_nest_key(dict, 2), "mid");
@@ -144,13 +141,12 @@ TEST(dicts_keep_the_given_order_and_find_by_key) {
   assert_int_equal(ls_nest_find(dict, "beta").kind, LS_KIND_NONE);
   assert_int_equal(ls_nest_item_sorted(dict, 0).as.i64, 3);
   assert_int_equal(ls_nest_item_sorted(dict, 3).as.i64, 0);
-  ls_nest_release(dict);
 }
 
 TEST(named_tuples_are_tuples_with_names) {
   const char *names[] = {"loss", "accuracy"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
-  const ls_nest tuple = ls_nest_named_tuple("metrics", names, items, 2);
+  LS_OWN(ls_nest, tuple) = ls_nest_named_tuple("metrics", names, items, 2);
   assert_int_equal(tuple.kind, LS_KIND_TUPLE);
   assert_string_equal(ls_nest_tag(tuple), "metrics");
   assert_string_equal(ls_nest_key(tuple, 1), "accuracy");
@@ -159,7 +155,6 @@ TEST(named_tuples_are_tuples_with_names) {
   ls_nest leaves[2];
   assert_int_equal(ls_nest_flatten(tuple, leaves, 2), 2);
   assert_true(leaves[0].as.f64 == 1);
-  ls_nest_release(tuple);
 }
 
 TEST(a_key_given_twice_is_refused) {
@@ -203,7 +198,7 @@ TEST(distributed_values_are_levels_too) {
 
 // ---- Whole trees -----------------------------------------------------------
 TEST(flattening_visits_sorted_keys) {
-  const ls_nest nest = sample();
+  LS_OWN(ls_nest, nest) = sample();
   assert_int_equal(ls_nest_num_leaves(nest), 4);
   ls_nest leaves[4];
   assert_int_equal(ls_nest_flatten(nest, leaves, 4), 4);
@@ -218,11 +213,10 @@ TEST(flattening_visits_sorted_keys) {
   assert_int_equal(few[1].kind, LS_KIND_NONE);
   assert_int_equal(ls_nest_flatten(ls_nest_i64(9), leaves, 4), 1);
   assert_int_equal(leaves[0].as.i64, 9);
-  ls_nest_release(nest);
 }
 
 TEST(packing_undoes_flattening) {
-  const ls_nest nest = sample();
+  LS_OWN(ls_nest, nest) = sample();
   ls_nest leaves[4];
   for (int i = 0; i < 4; ++i)
     leaves[i] = ls_nest_i64(i);
@@ -237,7 +231,6 @@ TEST(packing_undoes_flattening) {
   expect_failed(ls_nest_pack(nest, bad, 4), LS_ABORTED, "stop");
   const ls_nest lone = ls_nest_pack(ls_none(), leaves + 2, 1);
   assert_int_equal(lone.as.i64, 2);
-  ls_nest_release(nest);
 }
 
 static ls_nest twice(ls_nest leaf, void *user) {
@@ -256,10 +249,9 @@ TEST(mapping_puts_new_leaves_and_stops_at_a_failure) {
   ls_nest_release(mapped);
   ls_nest_release(list);
   calls = 0;
-  const ls_nest bad = LS_LIST(array_leaf(), ls_nest_f64(1), array_leaf());
+  LS_OWN(ls_nest, bad) = LS_LIST(array_leaf(), ls_nest_f64(1), array_leaf());
   expect_failed(ls_nest_map(bad, twice, &calls), LS_UNIMPLEMENTED, "f64");
   assert_int_equal(calls, 2);
-  ls_nest_release(bad);
 }
 
 static void expect_differ(ls_nest a, ls_nest b, const char *part) {
@@ -311,12 +303,10 @@ TEST(sameness_is_identity) {
   assert_false(ls_nest_is_same(tensor_leaf(3), tensor_leaf(4)));
   assert_false(ls_nest_is_same(ls_nest_op((ls_op){.id = 1}),
                                ls_nest_op((ls_op){.id = 2})));
-  const ls_nest a = array_leaf();
-  const ls_nest b = array_leaf();
+  LS_OWN(ls_nest, a) = array_leaf();
+  LS_OWN(ls_nest, b) = array_leaf();
   assert_true(ls_nest_is_same(a, a));
   assert_false(ls_nest_is_same(a, b));
-  ls_nest_release(a);
-  ls_nest_release(b);
 }
 
 // ---- Printing --------------------------------------------------------------
@@ -350,9 +340,8 @@ TEST(every_kind_prints) {
   char text[6];
   assert_string_equal(ls_nest_print(named, text, sizeof(text)), "point");
   ls_nest_release(named);
-  const ls_nest lone = LS_TUPLE(ls_none());
+  LS_OWN(ls_nest, lone) = LS_TUPLE(ls_none());
   expect_print(lone, "(none,)");
-  ls_nest_release(lone);
 }
 
 TEST(many_keys_are_sorted) {
@@ -365,12 +354,11 @@ TEST(many_keys_are_sorted) {
     keys[i] = names[i];
     items[i] = ls_nest_i64(i * 7 % COUNT);
   }
-  const ls_nest dict = ls_nest_dict("", keys, items, COUNT);
+  LS_OWN(ls_nest, dict) = ls_nest_dict("", keys, items, COUNT);
   for (size_t i = 0; i < COUNT; ++i) {
     assert_int_equal(ls_nest_item_sorted(dict, i).as.i64, i);
     assert_true(ls_nest_find(dict, keys[i]).as.i64 == items[i].as.i64);
   }
-  ls_nest_release(dict);
 }
 
 // ---- Failing memory --------------------------------------------------------
@@ -407,8 +395,7 @@ TEST(a_new_array_is_filled_where_it_hangs) {
   const double two = ls_nest_number(ls_nest_item(nest, 0));
   assert_true(two != two);
   ls_nest_release(nest);
-  const ls_nest failed = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(-1)),
-                                  ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
+  LS_OWN(ls_nest, failed) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(-1)),
+                                     ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2)));
   expect_status(ls_nest_status(failed), LS_INVALID_ARGUMENT, "");
-  ls_nest_release(failed);
 }

@@ -95,9 +95,8 @@ static ls_nest own_nest(bool give) {
 
 TEST(nests_and_statuses_are_owned_by_value) {
   assert_int_equal(own_nest(false).as.i64, 1);
-  const ls_nest given = own_nest(true);
+  LS_OWN(ls_nest, given) = own_nest(true);
   assert_int_equal(given.kind, LS_KIND_LIST);
-  ls_nest_release(given);
 }
 
 static ls_status own_memory(ls_allocator *allocator, int64_t **out_items) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "lockstep/nest.h"
 #include "support/comma.h"
@@ -18,7 +19,7 @@ TEST(numbers_have_a_point_in_every_language) {
   ls_text text;
   ls_text_init(&text, ls_allocator_system());
   ls_text_append_format(&text, "%.2f", 0.5);
-  ls_status status = ls_invalid_argument("got %g", 0.5);
+  LS_OWN(ls_status, status) = ls_invalid_argument("got %g", 0.5);
   status = ls_status_annotate(status, "beside %g", 1.5);
   ls_nest_print(ls_nest_f64(0.5), nest, sizeof(nest));
   // What the program prints itself is as it has chosen.
@@ -31,7 +32,6 @@ TEST(numbers_have_a_point_in_every_language) {
   expect_contains(ls_status_message(status), "beside 1.5");
   assert_string_equal(nest, "0.5");
   assert_string_equal(outside, "0,5");
-  ls_status_free(status);
   ls_text_deinit(&text);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads/queue.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/worker.h"
 #include "support/fault.h"
@@ -52,10 +53,9 @@ static ls_status pop_waiting(ls_queue *queue, ls_nest *out_item) {
 
 // Takes the head, which must be there, and gives its number.
 static int64_t pop_number(ls_queue *queue) {
-  ls_nest item = ls_none();
+  LS_OWN(ls_nest, item) = ls_none();
   expect_ok(pop_waiting(queue, &item));
   const int64_t value = ls_array_i64(ls_nest_as_array(item), 0);
-  ls_nest_release(item);
   return value;
 }
 
@@ -156,12 +156,11 @@ static void produce(void *user) {
   for (int64_t i = 0; i < PER_PRODUCER; ++i) {
     const int64_t value = self->first + i;
     ls_array *array = NULL;
-    ls_status status =
+    LS_OWN(ls_status, status) =
         ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &value, &array);
     if (ls_status_is_ok(status))
       status = push_waiting(self->queue, ls_nest_array(array));
     self->failed |= !ls_status_is_ok(status);
-    ls_status_free(status);
   }
 }
 
@@ -237,9 +236,8 @@ typedef struct pusher {
 
 static void push_one(void *user) {
   pusher *self = user;
-  ls_status status = push_waiting(self->queue, self->item);
+  LS_OWN(ls_status, status) = push_waiting(self->queue, self->item);
   self->code = ls_status_code(status);
-  ls_status_free(status);
 }
 
 TEST(closing_wakes_who_waits_to_push) {

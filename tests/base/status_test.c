@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/status_cause.h"
 #include "support/expect.h"
 
@@ -19,39 +20,36 @@ TEST(ok_is_null_and_has_nothing_to_say) {
 }
 
 TEST(a_status_keeps_code_text_and_place) {
-  ls_status status = ls_not_found("no '%s' in %d files", "loss", 3);
+  LS_OWN(ls_status, status) = ls_not_found("no '%s' in %d files", "loss", 3);
   const int line = __LINE__ - 1;
   assert_int_equal(ls_status_code(status), LS_NOT_FOUND);
   assert_false(ls_status_is_ok(status));
   assert_string_equal(ls_status_message(status), "no 'loss' in 3 files");
   assert_string_equal(ls_status_file(status), __FILE__);
   assert_int_equal(ls_status_line(status), line);
-  ls_status_free(status);
 }
 
 TEST(notes_follow_one_a_line) {
-  ls_status status = ls_invalid_argument("rank 9");
+  LS_OWN(ls_status, status) = ls_invalid_argument("rank 9");
   status = ls_status_annotate(status, "reading '%s'", "a.npy");
   status = ls_status_annotate(status, "restoring");
   assert_string_equal(ls_status_message(status),
                       "rank 9\nreading 'a.npy'\nrestoring");
   assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
-  ls_status_free(status);
 }
 
 TEST(a_clone_lives_on_its_own) {
   ls_status status = ls_internal("first");
-  ls_status clone = ls_status_clone(status);
+  LS_OWN(ls_status, clone) = ls_status_clone(status);
   status = ls_status_annotate(status, "later");
   assert_string_equal(ls_status_message(clone), "first");
   assert_int_equal(ls_status_line(clone), ls_status_line(status));
   ls_status_free(status);
   assert_int_equal(ls_status_code(clone), LS_INTERNAL);
-  ls_status_free(clone);
 }
 
 TEST(out_of_memory_is_static_until_annotated) {
-  ls_status status = ls_out_of_memory();
+  LS_OWN(ls_status, status) = ls_out_of_memory();
   ls_status again = ls_out_of_memory();
   assert_ptr_equal(status, again);
   ls_status clone = ls_status_clone(status);
@@ -62,16 +60,14 @@ TEST(out_of_memory_is_static_until_annotated) {
   assert_string_equal(ls_status_message(status),
                       "out of memory\nmaking a graph");
   assert_string_equal(ls_status_message(again), "out of memory");
-  ls_status_free(status);
 }
 
 TEST(a_long_message_is_whole) {
   char text[5000];
   memset(text, 'x', sizeof(text) - 1);
   text[sizeof(text) - 1] = '\0';
-  ls_status status = ls_unimplemented("%s.", text);
+  LS_OWN(ls_status, status) = ls_unimplemented("%s.", text);
   assert_int_equal(strlen(ls_status_message(status)), sizeof(text));
-  ls_status_free(status);
 }
 
 TEST(every_code_has_its_name) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include "base/memory/own.h"
 #include "support/expect.h"
 
 typedef struct shared {
@@ -23,6 +24,7 @@ static void deinit_shared(shared *it) {
   ls_condition_deinit(&it->changed);
   ls_mutex_deinit(&it->lock);
 }
+LS_OWNED_STRUCT(shared, deinit_shared)
 
 static void add_often(void *user) {
   shared *it = user;
@@ -34,7 +36,7 @@ static void add_often(void *user) {
 }
 
 TEST(a_mutex_lets_one_in_at_a_time) {
-  shared it;
+  LS_OWN(shared, it) = {0};
   init_shared(&it);
   ls_worker threads[3] = {0};
   for (int i = 0; i < 3; ++i) {
@@ -43,7 +45,6 @@ TEST(a_mutex_lets_one_in_at_a_time) {
   for (int i = 0; i < 3; ++i)
     ls_worker_join(&threads[i]);
   assert_int_equal(it.sum, 30000);
-  deinit_shared(&it);
 }
 
 TEST(a_recursive_mutex_lets_its_holder_in_again) {
@@ -67,7 +68,7 @@ static void answer(void *user) {
 }
 
 TEST(conditions_wake_who_waits) {
-  shared it;
+  LS_OWN(shared, it) = {0};
   init_shared(&it);
   ls_worker thread = {0};
   expect_ok(
@@ -79,7 +80,6 @@ TEST(conditions_wake_who_waits) {
     ls_condition_wait(&it.changed, &it.lock);
   ls_mutex_unlock(&it.lock);
   ls_worker_join(&thread);
-  deinit_shared(&it);
 }
 
 TEST(a_limited_wait_ends) {

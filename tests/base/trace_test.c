@@ -59,7 +59,7 @@ static const ls_span_ring *only_ring(const ls_trace_log *log) {
 
 // ---- One thread ------------------------------------------------------------
 TEST(spans_hold_what_they_were_given) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 8);
   const int64_t outer = ls_span_begin(memory.runtime);
   note(memory.runtime, "inner", 7);
@@ -78,11 +78,10 @@ TEST(spans_hold_what_they_were_given) {
   assert_true(inner->began < inner->ended && inner->ended < around->ended);
   assert_true(around->ended < log->ended);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 TEST(a_full_ring_keeps_the_newest_spans) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   for (int64_t i = 0; i < 11; ++i)
     note(memory.runtime, "s", i);
@@ -93,11 +92,10 @@ TEST(a_full_ring_keeps_the_newest_spans) {
   for (int64_t i = 7; i < 11; ++i)
     assert_int_equal(ring->records[i % 4].number, i);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 TEST(of_a_long_name_the_end_is_kept) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   char fits[LS_SPAN_NAME], longer[LS_SPAN_NAME + 1], cut[2 * LS_SPAN_NAME];
   memset(fits, 'a', sizeof(fits));
@@ -123,12 +121,11 @@ TEST(of_a_long_name_the_end_is_kept) {
   assert_int_equal(strlen(records[2].name), LS_SPAN_NAME - 1);
   assert_int_equal(strlen(records[3].name), LS_SPAN_NAME - 2);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 // ---- Begin and end ---------------------------------------------------------
 TEST(nothing_is_noted_while_nobody_traces) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   assert_true(ls_span_begin(memory.runtime) == LS_NO_SPAN);
   assert_int_equal(ticks, 0);  // Nor is the clock looked at.
   ls_trace_log *first = begin_log(memory.runtime, 4);
@@ -151,11 +148,10 @@ TEST(nothing_is_noted_while_nobody_traces) {
   ls_trace_log_destroy(first);
   ls_trace_log_destroy(second);
   ls_trace_log_destroy(NULL);
-  counted_end(&memory);
 }
 
 TEST(a_runtime_has_one_trace_at_a_time) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4), *other = log;
   expect_status(ls_trace_log_begin(memory.runtime, 4, &other),
                 LS_FAILED_PRECONDITION, "is being traced already");
@@ -176,17 +172,15 @@ TEST(a_runtime_has_one_trace_at_a_time) {
   ls_trace_log_destroy(other);
   expect_ok(ls_runtime_destroy(second));
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 TEST(a_runtime_that_is_traced_stays) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   expect_status(ls_runtime_destroy(memory.runtime), LS_FAILED_PRECONDITION,
                 "while it is being traced");
   note(memory.runtime, "still there", 0);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 // ---- Many threads ----------------------------------------------------------
@@ -213,7 +207,7 @@ static void start(writer *self) {
 }
 
 TEST(each_thread_has_spans_of_its_own) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 64);
   pthread_barrier_t together;
   writer writers[3];
@@ -245,12 +239,11 @@ TEST(each_thread_has_spans_of_its_own) {
   assert_null(log->rings[3]);
   pthread_barrier_destroy(&together);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 // One after another, where the one before was: they share its ring.
 TEST(short_lived_threads_do_not_use_up_places) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 4);
   uint64_t count = log->lost;
   for (int64_t i = 0; i < 300; ++i) {
@@ -264,11 +257,10 @@ TEST(short_lived_threads_do_not_use_up_places) {
   assert_int_equal(count, 900);
   assert_int_equal(log->lost, 0);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 2);
   static writer writers[MANY];
   pthread_barrier_t together;
@@ -286,11 +278,10 @@ TEST(spans_of_more_threads_than_there_is_room_for_are_counted) {
     assert_int_equal(log->rings[i]->count, 2);
   pthread_barrier_destroy(&together);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 TEST(a_trace_ends_and_begins_while_threads_write) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   bool stop = false;
   writer writers[3];
   for (int i = 0; i < 3; ++i) {
@@ -318,12 +309,11 @@ TEST(a_trace_ends_and_begins_while_threads_write) {
   __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
   for (int i = 0; i < 3; ++i)
     ls_worker_join(&writers[i].thread);
-  counted_end(&memory);
 }
 
 // ---- Memory ----------------------------------------------------------------
 TEST(only_the_first_span_of_a_thread_takes_memory) {
-  counted memory = begin();
+  LS_OWN(counted, memory) = begin();
   ls_trace_log *log = begin_log(memory.runtime, 16);
   note(memory.runtime, "first", 0);
   const ls_allocator_counts before = counted_now(&memory);
@@ -331,7 +321,6 @@ TEST(only_the_first_span_of_a_thread_takes_memory) {
     note(memory.runtime, "s", i);
   assert_int_equal(counted_now(&memory).allocations, before.allocations);
   ls_trace_log_destroy(log);
-  counted_end(&memory);
 }
 
 MEMORY_TEST(record_a_trace) {

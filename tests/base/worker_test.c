@@ -48,7 +48,7 @@ static void expect_read_in_order(const reader *self, int64_t count) {
 }
 
 TEST(numbers_are_read_in_the_order_they_were_posted) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   reader self = {0};
   begin_reader(&self, memory.runtime);
   ls_mutex_lock(&self.gate);
@@ -60,7 +60,6 @@ TEST(numbers_are_read_in_the_order_they_were_posted) {
   expect_read_in_order(&self, 50);
   assert_ptr_equal(self.runtime, memory.runtime);
   end_reader(&self);
-  counted_end(&memory);
 }
 
 TEST(a_worker_without_a_number_is_idle) {
@@ -157,7 +156,8 @@ static void stopped_sleep(void *user, int64_t nanos) {
 TEST(a_worker_calls_by_the_clock_of_its_runtime) {
   int64_t now = 0;
   const ls_clock clock = {stopped_now, stopped_now, stopped_sleep, &now};
-  counted memory = counted_begin_with((ls_runtime_options){.clock = &clock});
+  LS_OWN(counted, memory) =
+      counted_begin_with((ls_runtime_options){.clock = &clock});
   ticker self = {.last = 2};
   expect_ok(ls_worker_every(&self.worker, "ticker", memory.runtime, 1000, tick,
                             &self));
@@ -166,11 +166,10 @@ TEST(a_worker_calls_by_the_clock_of_its_runtime) {
   assert_int_equal(now, 0);  // It is looked at, not moved.
   ls_worker_join(&self.worker);
   assert_int_equal(self.calls, 1);
-  counted_end(&memory);
 }
 
 TEST(a_worker_calls_until_it_is_told_to_end) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ticker self = {.last = 3};
   expect_ok(ls_worker_every(&self.worker, "ticker", memory.runtime, 1000, tick,
                             &self));
@@ -178,5 +177,4 @@ TEST(a_worker_calls_until_it_is_told_to_end) {
     ls_thread_yield();
   ls_worker_join(&self.worker);
   assert_int_equal(self.calls, 3);
-  counted_end(&memory);
 }

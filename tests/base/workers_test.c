@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/threads/cores.h"
 #include "base/threads/worker.h"
@@ -127,9 +128,8 @@ TEST(a_runtime_has_one_pool) {
 static void run_inside(void *user, int worker) {
   job *it = user;
   if (worker != it->inside) return;
-  ls_status status = run_on_each(it->workers, count_run, it);
+  LS_OWN(ls_status, status) = run_on_each(it->workers, count_run, it);
   it->code = ls_status_code(status);
-  ls_status_free(status);
 }
 
 TEST(a_run_inside_a_run_is_refused) {
@@ -170,9 +170,9 @@ typedef struct caller {
 static void call_often(void *user) {
   caller *self = user;
   for (int i = 0; i < 200; ++i) {
-    ls_status status = run_on_each(self->workers, add_slowly, self->sum);
+    LS_OWN(ls_status, status) =
+        run_on_each(self->workers, add_slowly, self->sum);
     self->failed |= !ls_status_is_ok(status);
-    ls_status_free(status);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/expect.h"
 #include "support/op_case.h"
@@ -141,12 +142,12 @@ static bool can_run(const subject *s, const trial *t) {
 // All that were made give what the op gives.
 static void check_values(const subject *s) {
   static ls_nest leaves[MOST_MADE + 1];
-  ls_session *session = NULL;
-  ls_nest values = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, values) = ls_none();
   leaves[0] = ls_leaf((ls_tensor){s->graph, ls_ref(s->node->id, 0)});
   for (size_t i = 0; i < s->num_made; ++i)
     leaves[i + 1] = ls_leaf(ls_op_output(s->made[i], 0));
-  const ls_nest fetches =
+  LS_OWN(ls_nest, fetches) =
       ls_nest_sequence(LS_KIND_LIST, leaves, s->num_made + 1);
   expect_ok(ls_session_create(s->graph, &session));
   expect_ok(ls_session_run(session, fetches, NULL, 0, &values));
@@ -157,9 +158,6 @@ static void check_values(const subject *s) {
     assert_memory_equal(
         ls_array_data(ls_nest_as_array(ls_nest_item(values, i))),
         ls_array_data(want), size);
-  ls_nest_release(values);
-  ls_nest_release(fetches);
-  ls_session_destroy(session);
 }
 
 static bool is_mark(const ls_node *node, const char *name) {

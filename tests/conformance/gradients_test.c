@@ -3,6 +3,7 @@
 // The gradient of every op that has one against finite differences in f64,
 // and the gradient of that, with operands and attributes drawn at random.
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
 #include "support/op_case.h"
@@ -95,12 +96,12 @@ static ls_nest convert_body(ls_nest args, void *user) {
 
 static void check_pair(pair p) {
   ls_array *x = NULL;
-  ls_function *f = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, f) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_array_create(p.from, LS_SHAPE(40), &x));
   for (int64_t i = 0; i < 40; ++i)
     ls_array_set_f64(x, i, (double)i / 8 - 2);
-  const ls_nest args = LS_LIST(ls_nest_array(x));
+  LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(x));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = convert_body, .user = &p}, &f));
   expect_ok(ls_function_call(f, args, &results));
@@ -112,9 +113,6 @@ static void check_pair(pair p) {
       fail_msg("%s to %s: element %lld is %.9g, wanted %.9g",
                ls_dtype_name(p.from), ls_dtype_name(p.to), (long long)i,
                ls_array_f64(got, i), ls_array_f64(want, i));
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 TEST(conversions_pass_gradients_on_between_floats) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lockstep/full.h"
+#include "nn/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/memory_files.h"
@@ -165,7 +166,7 @@ static bool check_trial(trial *t) {
   if (!can_batch(t)) return false;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = make, .user = &now}, &function));
-  const ls_nest want = run_op(t, &now, function, sizes[0]);
+  LS_OWN(ls_nest, want) = run_op(t, &now, function, sizes[0]);
   for (size_t s = 1; s < LS_COUNT_OF(sizes); ++s) {
     const ls_nest got = want.kind == LS_KIND_NONE
                             ? ls_none()
@@ -174,7 +175,6 @@ static bool check_trial(trial *t) {
     ls_nest_release(got);
     if (!any) break;
   }
-  ls_nest_release(want);
   ls_function_release(function);
   return any;
 }
@@ -261,10 +261,10 @@ static ls_array *some_examples(const ls_model_type *type, bool labels) {
 static void follow(net *n, ls_function *function, ls_serving *serving,
                    const char *how, size_t from, size_t end) {
   for (size_t s = from; s < end; ++s) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     ls_array *x = batch_of(n->examples, sizes[s]);
     ls_array *y = batch_of(n->labels, sizes[s]);
-    ls_nest args = ls_none();
+    LS_OWN(ls_nest, args) = ls_none();
     if (serving != NULL) {
       args = ls_nest_dict("", (const char *const[]){"x"},
                           (const ls_nest[]){ls_nest_array(x)}, 1);
@@ -284,8 +284,6 @@ static void follow(net *n, ls_function *function, ls_serving *serving,
           n->name, ls_nest_as_array(n->want),
           ls_nest_as_array(ls_nest_is_node(got) ? ls_nest_item(got, 0) : got),
           sizes[s]);
-    ls_nest_release(results);
-    ls_nest_release(args);
   }
 }
 
@@ -321,7 +319,7 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
     const bool is_small = i < LS_COUNT_OF(types);
     const ls_model_type *type =
         is_small ? types[i] : ls_model_find(named[i - LS_COUNT_OF(types)]);
-    ls_optimizer *still = NULL;
+    LS_OWN(ls_optimizer, still) = NULL;
     expect_ok(
         ls_sgd_create(&(ls_sgd_options){.learning_rate = 1e-300}, &still));
     net n = open_net(type, still);
@@ -333,13 +331,12 @@ TEST(a_models_examples_have_their_bits_in_every_batch) {
     ls_function_release(predicts);
     ls_function_release(trains);
     close_net(&n);
-    ls_optimizer_release(still);
   }
 }
 
 // ---- Exports ---------------------------------------------------------------
 static ls_status export_net(const ls_model_type *type, char **out_path) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_nest inputs, outputs, results = ls_none();
   ls_op initial;
@@ -377,7 +374,6 @@ static ls_status export_net(const ls_model_type *type, char **out_path) {
   ls_nest_release(outputs);
   ls_session_destroy(session);
   close_net(&n);
-  ls_graph_destroy(graph);
   return status;
 }
 
@@ -400,7 +396,7 @@ TEST(exports_give_the_bits_of_predictions) {
   static memory_files files;
   ls_file_system in_memory = memory_files_system(&files);
   in_memory.rename = move;
-  counted memory =
+  LS_OWN(counted, memory) =
       counted_begin_with((ls_runtime_options){.file_system = &in_memory});
   for (size_t i = 0; i < LS_COUNT_OF(types); ++i) {
     char *path = NULL;
@@ -417,5 +413,4 @@ TEST(exports_give_the_bits_of_predictions) {
     close_net(&n);
     memory_files_clear(&files);
   }
-  counted_end(&memory);
 }

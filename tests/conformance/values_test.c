@@ -8,6 +8,7 @@
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/op_case.h"
 #include "support/sanitizer.h"
@@ -61,7 +62,7 @@ static void expect_results(const wanted *w, const trial *t, ls_nest results,
     char what[MOST_TEXT];
     snprintf(what, sizeof(what), "%s of %s, result %zu, %s", w->name,
              ls_dtype_name(t->dtype), i, how);
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     if (leaves[i].kind == LS_KIND_TENSOR)
       expect_ok(ls_tensor_value(leaves[i].as.tensor, &array));
     else
@@ -70,13 +71,11 @@ static void expect_results(const wanted *w, const trial *t, ls_nest results,
     assert_true(
         ls_shape_equal(ls_array_shape(array), w->results[i].type.shape));
     ref_expect(what, &w->results[i], ls_array_data(array), slack);
-    ls_array_release(array);
   }
   if (t->variable == NULL) return;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_variable_value(t->variable, &value));
   ref_expect(w->name, &w->variable, ls_array_data(value), slack);
-  ls_array_release(value);
 }
 
 // What the reference says about the graph that was traced.
@@ -145,19 +144,15 @@ static void check_trial(trial *t) {
 
 static void expect_refused(trial *t) {
   const char *name = ls_op_table[t->row->op].name;
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = trace, .user = t},
                                &function));
-  const ls_nest operands = operands_of(t);
-  ls_nest results = ls_none();
-  ls_status status = ls_function_call(function, operands, &results);
+  LS_OWN(ls_nest, operands) = operands_of(t);
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_status, status) = ls_function_call(function, operands, &results);
   if (ls_status_code(status) != LS_UNIMPLEMENTED &&
       ls_status_code(status) != LS_INVALID_ARGUMENT)
     fail_msg("%s of %s is not refused", name, ls_dtype_name(t->dtype));
-  ls_status_free(status);
-  ls_nest_release(results);
-  ls_nest_release(operands);
-  ls_function_release(function);
 }
 
 // Draws the same for a row, whatever rows stand before it.

@@ -74,7 +74,7 @@ static ls_dataset *large_elements(large *self, int64_t count, bool makes) {
 
 static int64_t read_epoch(ls_runtime *runtime, ls_iterator *iterator,
                           int64_t *most) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   int64_t count = 0;
   ls_status status = ls_ok();
   while (ls_status_is_ok(status = ls_iterator_next(iterator, &element))) {
@@ -84,7 +84,6 @@ static int64_t read_epoch(ls_runtime *runtime, ls_iterator *iterator,
     ++count;
   }
   expect_status(status, LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
   return count;
 }
 
@@ -93,10 +92,10 @@ static int64_t read_epoch(ls_runtime *runtime, ls_iterator *iterator,
 TEST(two_gibibytes_go_through_thirty_two_mebibytes) {
   if (LS_SANITIZED) skip();
   for (int makes = 0; makes < 2; ++makes) {
-    counted memory = counted_begin_with((ls_runtime_options){
+    LS_OWN(counted, memory) = counted_begin_with((ls_runtime_options){
         .threads = 1, .input_threads = LS_SOME(3), .input_bytes = 32 * MIB});
     large self = {.bytes = MIB};
-    ls_iterator *iterator =
+    LS_OWN(ls_iterator, iterator) =
         pipeline_iterator(large_elements(&self, 1024, makes), LS_SOME(500));
     const int64_t began = resident();
     int64_t most = 0;
@@ -109,8 +108,6 @@ TEST(two_gibibytes_go_through_thirty_two_mebibytes) {
     const int64_t grown = resident() - began;
     if (grown > (makes ? 96 : 48) * MIB)
       fail_msg("%lld MiB more are resident", (long long)(grown / MIB));
-    ls_iterator_release(iterator);
-    counted_end(&memory);
   }
 }
 
@@ -179,13 +176,12 @@ static void *read_all(void *user) {
   reader *self = user;
   ls_runtime *before = ls_runtime_make_current(self->runtime);
   for (int round = 0; round < 3; ++round) {
-    ls_iterator *iterator =
+    LS_OWN(ls_iterator, iterator) =
         pipeline_iterator(ls_dataset_retain(self->dataset), LS_SOME(1 + round));
     int64_t numbers[300];
     const size_t count = read_numbers(iterator, numbers, 300);
     for (size_t i = 0; i < count; ++i)
       self->sum += numbers[i];
-    ls_iterator_release(iterator);
   }
   ls_runtime_make_current(before);
   return NULL;
@@ -236,7 +232,7 @@ TEST(an_iterator_may_go_while_threads_work) {
 
 TEST(what_stages_have_done_is_counted) {
   for (int prefetch = 0; prefetch < 5; prefetch += 4) {
-    ls_iterator *iterator = pipeline_iterator(
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(
         ls_dataset_batch(ls_dataset_shuffle(count_to(100), NULL),
                          &(ls_batch_options){.size = 10}),
         LS_SOME(prefetch));
@@ -254,7 +250,6 @@ TEST(what_stages_have_done_is_counted) {
       assert_int_equal(stats.stages[i].buffered_bytes, 0);
       assert_true(stats.stages[i].nanos >= 0);
     }
-    ls_iterator_release(iterator);
   }
 }
 

@@ -88,13 +88,12 @@ TEST(from_any_place_the_rest_is_the_same) {
 }
 
 static size_t read_all(ls_dataset *dataset, uint64_t seed, int64_t *numbers) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(dataset, &(ls_iterator_options){.seed = seed},
                                &iterator));
   const size_t count = stream_read(iterator, numbers);
   expect_ok(ls_iterator_restart(iterator));
   assert_int_equal(stream_read(iterator, numbers), count);
-  ls_iterator_release(iterator);
   return count;
 }
 
@@ -129,12 +128,10 @@ TEST(elements_are_made_once_whoever_reads) {
 // ---- Files -----------------------------------------------------------------
 static void expect_read(ls_dataset *dataset, ls_code code,
                         const char *message) {
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_status(ls_iterator_next(iterator, &element), code, message);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
   ls_dataset_release(dataset);
 }
 
@@ -215,9 +212,9 @@ static ls_dataset *text(void) {
 
 // Reads all; false: something failed, with the right code.
 static bool read_text(void) {
-  ls_dataset *dataset = text();
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_dataset, dataset) = text();
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   bool whole = true;
   expect_ok(ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
@@ -239,9 +236,6 @@ static bool read_text(void) {
     array = ls_nest_as_array(ls_nest_item(element, 1));
     assert_int_equal(ls_array_shape(array).dim[0], i);
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
   return whole;
 }
 

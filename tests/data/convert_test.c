@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 
 static const ls_dtype numbers[] = {
@@ -52,7 +53,8 @@ static bool is_nan_there(const ls_array *a, const ls_array *b, int64_t i) {
 
 static void expect_row(const ls_array *converted, const ls_array *source,
                        int64_t row, double scale, double offset) {
-  ls_array *wanted = NULL, *from = NULL;
+  LS_OWN(ls_array, wanted) = NULL;
+  LS_OWN(ls_array, from) = NULL;
   const size_t from_size = ls_dtype_size(ls_array_dtype(source));
   expect_ok(
       ls_array_create(ls_array_dtype(converted), LS_SHAPE(WIDTH), &wanted));
@@ -73,8 +75,6 @@ static void expect_row(const ls_array *converted, const ls_array *source,
                ls_array_f64(converted, i), ls_array_f64(wanted, i), scale,
                offset);
   }
-  ls_array_release(wanted);
-  ls_array_release(from);
 }
 
 static ls_nest rows_of(ls_dtype dtype) {
@@ -99,7 +99,7 @@ static ls_nest as_it_is(void *user, int64_t index) {
 // Rows at once, and elements of shapes that are not known.
 static void expect_conversion(ls_dtype from, ls_dtype to, double scale,
                               double offset) {
-  const ls_nest rows = rows_of(from);
+  LS_OWN(ls_nest, rows) = rows_of(from);
   for (int way = 0; way < 2; ++way) {
     ls_dataset *d = way == 0 ? ls_dataset_from_arrays(ls_nest_retain(rows))
                              : ls_dataset_from_function(&(ls_index_options){
@@ -107,21 +107,18 @@ static void expect_conversion(ls_dtype from, ls_dtype to, double scale,
                                    .element = ls_nest_spec(from, LS_SHAPE(-1)),
                                    .make = as_it_is,
                                    .user = ls_nest_as_array(rows)});
-    ls_iterator *iterator = pipeline_iterator(
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(
         ls_dataset_convert(d, 0,
                            &(ls_convert_options){
                                .dtype = to, .scale = scale, .offset = offset}),
         LS_SOME(0));
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     for (int64_t row = 0; row < ROWS; ++row) {
       expect_ok(ls_iterator_next(iterator, &element));
       expect_row(ls_nest_as_array(element), ls_nest_as_array(rows), row,
                  scale == 0 ? 1 : scale, offset);
     }
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
-  ls_nest_release(rows);
 }
 
 TEST(all_pairs_are_as_said) {
@@ -153,8 +150,8 @@ TEST(other_leaves_stay_and_shapes_change) {
   expect_ok(ls_dataset_spec(d, &spec));
   assert_string_equal(ls_element_spec_print(&spec, text, sizeof(text)),
                       "(f32[?,24], i32[?])");
-  ls_iterator *iterator = pipeline_iterator(d, LS_SOME(1));
-  ls_nest batch = ls_none();
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(1));
+  LS_OWN(ls_nest, batch) = ls_none();
   for (int b = 0; b < 8; ++b) {
     expect_ok(ls_iterator_next(iterator, &batch));
     const float *images = ls_nest_data(batch, 0);
@@ -164,6 +161,4 @@ TEST(other_leaves_stay_and_shapes_change) {
         assert_true(images[i * 24 + k] ==
                     0.5F * (float)(uint8_t)(labels[i] * 24 + k));
   }
-  ls_nest_release(batch);
-  ls_iterator_release(iterator);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/record.h"
 #include "support/pipelines.h"
@@ -87,11 +88,10 @@ static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
 
 static ls_iterator *read_pipeline(int which, int64_t prefetch) {
   ls_iterator *iterator = NULL;
-  ls_dataset *d = pipeline(which);
+  LS_OWN(ls_dataset, d) = pipeline(which);
   expect_ok(ls_iterator_create(
       d, &(ls_iterator_options){.seed = 11, .prefetch = LS_SOME(prefetch)},
       &iterator));
-  ls_dataset_release(d);
   return iterator;
 }
 
@@ -204,18 +204,17 @@ TEST(a_killed_reader_goes_on_where_it_was_saved) {
   for (int which = 0; which < PIPELINES; ++which) {
     tell(which, &all);
     for (int life = 0; life < (LS_SANITIZED ? 3 : 10); ++life) {
-      char *text = NULL;
+      LS_OWN(printed, text) = NULL;
       size_t size = 0, at = 0;
       while (at < all.count)
         live(which, &all, &text, &size, &at);
-      ls_text_release(text);
     }
   }
 }
 
 TEST(each_epoch_has_each_example_once) {
-  ls_iterator *iterator = read_pipeline(3, 3);
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = read_pipeline(3, 3);
+  LS_OWN(ls_nest, element) = ls_none();
   for (int epoch = 0; epoch < 3; ++epoch) {
     int seen[SIZE] = {0};
     ls_status status = ls_ok();
@@ -229,6 +228,4 @@ TEST(each_epoch_has_each_example_once) {
       assert_int_equal(seen[i], 1);
     expect_ok(ls_iterator_restart(iterator));
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/record.h"
 
@@ -63,8 +64,8 @@ TEST(nests_of_all_kinds_keep_their_structure) {
     d = ls_dataset_batch(ls_dataset_skip(d, 3),
                          &(ls_batch_options){.size = 10});
     expect_ok(ls_dataset_status(d));
-    ls_iterator *iterator = pipeline_iterator(d, LS_SOME(2));
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(2));
+    LS_OWN(ls_nest, element) = ls_none();
     for (int64_t batch = 0; batch < 8; ++batch) {
       expect_ok(ls_iterator_next(iterator, &element));
       const ls_nest dict = ls_nest_item(element, 0);
@@ -93,14 +94,12 @@ TEST(nests_of_all_kinds_keep_their_structure) {
       }
     }
     expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }
 
 TEST(an_element_that_is_kept_is_not_written_anew) {
   for (int prefetch = 0; prefetch < 4; ++prefetch) {
-    ls_iterator *iterator = pipeline_iterator(
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(
         ls_dataset_zip(LS_TUPLE(ls_nest_dataset(count_to(40)),
                                 ls_nest_dataset(count_to(50)))),
         LS_SOME(prefetch));
@@ -116,7 +115,6 @@ TEST(an_element_that_is_kept_is_not_written_anew) {
       ls_nest_release(kept[i]);
     }
     ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }
 
@@ -133,9 +131,9 @@ static ls_dataset *padded(ls_dataset *d, ls_shape shape, double padding,
 static void expect_padded(ls_shape shape, double padding,
                           ls_batch_remainder remainder) {
   const bool pads = remainder == LS_REMAINDER_PAD;
-  ls_iterator *iterator = pipeline_iterator(
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(
       padded(ragged_to(10), shape, padding, remainder), LS_SOME(1));
-  ls_nest batch = ls_none();
+  LS_OWN(ls_nest, batch) = ls_none();
   for (int64_t b = 0; b < 3; ++b) {
     expect_ok(ls_iterator_next(iterator, &batch));
     const ls_array *array =
@@ -156,8 +154,6 @@ static void expect_padded(ls_shape shape, double padding,
         assert_int_equal(ls_array_i64(array, i * width + k), wanted);
       }
   }
-  ls_nest_release(batch);
-  ls_iterator_release(iterator);
 }
 
 TEST(batches_pad_to_the_longest_or_to_what_is_said) {
@@ -168,7 +164,7 @@ TEST(batches_pad_to_the_longest_or_to_what_is_said) {
       expect_padded(LS_SHAPE(3), padding, remainders[r]);
       expect_padded(LS_SHAPE(7), padding, remainders[r]);
     }
-  ls_iterator *iterator = pipeline_iterator(
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(
       padded(ragged_to(10), LS_SHAPE(2), 0, LS_REMAINDER_KEEP), LS_SOME(0));
   ls_nest batch = ls_none();
   expect_status(ls_iterator_next(iterator, &batch), LS_INVALID_ARGUMENT,
@@ -181,7 +177,6 @@ TEST(batches_pad_to_the_longest_or_to_what_is_said) {
       LS_SOME(0));
   expect_status(ls_iterator_next(iterator, &batch), LS_INVALID_ARGUMENT,
                 "pad them (padded_shapes)");
-  ls_iterator_release(iterator);
 }
 
 TEST(strings_are_padded_with_empty_ones) {
@@ -191,19 +186,17 @@ TEST(strings_are_padded_with_empty_ones) {
                                  ls_array_data(ls_nest_as_array(rows)),
                                  &pairs));
   ls_nest_release(rows);
-  ls_iterator *iterator =
+  LS_OWN(ls_iterator, iterator) =
       pipeline_iterator(padded(ls_dataset_from_arrays(ls_nest_array(pairs)),
                                LS_SHAPE(3), 0, LS_REMAINDER_KEEP),
                         LS_SOME(2));
-  ls_nest batch = ls_none();
+  LS_OWN(ls_nest, batch) = ls_none();
   expect_ok(ls_iterator_next(iterator, &batch));
   expect_ok(ls_iterator_next(iterator, &batch));
   assert_string_equal(text_at(batch, 0), "str8");
   assert_string_equal(text_at(batch, 1), "stri9");
   assert_int_equal(
       ((const ls_bytes *)ls_array_data(ls_nest_as_array(batch)))[2].size, 0);
-  ls_nest_release(batch);
-  ls_iterator_release(iterator);
 }
 
 static ls_nest make_other(void *user, int64_t index) {
@@ -232,14 +225,14 @@ TEST(what_a_function_gives_is_checked) {
                 {LS_INVALID_ARGUMENT, "element 8 of 'makes'"},
                 {LS_INVALID_ARGUMENT, "element 9 of 'makes'"}};
   for (int prefetch = 0; prefetch < 4; ++prefetch) {
-    ls_iterator *iterator = pipeline_iterator(
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(
         ls_dataset_from_function(&(ls_index_options){
             .name = "makes",
             .size = 12,
             .element = ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(-1)),
             .make = make_other}),
         LS_SOME(prefetch));
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     for (int64_t i = 0; i < 12; ++i) {
       const bool fails = i >= 3 && i < 10;
       if (fails) {
@@ -254,8 +247,6 @@ TEST(what_a_function_gives_is_checked) {
     expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE,
                   "the end");
     assert_int_equal(number_in(element), 11);
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }
 
@@ -299,8 +290,9 @@ TEST(a_map_may_keep_what_it_is_lent) {
                           .result = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR),
                           .user = &self});
     if (batches) d = ls_dataset_batch(d, &(ls_batch_options){.size = 7});
-    ls_iterator *iterator = pipeline_iterator(d, LS_SOME(way < 4 ? 0 : 3));
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) =
+        pipeline_iterator(d, LS_SOME(way < 4 ? 0 : 3));
+    LS_OWN(ls_nest, element) = ls_none();
     ls_status status = ls_ok();
     int64_t next = 0;
     while (ls_status_is_ok(status = ls_iterator_next(iterator, &element))) {
@@ -315,8 +307,6 @@ TEST(a_map_may_keep_what_it_is_lent) {
                        self.ids[i] + (fills && self.ids[i] % 2 ? 1000 : 0));
       ls_nest_release(self.kept[i]);
     }
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }
 
@@ -330,11 +320,11 @@ static ls_nest refuse_some(ls_nest element, const ls_map_call *call,
 }
 
 TEST(a_map_that_refuses_names_the_element) {
-  ls_iterator *iterator = pipeline_iterator(
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(
       ls_dataset_map(ls_dataset_skip(count_to(9), 2),
                      &(ls_map_options){.name = "refuse", .call = refuse_some}),
       LS_SOME(2));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (int64_t id = 2; id < 9; ++id) {
     if (id % 3 == 1) {
       expect_status(ls_iterator_next(iterator, &element), LS_UNAVAILABLE,
@@ -347,8 +337,6 @@ TEST(a_map_that_refuses_names_the_element) {
       assert_int_equal(number_in(element), id);
     }
   }
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 // ---- Ids and keys ----------------------------------------------------------
@@ -385,13 +373,13 @@ static ls_dataset *noted(ls_dataset *d, bool makes, uint64_t stream) {
 // All calls of an epoch, in order; one element or a batch at a time.
 static size_t calls_of(ls_dataset *d, uint64_t seed, int64_t epoch,
                        ls_opt prefetch, seen_call *calls) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(
       d, &(ls_iterator_options){.seed = seed, .prefetch = prefetch},
       &iterator));
   ls_dataset_release(d);
   expect_ok(ls_iterator_seek_epoch(iterator, epoch));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   size_t count = 0;
   ls_status status = ls_ok();
   while (ls_status_is_ok(status = ls_iterator_next(iterator, &element))) {
@@ -407,8 +395,6 @@ static size_t calls_of(ls_dataset *d, uint64_t seed, int64_t epoch,
     }
   }
   expect_status(status, LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
   return count;
 }
 
@@ -464,8 +450,8 @@ TEST(ids_of_a_batch_are_those_of_its_source) {
     d = ls_dataset_batch(d, &(ls_batch_options){.size = 8,
                                                 .ids = true,
                                                 .remainder = LS_REMAINDER_PAD});
-    ls_iterator *iterator = pipeline_iterator(d, LS_SOME(way & 2));
-    ls_nest batch = ls_none();
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(way & 2));
+    LS_OWN(ls_nest, batch) = ls_none();
     for (int64_t k = 0; k < 6; ++k) {
       expect_ok(ls_iterator_next(iterator, &batch));
       for (int64_t i = 0; i < 8; ++i) {
@@ -482,8 +468,6 @@ TEST(ids_of_a_batch_are_those_of_its_source) {
                                             : number - 100 + 10);
       }
     }
-    ls_nest_release(batch);
-    ls_iterator_release(iterator);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/own.h"
 #include "lockstep/cancel.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/flow.h"
@@ -44,7 +45,7 @@ static ls_status go_slow(ls_nest element, ls_nest out, const ls_map_call *call,
 
 static ls_iterator *slow_iterator(slow_map *self, int64_t count, int64_t batch,
                                   int64_t prefetch) {
-  ls_dataset *d = ls_dataset_map(
+  LS_OWN(ls_dataset, d) = ls_dataset_map(
       count_to(count),
       &(ls_map_options){.name = "go_slow",
                         .fill = go_slow,
@@ -57,17 +58,15 @@ static ls_iterator *slow_iterator(slow_map *self, int64_t count, int64_t batch,
   expect_ok(ls_iterator_create(
       d, &(ls_iterator_options){.name = "slow", .prefetch = LS_SOME(prefetch)},
       &iterator));
-  ls_dataset_release(d);
   return iterator;
 }
 
 // ---- Ways to run -----------------------------------------------------------
 static ls_tensor next_of(ls_iterator *iterator) {
-  const ls_nest element = ls_iterator_get_next(iterator);
+  LS_OWN(ls_nest, element) = ls_iterator_get_next(iterator);
   expect_ok(ls_nest_status(element));
   const ls_tensor x =
       ls_nest_is_node(element) ? ls_nest_tensor(element, 0) : element.as.tensor;
-  ls_nest_release(element);
   return x;
 }
 
@@ -79,9 +78,9 @@ static ls_nest traced_next(ls_nest args, void *user) {
 TEST(a_traced_call_reads_one) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
-    ls_iterator *iterator = slow_iterator(&map, 5, 0, prefetch);
-    ls_function *function = NULL;
-    ls_nest results = ls_none();
+    LS_OWN(ls_iterator, iterator) = slow_iterator(&map, 5, 0, prefetch);
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_function_create(
         &(ls_function_options){.call = traced_next, .user = iterator},
         &function));
@@ -96,16 +95,13 @@ TEST(a_traced_call_reads_one) {
     expect_ok(ls_iterator_restart(iterator));
     expect_ok(ls_function_call(function, ls_none(), &results));
     assert_true(ls_array_f64(ls_nest_as_array(results), 0) == 0);
-    ls_nest_release(results);
-    ls_function_release(function);
-    ls_iterator_release(iterator);
   }
 }
 
 TEST(an_eager_op_reads_one) {
   for (int prefetch = 0; prefetch < 3; ++prefetch) {
     slow_map map = {.at = -1};
-    ls_iterator *iterator = slow_iterator(&map, 5, 0, prefetch);
+    LS_OWN(ls_iterator, iterator) = slow_iterator(&map, 5, 0, prefetch);
     expect_ok(ls_frame_begin());
     for (int i = 0; i < 5; ++i)
       assert_true(item_of(next_of(iterator)) == i);
@@ -115,7 +111,6 @@ TEST(an_eager_op_reads_one) {
     expect_status(ls_tensor_status(behind), LS_OUT_OF_RANGE,
                   "the end of 'slow'");
     expect_ok(ls_frame_end(NULL));
-    ls_iterator_release(iterator);
   }
 }
 
@@ -198,8 +193,8 @@ TEST(replicas_read_in_their_order) {
   for (int prefetch = 0; prefetch < 3; ++prefetch)
     for (int replicas = 1; replicas <= 4; ++replicas) {
       slow_map map = {.at = -1};
-      ls_iterator *iterator = slow_iterator(&map, 12, 0, prefetch);
-      const ls_nest made =
+      LS_OWN(ls_iterator, iterator) = slow_iterator(&map, 12, 0, prefetch);
+      LS_OWN(ls_nest, made) =
           call_on(replicas, next_on_replica, iterator, ls_none(), 3);
       bool seen[12] = {false};
       for (int r = 0; r < replicas; ++r) {
@@ -212,8 +207,6 @@ TEST(replicas_read_in_their_order) {
         seen[value] = true;
       }
       assert_int_equal(ls_iterator_position(iterator), 3 * replicas);
-      ls_nest_release(made);
-      ls_iterator_release(iterator);
     }
 }
 
@@ -237,8 +230,8 @@ TEST(strings_and_nests_come_through) {
             ls_nest_dataset(count_to(4))},
         2));
     d = ls_dataset_batch(d, &(ls_batch_options){.size = 2});
-    ls_iterator *iterator = pipeline_iterator(d, LS_SOME(prefetch));
-    ls_function *function = NULL;
+    LS_OWN(ls_iterator, iterator) = pipeline_iterator(d, LS_SOME(prefetch));
+    LS_OWN(ls_function, function) = NULL;
     ls_nest results[2] = {ls_none(), ls_none()};
     expect_ok(ls_function_create(
         &(ls_function_options){.call = pass_strings, .user = iterator},
@@ -257,17 +250,13 @@ TEST(strings_and_nests_come_through) {
           i);
       if (i % 2) ls_nest_release(results[i / 2]);
     }
-    ls_function_release(function);
-    ls_iterator_release(iterator);
   }
-  ls_iterator *iterator = pipeline_iterator(
+  LS_OWN(ls_iterator, iterator) = pipeline_iterator(
       ls_dataset_batch(count_to(5), &(ls_batch_options){.size = 2}),
       LS_SOME(0));
-  const ls_nest refused = ls_iterator_get_next(iterator);
+  LS_OWN(ls_nest, refused) = ls_iterator_get_next(iterator);
   expect_status(ls_nest_status(refused), LS_INVALID_ARGUMENT,
                 "leaf 0 is i64[?]: drop or pad a last batch");
-  ls_nest_release(refused);
-  ls_iterator_release(iterator);
 }
 
 // ---- The end of data -------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "base/runtime_internal.h"
 #include "data/iterator.h"
+#include "data/own.h"
 #include "lockstep/dataset.h"
 
 enum { EXAMPLES = 500, WIDTH = 300, BATCH = 96 };
@@ -83,9 +84,8 @@ static ls_nest itself(ls_nest element, const ls_map_call *call, void *user) {
 }
 
 TEST(functions_of_users_are_not_called_by_helpers) {
-  ls_dataset *data = make();
+  LS_OWN(ls_dataset, data) = make();
   assert_true(ls_dataset_is_quick(data));
   data = ls_dataset_map(data, &(ls_map_options){.call = itself});
   assert_false(ls_dataset_is_quick(data));
-  ls_dataset_release(data);
 }

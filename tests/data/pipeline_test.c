@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "data/own.h"
 #include "lockstep/dataset.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/iterator.h"
@@ -26,7 +27,7 @@ static int64_t number_of(ls_nest element) {
 // All of an epoch; -1 behind it.
 enum { MOST = 1000 };
 static void read_all(ls_iterator *iterator, int64_t *numbers) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   int count = 0;
   for (;;) {
     ls_status status = ls_iterator_next(iterator, &element);
@@ -40,13 +41,12 @@ static void read_all(ls_iterator *iterator, int64_t *numbers) {
   }
   numbers[count] = -1;
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
 }
 
 static void expect_numbers(ls_dataset *dataset, const int64_t *wanted,
                            size_t count) {
   for (int prefetch = 0; prefetch < 10; prefetch += 3) {
-    ls_iterator *iterator =
+    LS_OWN(ls_iterator, iterator) =
         iterate(ls_dataset_retain(dataset), LS_SOME(prefetch));
     int64_t numbers[MOST];
     read_all(iterator, numbers);
@@ -55,7 +55,6 @@ static void expect_numbers(ls_dataset *dataset, const int64_t *wanted,
         fail_msg("element %zu is %lld, not %lld", i, (long long)numbers[i],
                  (long long)wanted[i]);
     assert_int_equal(numbers[count], -1);
-    ls_iterator_release(iterator);
   }
   assert_int_equal(ls_dataset_cardinality(dataset), count);
   ls_dataset_release(dataset);
@@ -81,7 +80,7 @@ TEST(ranges_are_cut_and_joined) {
 
 TEST(a_shuffle_deals_each_element_once_and_another_order_each_epoch) {
   for (int64_t size = 1; size < 200; size = size * 3 / 2 + 1) {
-    ls_iterator *iterator = iterate(
+    LS_OWN(ls_iterator, iterator) = iterate(
         ls_dataset_shuffle(ls_dataset_range(0, size, 1), NULL), LS_SOME(2));
     int64_t numbers[2][MOST];
     int same = 0;
@@ -98,7 +97,6 @@ TEST(a_shuffle_deals_each_element_once_and_another_order_each_epoch) {
       expect_ok(ls_iterator_restart(iterator));
     }
     if (size > 20) assert_true(same < size / 2);
-    ls_iterator_release(iterator);
   }
 }
 
@@ -132,15 +130,13 @@ TEST(maps_are_functions_of_elements) {
                         &(ls_map_options){.call = twice}),
          2, 4);
   EXPECT(ls_dataset_repeat(squares(ls_dataset_range(0, 2, 1)), 2), 0, 1, 1, 2);
-  ls_iterator *iterator =
+  LS_OWN(ls_iterator, iterator) =
       iterate(squares(ls_dataset_range(65, 68, 1)), LS_SOME(2));
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_next(iterator, &element));
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "square");
   expect_ok(ls_iterator_next(iterator, &element));
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 TEST(batches_keep_drop_or_pad_what_is_left) {
@@ -151,13 +147,13 @@ TEST(batches_keep_drop_or_pad_what_is_left) {
                {LS_REMAINDER_DROP, {3, 3, 0, 0}},
                {LS_REMAINDER_PAD, {3, 3, 3, 0}}};
   for (size_t c = 0; c < 3; ++c) {
-    ls_iterator *iterator = iterate(
+    LS_OWN(ls_iterator, iterator) = iterate(
         ls_dataset_batch(ls_dataset_range(10, 17, 1),
                          &(ls_batch_options){.size = 3,
                                              .remainder = cases[c].remainder,
                                              .ids = true}),
         LS_SOME(1));
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     for (int b = 0; cases[c].rows[b] > 0; ++b) {
       expect_ok(ls_iterator_next(iterator, &element));
       const bool pads = cases[c].remainder == LS_REMAINDER_PAD;
@@ -175,8 +171,6 @@ TEST(batches_keep_drop_or_pad_what_is_left) {
       }
     }
     expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
   }
 }
 
@@ -196,10 +190,10 @@ static ls_dataset *long_pipeline(void) {
 TEST(a_position_is_saved_and_restored_at_once) {
   const int64_t places[] = {0, 1000, 100000000};
   for (size_t p = 0; p < 3; ++p) {
-    ls_iterator *a = iterate(long_pipeline(), (ls_opt){0});
-    ls_iterator *b = iterate(long_pipeline(), LS_SOME(0));
+    LS_OWN(ls_iterator, a) = iterate(long_pipeline(), (ls_opt){0});
+    LS_OWN(ls_iterator, b) = iterate(long_pipeline(), LS_SOME(0));
     expect_ok(ls_iterator_seek(a, places[p] / 10));
-    ls_record *record = NULL;
+    LS_OWN(ls_record, record) = NULL;
     expect_ok(ls_record_create(&record));
     const double began = seconds();
     expect_ok(ls_iterator_save(a, record));
@@ -210,16 +204,12 @@ TEST(a_position_is_saved_and_restored_at_once) {
     expect_ok(ls_record_to_text(record, &text, &size));
     assert_true(size <= 1024);
     ls_text_release(text);
-    ls_nest x = ls_none(), y = ls_none();
+    LS_OWN(ls_nest, x) = ls_none();
+    LS_OWN(ls_nest, y) = ls_none();
     for (int i = 0; i < 100; ++i) {
       expect_ok(ls_iterator_next(a, &x));
       expect_ok(ls_iterator_next(b, &y));
       assert_memory_equal(ls_nest_data(x, 0), ls_nest_data(y, 0), 80);
     }
-    ls_nest_release(x);
-    ls_nest_release(y);
-    ls_record_destroy(record);
-    ls_iterator_release(a);
-    ls_iterator_release(b);
   }
 }

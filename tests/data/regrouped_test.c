@@ -3,6 +3,7 @@
 // Windows, rows of batches, buckets.
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
@@ -54,8 +55,8 @@ static void expect_windows(ls_dataset *dataset, int64_t count) {
   ls_element_spec spec;
   expect_ok(ls_dataset_spec(dataset, &spec));
   const int64_t rows = spec.leaves[0].type.shape.dim[0];
-  ls_iterator *iterator = iterate(dataset);
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = iterate(dataset);
+  LS_OWN(ls_nest, element) = ls_none();
   int64_t given = 0;
   for (int64_t first = 0; first < count; first += shift) {
     int64_t wanted = 0;
@@ -72,8 +73,6 @@ static void expect_windows(ls_dataset *dataset, int64_t count) {
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
   assert_true(known == LS_UNKNOWN_SIZE || known == given);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 TEST(windows_go_over_streams_as_over_indexed_data_sets) {
@@ -115,12 +114,10 @@ TEST(windows_that_cannot_be_are_refused) {
   expect_refused(ls_dataset_window(stream_of(&few), NULL), "options is NULL");
   // Elements that cannot be stacked are that window's failure.
   window = (ls_dataset_window_options){.size = 2};
-  ls_iterator *iterator = iterate(windows(OF(lengths)));
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = iterate(windows(OF(lengths)));
+  LS_OWN(ls_nest, element) = ls_none();
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "element 1 of a batch has i64[2]");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 // ---- Unbatch ---------------------------------------------------------------
@@ -156,8 +153,8 @@ TEST(rows_of_whole_batches_are_indexed) {
       ls_dataset_range(0, 12, 1), &(ls_batch_options){.size = 4}));
   assert_true(ls_dataset_is_indexed(dataset));
   assert_int_equal(ls_dataset_cardinality(dataset), 12);
-  ls_iterator *iterator = iterate(dataset);
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = iterate(dataset);
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_seek(iterator, 9));
   expect_ok(ls_iterator_next(iterator, &element));
   assert_int_equal(stream_number(element), 9);
@@ -170,8 +167,6 @@ TEST(rows_of_whole_batches_are_indexed) {
   int64_t numbers[STREAM_MOST];
   assert_int_equal(stream_read(iterator, numbers), 13);
   assert_int_equal(numbers[12], 12);
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 TEST(leaves_without_rows_are_refused) {
@@ -193,8 +188,8 @@ static const int64_t bounds[] = {3, 6}, sizes[] = {8, 4, 2}, same[] = {5, 5, 5};
 
 // Plain C: what stands in each batch, in order.
 static void expect_buckets(void) {
-  ls_iterator *iterator = iterate(buckets(OF(lengths)));
-  ls_nest element = ls_none();
+  LS_OWN(ls_iterator, iterator) = iterate(buckets(OF(lengths)));
+  LS_OWN(ls_nest, element) = ls_none();
   int64_t held[3][8], counts[3] = {0};
   for (int64_t i = 0; i < 100 + 3; ++i) {
     const int64_t length = i % 9 + 1;
@@ -223,8 +218,6 @@ static void expect_buckets(void) {
     counts[b] = 0;
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
 }
 
 static int64_t wave(ls_nest element, void *user) {
@@ -252,13 +245,12 @@ TEST(elements_wait_for_others_that_are_as_long) {
                                .sizes = same,
                                .remainder = LS_REMAINDER_PAD};
   expect_stream_alike(buckets, OF(lengths));
-  ls_dataset *dataset = buckets(OF(lengths));
+  LS_OWN(ls_dataset, dataset) = buckets(OF(lengths));
   ls_element_spec spec;
   char text[100];
   expect_ok(ls_dataset_spec(dataset, &spec));
   assert_string_equal(ls_element_spec_print(&spec, text, sizeof(text)),
                       "(i64[5,?], f32[5])");
-  ls_dataset_release(dataset);
 }
 
 TEST(buckets_that_cannot_be_are_refused) {
@@ -288,11 +280,12 @@ TEST(a_place_in_buckets_is_small) {
   bucket = (ls_bucket_options){.boundaries = bounds_of_many,
                                .num_boundaries = 99,
                                .sizes = sizes_of_many};
-  ls_iterator *a = iterate(buckets(OF(many)));
-  ls_iterator *b = iterate(buckets(OF(many)));
-  ls_nest x = ls_none(), y = ls_none();
-  ls_record *record = NULL;
-  char *text = NULL;
+  LS_OWN(ls_iterator, a) = iterate(buckets(OF(many)));
+  LS_OWN(ls_iterator, b) = iterate(buckets(OF(many)));
+  LS_OWN(ls_nest, x) = ls_none();
+  LS_OWN(ls_nest, y) = ls_none();
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t bytes = 0;
   // The first one comes when all others wait: at the end.
   expect_ok(ls_iterator_next(a, &x));
@@ -308,10 +301,4 @@ TEST(a_place_in_buckets_is_small) {
     assert_int_equal(stream_number(x), stream_number(y));
   }
   expect_status(ls_iterator_next(b, &y), LS_OUT_OF_RANGE, "");
-  ls_text_release(text);
-  ls_record_destroy(record);
-  ls_nest_release(x);
-  ls_nest_release(y);
-  ls_iterator_release(a);
-  ls_iterator_release(b);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/stream_runs.h"
@@ -47,14 +48,12 @@ TEST(from_any_place_the_rest_is_the_same) {
 
 static size_t read_epoch(stream_maker make, const stream_numbers *numbers,
                          int epoch, int64_t *out) {
-  ls_dataset *dataset = make((void *)(uintptr_t)numbers);
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_dataset, dataset) = make((void *)(uintptr_t)numbers);
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(dataset, &(ls_iterator_options){.seed = 9},
                                &iterator));
   expect_ok(ls_iterator_seek_epoch(iterator, epoch));
   const size_t count = stream_read(iterator, out);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
   return count;
 }
 
@@ -99,17 +98,14 @@ TEST(an_indexed_data_set_is_dealt_in_the_same_order) {
     assert_memory_equal(a, b, 100 * sizeof(*a));
   }
   // One without end, too.
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
-  ls_dataset *dataset =
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_dataset, dataset) =
       ls_dataset_shuffle(ls_dataset_repeat(ls_dataset_range(0, 10, 1), -1),
                          &(ls_shuffle_options){.buffer = 10});
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_ok(ls_iterator_seek(iterator, 1000000007));
   expect_ok(ls_iterator_next(iterator, &element));
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 static double seconds(void) {
@@ -142,7 +138,7 @@ static ls_status restore_count(void *state, const ls_record *record) {
 
 static ls_iterator *long_one(int64_t *at) {
   ls_iterator *iterator = NULL;
-  ls_dataset *dataset = ls_dataset_shuffle(
+  LS_OWN(ls_dataset, dataset) = ls_dataset_shuffle(
       ls_dataset_from_generator(&(ls_generator_options){
           .element = ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(64)),
           .open = open_count,
@@ -153,7 +149,6 @@ static ls_iterator *long_one(int64_t *at) {
       &(ls_shuffle_options){.seed = 1, .buffer = 10000});
   expect_ok(ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(0)}, &iterator));
-  ls_dataset_release(dataset);
   return iterator;
 }
 
@@ -161,13 +156,13 @@ static ls_iterator *long_one(int64_t *at) {
 TEST(a_fixed_order_is_the_same_for_all) {
   int times[100] = {0}, first = 0;
   for (int part = 0; part < 2; ++part) {
-    ls_dataset *dataset =
+    LS_OWN(ls_dataset, dataset) =
         ls_dataset_shuffle(ls_dataset_range(0, 100, 1),
                            &(ls_shuffle_options){.seed = 3, .fixed = true});
     dataset =
         part == 0 ? ls_dataset_take(dataset, 30) : ls_dataset_skip(dataset, 30);
-    ls_iterator *iterator = NULL;
-    ls_nest element = ls_none();
+    LS_OWN(ls_iterator, iterator) = NULL;
+    LS_OWN(ls_nest, element) = ls_none();
     expect_ok(ls_iterator_create(
         dataset, &(ls_iterator_options){.seed = (uint64_t)part}, &iterator));
     expect_ok(ls_iterator_seek_epoch(iterator, part));
@@ -177,9 +172,6 @@ TEST(a_fixed_order_is_the_same_for_all) {
       ++times[number];
       first += part == 0 && number < 30;
     }
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
-    ls_dataset_release(dataset);
   }
   for (int i = 0; i < 100; ++i)
     assert_int_equal(times[i], 1);
@@ -188,9 +180,11 @@ TEST(a_fixed_order_is_the_same_for_all) {
 
 TEST(a_place_in_a_long_buffer_is_small_and_soon_restored) {
   int64_t at[2];
-  ls_iterator *a = long_one(&at[0]), *b = long_one(&at[1]);
-  ls_record *record = NULL;
-  ls_nest x = ls_none(), y = ls_none();
+  LS_OWN(ls_iterator, a) = long_one(&at[0]);
+  LS_OWN(ls_iterator, b) = long_one(&at[1]);
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(ls_nest, x) = ls_none();
+  LS_OWN(ls_nest, y) = ls_none();
   char *text = NULL;
   size_t size = 0;
   for (int i = 0; i < 137777; ++i)
@@ -225,9 +219,4 @@ TEST(a_place_in_a_long_buffer_is_small_and_soon_restored) {
     expect_ok(ls_iterator_next(a, &x));
     expect_ok(ls_iterator_next(b, &y));
   }
-  ls_nest_release(x);
-  ls_nest_release(y);
-  ls_record_destroy(record);
-  ls_iterator_release(a);
-  ls_iterator_release(b);
 }

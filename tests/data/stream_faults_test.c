@@ -184,17 +184,14 @@ static bool is_number(const char *text, size_t at) {
 
 // Goes there, if that is possible, and reads on: whatever comes.
 static void go_there(ls_iterator *iterator, const char *text) {
-  ls_record *record = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_record_from_text("t", text, strlen(text), &record));
-  ls_status status = ls_iterator_restore(iterator, record);
+  LS_OWN(ls_status, status) = ls_iterator_restore(iterator, record);
   for (int i = 0; i < 60 && ls_status_code(status) != LS_OUT_OF_RANGE; ++i) {
     ls_status_free(status);
     status = ls_iterator_next(iterator, &element);
   }
-  ls_status_free(status);
-  ls_nest_release(element);
-  ls_record_destroy(record);
 }
 
 static void expect_records_survived(ls_dataset *(*make)(void), int ahead) {
@@ -202,12 +199,12 @@ static void expect_records_survived(ls_dataset *(*make)(void), int ahead) {
       "-1",     "0", "1", "7", "-9223372036854775808", "9223372036854775807",
       "1000000"};
   static char other[16 << 10];
-  ls_iterator *iterator = NULL;
-  ls_record *record = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_record, record) = NULL;
   uint64_t sum = 0;
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
-  ls_dataset *dataset = make();
+  LS_OWN(ls_dataset, dataset) = make();
   expect_ok(ls_iterator_create(
       dataset, &(ls_iterator_options){.prefetch = LS_SOME(ahead)}, &iterator));
   expect_ok(read_some(iterator, 4, &sum));
@@ -224,10 +221,6 @@ static void expect_records_survived(ls_dataset *(*make)(void), int ahead) {
       go_there(iterator, other);
     }
   }
-  ls_text_release(text);
-  ls_record_destroy(record);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 static void expect_any_record_survived(ls_dataset *(*make)(void)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/counted.h"
@@ -36,13 +37,12 @@ TEST(a_generator_is_read_to_its_end) {
   EXPECT_STREAM(source, OF(few), 0, 1, 2, 3, 4, 5, 6);
   expect_stream(source, OF(none), NULL, 0);
   for_all(source);
-  ls_dataset *dataset = stream_of(&few);
+  LS_OWN(ls_dataset, dataset) = stream_of(&few);
   assert_false(ls_dataset_is_indexed(dataset));
   assert_int_equal(ls_dataset_cardinality(dataset), LS_UNKNOWN_SIZE);
   char text[200];
   assert_string_equal(ls_dataset_print(dataset, text, sizeof(text)),
                       "generator(numbers)");
-  ls_dataset_release(dataset);
 }
 
 static int released;
@@ -100,9 +100,9 @@ TEST(generators_that_cannot_be_are_refused) {
                                    .next = wrong,
                                    .element =
                                        ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(3))};
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   ls_nest element = ls_none();
-  ls_dataset *dataset = ls_dataset_from_generator(&options);
+  LS_OWN(ls_dataset, dataset) = ls_dataset_from_generator(&options);
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   ls_status status = ls_iterator_next(iterator, &element);
   expect_contains(ls_status_message(status), "element 0 of generator 'odd'");
@@ -115,8 +115,6 @@ TEST(generators_that_cannot_be_are_refused) {
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_status(ls_iterator_next(iterator, &element), LS_UNAVAILABLE, "tap");
   expect_status(ls_iterator_next(iterator, &element), LS_UNAVAILABLE, "tap");
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 // ---- Parts -----------------------------------------------------------------
@@ -192,9 +190,9 @@ TEST(streams_stand_behind_and_beside_each_other) {
   EXPECT_STREAM(behind, OF(hundred), 0, 1, 2, 3, 4, 1000, 1001, 1002, 0, 1);
   for_all(behind);
   for_all(beside);
-  ls_dataset *dataset = beside(OF(few));
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_dataset, dataset) = beside(OF(few));
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   for (int64_t i = 0; i < 5; ++i) {
     expect_ok(ls_iterator_next(iterator, &element));
@@ -203,9 +201,6 @@ TEST(streams_stand_behind_and_beside_each_other) {
     assert_int_equal(stream_number(ls_nest_item(element, 2)), i + 2);
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 // ---- Map -------------------------------------------------------------------
@@ -271,11 +266,11 @@ TEST(maps_give_in_order_what_threads_make_in_any) {
 }
 
 TEST(a_map_that_fails_is_named_and_goes_on) {
-  counted memory =
+  LS_OWN(counted, memory) =
       counted_begin_with((ls_runtime_options){.input_threads = LS_SOME(3)});
-  ls_dataset *dataset = mapped(OF(hundred));
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_dataset, dataset) = mapped(OF(hundred));
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   for (int i = 0; i < 5; ++i)
     expect_ok(ls_iterator_next(iterator, &element));
@@ -286,10 +281,6 @@ TEST(a_map_that_fails_is_named_and_goes_on) {
   expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
                 "refused, no end");
   expect_ok(ls_iterator_next(iterator, &element));
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
-  counted_end(&memory);
 }
 
 // ---- Batches ---------------------------------------------------------------
@@ -319,9 +310,9 @@ static ls_dataset *padded(void *user) {
 
 static void expect_batches(stream_maker make, const stream_numbers *numbers,
                            const int64_t *rows, int leaf) {
-  ls_dataset *dataset = make((void *)(uintptr_t)numbers);
-  ls_iterator *iterator = NULL;
-  ls_nest element = ls_none();
+  LS_OWN(ls_dataset, dataset) = make((void *)(uintptr_t)numbers);
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   for (; *rows > 0; ++rows) {
     expect_ok(ls_iterator_next(iterator, &element));
@@ -330,9 +321,6 @@ static void expect_batches(stream_maker make, const stream_numbers *numbers,
     assert_int_equal(ls_array_shape(ls_nest_as_array(item)).dim[0], *rows);
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
-  ls_nest_release(element);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 TEST(streams_are_batched_as_indexed_ones) {
@@ -346,11 +334,15 @@ TEST(streams_are_batched_as_indexed_ones) {
   expect_stream_alike(padded, OF(lengths));
   // The same batches as of an indexed data set.
   for (int64_t size = 1; size < 30; size += 7) {
-    ls_iterator *a = NULL, *b = NULL;
-    ls_nest x = ls_none(), y = ls_none();
+    LS_OWN(ls_iterator, a) = NULL;
+    LS_OWN(ls_iterator, b) = NULL;
+    LS_OWN(ls_nest, x) = ls_none();
+    LS_OWN(ls_nest, y) = ls_none();
     const ls_batch_options options = {.size = size, .ids = true};
-    ls_dataset *stream = ls_dataset_batch(stream_of(&hundred), &options);
-    ls_dataset *range = ls_dataset_batch(ls_dataset_range(0, 100, 1), &options);
+    LS_OWN(ls_dataset, stream) =
+        ls_dataset_batch(stream_of(&hundred), &options);
+    LS_OWN(ls_dataset, range) =
+        ls_dataset_batch(ls_dataset_range(0, 100, 1), &options);
     expect_ok(ls_iterator_create(stream, NULL, &a));
     expect_ok(ls_iterator_create(range, NULL, &b));
     for (int64_t i = 0; i * size < 100; ++i) {
@@ -359,12 +351,6 @@ TEST(streams_are_batched_as_indexed_ones) {
       assert_int_equal(stream_number(x), stream_number(y));
     }
     expect_status(ls_iterator_next(a, &x), LS_OUT_OF_RANGE, "");
-    ls_nest_release(x);
-    ls_nest_release(y);
-    ls_iterator_release(a);
-    ls_iterator_release(b);
-    ls_dataset_release(stream);
-    ls_dataset_release(range);
   }
 }
 

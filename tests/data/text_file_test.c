@@ -26,10 +26,10 @@ static const char *write_bytes(size_t size) {
 // Expects `count` pieces of `length` bytes from number `first`.
 static void expect_pieces(const char *path, const ls_text_options *options,
                           int64_t first, int64_t count, int64_t length) {
-  ls_dataset *dataset = ls_dataset_batch(ls_dataset_text(path, options),
-                                         &(ls_batch_options){.size = count});
-  ls_iterator *iterator = NULL;
-  ls_nest all = ls_none();
+  LS_OWN(ls_dataset, dataset) = ls_dataset_batch(
+      ls_dataset_text(path, options), &(ls_batch_options){.size = count});
+  LS_OWN(ls_iterator, iterator) = NULL;
+  LS_OWN(ls_nest, all) = ls_none();
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_ok(ls_iterator_next(iterator, &all));
   assert_int_equal(ls_dataset_cardinality(dataset), 1);
@@ -43,9 +43,6 @@ static void expect_pieces(const char *path, const ls_text_options *options,
     assert_int_equal(ls_array_i64(x, i), 37 * place % 256);
     assert_int_equal(ls_array_i64(y, i), 37 * (place + 1) % 256);
   }
-  ls_nest_release(all);
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
 }
 
 TEST(the_label_of_each_byte_is_the_next_one) {
@@ -71,10 +68,9 @@ TEST(pieces_have_128_bytes_unless_told) {
 
 static void expect_no_text(const char *path, int64_t length, ls_code code,
                            const char *part) {
-  ls_dataset *dataset =
+  LS_OWN(ls_dataset, dataset) =
       ls_dataset_text(path, &(ls_text_options){.length = length});
   expect_status(ls_dataset_status(dataset), code, part);
-  ls_dataset_release(dataset);
 }
 
 TEST(what_is_no_text_is_refused) {
@@ -88,11 +84,9 @@ TEST(what_is_no_text_is_refused) {
   expect_no_text(write_bytes(55), INT64_MAX, LS_INVALID_ARGUMENT,
                  "must have from 1 to");
   expect_no_text(NULL, 0, LS_INVALID_ARGUMENT, "ls_dataset_text: path is NULL");
-  ls_dataset *folder = ls_dataset_text(".", NULL);
-  const ls_status status = ls_dataset_status(folder);
+  LS_OWN(ls_dataset, folder) = ls_dataset_text(".", NULL);
+  LS_OWN(ls_status, status) = ls_dataset_status(folder);
   assert_false(ls_status_is_ok(status));
-  ls_status_free(status);
-  ls_dataset_release(folder);
 }
 
 static ls_status read_text(void *user) {

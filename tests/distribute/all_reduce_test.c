@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/placed.h"
 #include "support/values.h"
@@ -77,8 +78,8 @@ TEST(options_are_checked) {
 // ---- One value -------------------------------------------------------------
 TEST(results_stay_where_values_are) {
   LS_SPEC("M84 M85 M88 M70");
-  ls_graph *graph = new_graph();
-  ls_cross_device *ops = by("nccl", 0);
+  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_cross_device, ops) = by("nccl", 0);
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest value =
@@ -108,15 +109,13 @@ TEST(results_stay_where_values_are) {
     ls_nest_release(made);
     ls_nest_release(value);
   }
-  ls_cross_device_release(ops);
-  ls_graph_destroy(graph);
 }
 
 // As many components as destinations, but two of them on one device.
 TEST(components_that_share_a_device_are_all_counted) {
   LS_SPEC("M85");
-  ls_graph *graph = new_graph();
-  ls_cross_device *ops = by("nccl", 0);
+  LS_OWN(ls_graph, graph) = new_graph();
+  LS_OWN(ls_cross_device, ops) = by("nccl", 0);
   {
     LS_GRAPH_SCOPE(graph);
     static const char *const two[] = {"/gpu:0", "/gpu:1"};
@@ -139,14 +138,12 @@ TEST(components_that_share_a_device_are_all_counted) {
     ls_nest_release(made);
     ls_nest_release(value);
   }
-  ls_cross_device_release(ops);
-  ls_graph_destroy(graph);
 }
 
 TEST(values_on_cpus_go_to_one_device) {
   LS_SPEC("M89");
   ls_graph *graph = new_graph();
-  ls_cross_device *ops = by("hierarchical_copy", 0);
+  LS_OWN(ls_cross_device, ops) = by("hierarchical_copy", 0);
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest value =
@@ -160,16 +157,13 @@ TEST(values_on_cpus_go_to_one_device) {
   }
   ls_graph_destroy(graph);
   // And so in eager.
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       placed_values("GPU", LS_DTYPE_F32, 3, 0, (double[]){1, 2, 4});
-  const ls_nest made = reduced(ops, LS_REDUCE_MEAN, value, at_value);
+  LS_OWN(ls_nest, made) = reduced(ops, LS_REDUCE_MEAN, value, at_value);
   expect_numbers(made,
                  (double[]){(double)(7 * (1.0f / 3)), (double)(7 * (1.0f / 3)),
                             (double)(7 * (1.0f / 3))},
                  3);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_cross_device_release(ops);
 }
 
 // ---- Batches ---------------------------------------------------------------
@@ -238,8 +232,8 @@ TEST(integers_of_32_bits_go_to_one_device) {
   LS_SPEC("M106");
   static const ls_dtype dtypes[] = {LS_DTYPE_I32, LS_DTYPE_F32, LS_DTYPE_I32,
                                     LS_DTYPE_I64};
-  ls_cross_device *ops = by("nccl", 1);
-  ls_graph *graph = new_graph();
+  LS_OWN(ls_cross_device, ops) = by("nccl", 1);
+  LS_OWN(ls_graph, graph) = new_graph();
   {
     LS_GRAPH_SCOPE(graph);
     ls_nest values[4], made = ls_none();
@@ -262,8 +256,6 @@ TEST(integers_of_32_bits_go_to_one_device) {
     for (size_t i = 0; i < 4; ++i)
       ls_nest_release(values[i]);
   }
-  ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
 }
 
 TEST(packs_go_before_small_tensors) {
@@ -287,9 +279,9 @@ TEST(packs_go_before_small_tensors) {
        1},
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    ls_cross_device *ops = NULL;
+    LS_OWN(ls_cross_device, ops) = NULL;
     expect_ok(ls_all_reduce_ops_create(&cases[c].options, &ops));
-    ls_graph *graph = new_graph();
+    LS_OWN(ls_graph, graph) = new_graph();
     {
       LS_GRAPH_SCOPE(graph);
       ls_nest values[3], made = ls_none();
@@ -312,8 +304,6 @@ TEST(packs_go_before_small_tensors) {
       }
       ls_nest_release(made);
     }
-    ls_graph_destroy(graph);
-    ls_cross_device_release(ops);
   }
 }
 
@@ -400,8 +390,8 @@ TEST(every_set_gives_the_same_bits) {
       }
     }
     for (int set = 0; set < SETS; ++set) {
-      ls_cross_device *ops = make_set(set);
-      ls_graph *graph = new_graph();
+      LS_OWN(ls_cross_device, ops) = make_set(set);
+      LS_OWN(ls_graph, graph) = new_graph();
       {
         LS_GRAPH_SCOPE(graph);
         for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
@@ -419,8 +409,6 @@ TEST(every_set_gives_the_same_bits) {
           ls_nest_release(made);
         }
       }
-      ls_graph_destroy(graph);
-      ls_cross_device_release(ops);
     }
   }
 }
@@ -429,8 +417,8 @@ TEST(means_of_halves_round_once) {
   // bf16 has 8 bits: 1/3 of 257 + 1 + 1 in f32, rounded at the end.
   static const double numbers[] = {256, 1, 1};
   for (int set = 0; set < SETS; ++set) {
-    ls_cross_device *ops = make_set(set);
-    ls_graph *graph = new_graph();
+    LS_OWN(ls_cross_device, ops) = make_set(set);
+    LS_OWN(ls_graph, graph) = new_graph();
     {
       LS_GRAPH_SCOPE(graph);
       const ls_nest value = placed_values("GPU", LS_DTYPE_BF16, 3, 0, numbers);
@@ -444,16 +432,14 @@ TEST(means_of_halves_round_once) {
       ls_nest_release(sum);
       ls_nest_release(value);
     }
-    ls_graph_destroy(graph);
-    ls_cross_device_release(ops);
   }
 }
 
 TEST(shapes_that_differ_are_refused) {
   LS_SPEC("M77");
   for (int set = 0; set < SETS; ++set) {
-    ls_cross_device *ops = make_set(set);
-    ls_graph *graph = new_graph();
+    LS_OWN(ls_cross_device, ops) = make_set(set);
+    LS_OWN(ls_graph, graph) = new_graph();
     {
       LS_GRAPH_SCOPE(graph);
       static const char *const devices[] = {LOCAL_DEVICE "GPU:0",
@@ -469,7 +455,5 @@ TEST(shapes_that_differ_are_refused) {
       expect_status(status, LS_INVALID_ARGUMENT, "f32[3,2]");
       ls_nest_release(value);
     }
-    ls_graph_destroy(graph);
-    ls_cross_device_release(ops);
   }
 }

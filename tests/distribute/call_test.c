@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"
@@ -26,7 +27,7 @@ static void note(diary *d, const char *what, int number) {
 // ---- Arguments and results -------------------------------------------------
 TEST(replicas_get_their_parts) {
   LS_SPEC("V166 V168 M149");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest args = LS_TUPLE(
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2), ls_nest_f64(5));
   ls_nest made = run_on(strategy, give_args, args, NULL);
@@ -41,7 +42,6 @@ TEST(replicas_get_their_parts) {
   expect_status(ls_strategy_run(strategy, ls_plain(give_args, NULL),
                                 ls_nest_f64(1), &made),
                 LS_INVALID_ARGUMENT, "1.0");
-  ls_strategy_release(strategy);
 }
 
 static ls_nest count_calls(ls_nest args, void *user) {
@@ -52,7 +52,7 @@ static ls_nest count_calls(ls_nest args, void *user) {
 
 TEST(a_missing_part_is_found_before_anything_runs) {
   LS_SPEC("M149");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   int calls = 0;
   ls_nest made = ls_none();
   ls_nest args =
@@ -71,25 +71,21 @@ TEST(a_missing_part_is_found_before_anything_runs) {
       LS_INVALID_ARGUMENT, "CPU:0");
   ls_nest_release(args);
   assert_int_equal(calls, 0);
-  ls_strategy_release(strategy);
 }
 
 TEST(parts_on_devices_go_to_the_replicas_there) {
   LS_SPEC("M149");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   // In the replicas' order and in the other one, by short names.
   for (int first = 0; first < 2; ++first) {
     const char *const devices[] = {first == 0 ? "cpu:0" : "cpu:1",
                                    first == 0 ? "cpu:1" : "cpu:0"};
     const ls_nest items[] = {ls_nest_f64(first), ls_nest_f64(1 - first)};
-    const ls_nest args =
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 2));
-    const ls_nest made = run_on(strategy, give_args, args, NULL);
+    LS_OWN(ls_nest, made) = run_on(strategy, give_args, args, NULL);
     expect_numbers(ls_nest_item(made, 0), (double[]){0, 1}, 2);
-    ls_nest_release(made);
-    ls_nest_release(args);
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest look_at_variable(ls_nest args, void *user) {
@@ -100,15 +96,11 @@ static ls_nest look_at_variable(ls_nest args, void *user) {
 
 TEST(a_distributed_variable_stays_whole) {
   LS_SPEC("V85 V168");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest args = LS_TUPLE(ls_nest_variable(v));
-  const ls_nest made = run_on(strategy, look_at_variable, args, v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_variable(v));
+  LS_OWN(ls_nest, made) = run_on(strategy, look_at_variable, args, v);
   assert_ptr_equal(ls_nest_as_variable(made), v);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest differing_kinds(ls_nest args, void *user) {
@@ -120,12 +112,11 @@ static ls_nest differing_kinds(ls_nest args, void *user) {
 
 TEST(results_of_different_kinds_are_refused) {
   LS_SPEC("V168");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_nest made = ls_none();
   expect_status(ls_strategy_run(strategy, ls_plain(differing_kinds, NULL),
                                 ls_none(), &made),
                 LS_INVALID_ARGUMENT, "a tuple of 1");
-  ls_strategy_release(strategy);
 }
 
 // ---- Merging ---------------------------------------------------------------
@@ -143,13 +134,12 @@ static ls_nest two_rounds(ls_nest args, void *user) {
   for (int round = 0; round < 2; ++round) {
     note(d, round == 0 ? "a" : "b", r);
     const ls_nest given = LS_TUPLE(ls_nest_i64(r + 10 * round), ls_nest_f64(3));
-    const ls_nest merged =
+    LS_OWN(ls_nest, merged) =
         ls_replica_merge_call(ls_replica_context(), merge_and_note, given, d);
     ls_nest_release(given);
     // One's own part; what is one object for all is passed as it is.
     assert_true(ls_nest_number(ls_nest_item(merged, 0)) == r + 10 * round);
     assert_true(ls_nest_number(ls_nest_item(merged, 1)) == 3);
-    ls_nest_release(merged);
   }
   note(d, "c", r);
   return ls_none();
@@ -157,11 +147,10 @@ static ls_nest two_rounds(ls_nest args, void *user) {
 
 TEST(replicas_meet_in_merge_calls) {
   LS_SPEC("V174 M151 M152");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   diary d = {.fails_on = -1};
   ls_nest_release(run_on(strategy, two_rounds, ls_none(), &d));
   assert_string_equal(d.text, "a0 a1 m2 b0 b1 m2 c0 c1 ");
-  ls_strategy_release(strategy);
 }
 
 static ls_nest merge_zero(ls_strategy *s, ls_nest args, void *user) {
@@ -187,11 +176,10 @@ static ls_nest own_merge(ls_nest args, void *user) {
 
 TEST(replica_0s_merge_function_runs) {
   LS_SPEC("M151");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   diary d = {.fails_on = -1};
   ls_nest_release(run_on(strategy, own_merge, ls_none(), &d));
   assert_string_equal(d.text, "zero ");
-  ls_strategy_release(strategy);
 }
 
 static ls_nest merge_components(ls_strategy *s, ls_nest args, void *user) {
@@ -204,28 +192,26 @@ static ls_nest merge_components(ls_strategy *s, ls_nest args, void *user) {
 static ls_nest give_component(ls_nest args, void *user) {
   const diary *d = user;
   (void)args;
-  const ls_nest given = LS_TUPLE(ls_nest_variable(
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_variable(
       ls_variable_component(d->variable, (size_t)ls_replica_number())));
   const ls_nest made = ls_replica_merge_call(ls_replica_context(),
                                              merge_components, given, user);
-  ls_nest_release(given);
   return made;
 }
 
 static ls_nest give_differing(ls_nest args, void *user) {
   (void)args;
-  const ls_nest given = ls_replica_number() == 0
-                            ? LS_TUPLE(ls_nest_f64(1))
-                            : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
+  LS_OWN(ls_nest, given) = ls_replica_number() == 0
+                               ? LS_TUPLE(ls_nest_f64(1))
+                               : LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
   const ls_nest made =
       ls_replica_merge_call(ls_replica_context(), merge_one, given, user);
-  ls_nest_release(given);
   return made;
 }
 
 TEST(merge_arguments_are_regrouped) {
   LS_SPEC("M152");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   diary d = {.variable = variable_in(strategy, (variable_kind){0})};
   ls_nest_release(run_on(strategy, give_component, ls_none(), &d));
   ls_nest made = ls_none();
@@ -233,7 +219,6 @@ TEST(merge_arguments_are_regrouped) {
       ls_strategy_run(strategy, ls_plain(give_differing, &d), ls_none(), &made),
       LS_INVALID_ARGUMENT, "a tuple of 2");
   ls_variable_release(d.variable);
-  ls_strategy_release(strategy);
 }
 
 // ---- Failing ---------------------------------------------------------------
@@ -250,7 +235,7 @@ static ls_nest merge_on_one(ls_nest args, void *user) {
 
 TEST(a_different_number_of_merge_calls_is_refused) {
   LS_SPEC("V176 M153");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   for (int which = 0; which < 3; ++which) {
     ls_nest made = ls_none();
     expect_status(ls_strategy_run(strategy, ls_plain(merge_on_one, &which),
@@ -258,7 +243,6 @@ TEST(a_different_number_of_merge_calls_is_refused) {
                   LS_FAILED_PRECONDITION,
                   "different numbers of merge calls (merge_call)");
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest fail_after_merge(ls_nest args, void *user) {
@@ -271,16 +255,15 @@ static ls_nest fail_after_merge(ls_nest args, void *user) {
       ls_replica_merge_call(ls_replica_context(), merge_one, ls_none(), d);
   if (ls_nest_is_failed(merged)) note(d, "stop", r);
   // Whatever it does now does not count, and no merge call works.
-  const ls_nest again =
+  LS_OWN(ls_nest, again) =
       ls_replica_merge_call(ls_replica_context(), merge_one, ls_none(), d);
   assert_true(ls_nest_is_failed(again));
-  ls_nest_release(again);
   return merged;
 }
 
 TEST(a_failing_replica_stops_all) {
   LS_SPEC("V169 M154 M156");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   diary d = {.fails_on = 1};
   ls_nest made = ls_nest_f64(8);
   {
@@ -296,7 +279,6 @@ TEST(a_failing_replica_stops_all) {
   assert_true(ls_nest_number(made) == 8);
   assert_false(ls_has_strategy());
   ls_nest_release(run_on(strategy, give_args, ls_none(), NULL));
-  ls_strategy_release(strategy);
 }
 
 static ls_nest failing_merge(ls_strategy *s, ls_nest args, void *user) {
@@ -331,7 +313,7 @@ static ls_nest nested_to_fail(ls_nest args, void *user) {
 
 TEST(a_failing_merge_stops_all) {
   LS_SPEC("M155 M156");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   diary d = {.fails_on = -1};
   ls_nest made = ls_none();
   expect_status(
@@ -344,5 +326,4 @@ TEST(a_failing_merge_stops_all) {
       LS_DATA_LOSS, "the merge refuses");
   assert_string_equal(d.text, "stopped0 stopped1 ");
   ls_nest_release(run_on(strategy, give_args, ls_none(), NULL));
-  ls_strategy_release(strategy);
 }

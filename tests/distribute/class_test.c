@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A new kind of strategy is a table: nothing else knows of it.
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
 #include "support/expect.h"
@@ -52,33 +53,31 @@ static ls_nest thrice(ls_nest args, void *user) {
 }
 
 static double number_of(ls_nest value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (value.kind == LS_KIND_TENSOR)
     expect_ok(ls_tensor_value(value.as.tensor, &array));
   else
     array = ls_array_retain(ls_nest_as_array(value));
   const double got = ls_array_f64(array, 0);
-  ls_array_release(array);
   return got;
 }
 
 static double run_and_reduce(ls_strategy *strategy, ls_callable callable) {
-  ls_nest results = ls_none(), sum = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, sum) = ls_none();
   expect_ok(ls_strategy_run(strategy, callable, ls_none(), &results));
   expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, results, &sum));
   const double got = number_of(sum);
-  ls_nest_release(sum);
-  ls_nest_release(results);
   return got;
 }
 
 TEST(a_new_kind_of_strategy_is_a_table) {
   ls_strategy_class kind;
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   make_counting(&kind, &strategy);
   assert_string_equal(ls_strategy_label(strategy),
                       "counting strategy 'mine' (1 replica on CPU:0)");
-  ls_variable *w = NULL;
+  LS_OWN(ls_variable, w) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
@@ -88,7 +87,7 @@ TEST(a_new_kind_of_strategy_is_a_table) {
   assert_true(ls_strategy_made(strategy, w));
   assert_int_equal(ls_variable_num_components(w), 1);
 
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = thrice, .user = w}, &function));
   assert_true(run_and_reduce(strategy, ls_plain(thrice, w)) == 6);
@@ -98,14 +97,12 @@ TEST(a_new_kind_of_strategy_is_a_table) {
   assert_int_equal(counts->variables, 1);
   assert_int_equal(counts->runs, 2);
   assert_int_equal(counts->reductions, 2);
-  ls_function_release(function);
-  ls_variable_release(w);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_new_kind_of_strategy_does_not_mix_with_others) {
   ls_strategy_class kind;
-  ls_strategy *strategy = NULL, *other = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_strategy, other) = NULL;
   make_counting(&kind, &strategy);
   expect_ok(ls_one_device_strategy_create("/device:CPU:0", &other));
   {
@@ -116,6 +113,4 @@ TEST(a_new_kind_of_strategy_does_not_mix_with_others) {
         LS_FAILED_PRECONDITION, "counting strategy 'mine'");
   }
   assert_int_equal(((const counting *)strategy)->runs, 0);
-  ls_strategy_release(other);
-  ls_strategy_release(strategy);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/gradients.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -28,15 +29,14 @@ static ls_tensor argument(ls_nest args) {
 
 static void run_trial(trial *t, ls_callback callback) {
   t->x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(t->rows, WIDTH), 5);
-  const ls_nest args = LS_TUPLE(split_of(t->replicas, ls_array_retain(t->x)));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(split_of(t->replicas, ls_array_retain(t->x)));
   if (t->compiled) {
     t->got = call_on(t->replicas, callback, t, args, 2);
   } else {
-    ls_strategy *strategy = mirrored_of(t->replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(t->replicas);
     t->got = run_on(strategy, callback, args, t);
-    ls_strategy_release(strategy);
   }
-  ls_nest_release(args);
 }
 
 static void end_trial(trial *t) {
@@ -58,7 +58,7 @@ static double got_at(const trial *t, size_t leaf, int replica, int64_t i) {
   const ls_nest own = ls_distributed_count(value) != 0
                           ? ls_distributed_component(value, (size_t)replica)
                           : value;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (own.kind == LS_KIND_TENSOR) {
     expect_ok(ls_tensor_value(own.as.tensor, &array));
   } else {
@@ -66,7 +66,6 @@ static double got_at(const trial *t, size_t leaf, int replica, int64_t i) {
   }
   assert_in_range(i, 0, ls_array_num_elements(array) - 1);
   const double number = ls_array_f64(array, i);
-  ls_array_release(array);
   return number;
 }
 
@@ -113,13 +112,12 @@ static ls_tensor made(const trial *t, ls_tensor (*make)(ls_tensor x),
   const ls_tensor direct = make(x);
   if (!t->in_loop) return direct;
   once o = {make, x};
-  const ls_nest last =
+  LS_OWN(ls_nest, last) =
       ls_while(is_first, make_again, &o,
                LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
                         ls_leaf(ls_mul_scalar(direct, 0))),
                2);
   const ls_tensor result = ls_nest_tensor(last, 1);
-  ls_nest_release(last);
   return result;
 }
 
@@ -258,18 +256,15 @@ static ls_nest cut_three(ls_nest args, void *user) {
 }
 
 static void expect_refused(ls_callback callback, const char *part) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = callback}, &function));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(split_of(2, array_of_numbers(LS_DTYPE_F32, LS_SHAPE(5), 1)));
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &result),
                 LS_INVALID_ARGUMENT, part);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }
 
 TEST(axes_that_are_not_there_are_refused) {

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
@@ -16,7 +17,7 @@ TEST(a_thread_starts_in_the_default_context) {
   expect_default();
   ls_replica *replica = ls_replica_context();
   assert_int_equal(ls_replica_num_replicas(replica), 1);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -24,7 +25,6 @@ TEST(a_thread_starts_in_the_default_context) {
     assert_int_equal(ls_replica_number(), 0);
     assert_int_equal(ls_graph_num_ops(graph), 0);
   }
-  ls_graph_destroy(graph);
 }
 
 typedef struct seen {
@@ -62,7 +62,7 @@ static ls_nest look_around(ls_nest args, void *user) {
 
 TEST(contexts_follow_scope_run_and_merge) {
   LS_SPEC("V152 V153 M29");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   seen s = {.strategy = strategy};
   expect_default();
   {
@@ -74,7 +74,6 @@ TEST(contexts_follow_scope_run_and_merge) {
   expect_default();
   assert_int_equal(s.replicas, 3);
   assert_int_equal(s.merges, 1);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest run_inside(ls_strategy *strategy, ls_nest args, void *user) {
@@ -94,12 +93,11 @@ static ls_nest merge_to_run(ls_nest args, void *user) {
 
 TEST(a_merge_function_may_run_replicas) {
   LS_SPEC("V167 M29");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   seen s = {.strategy = strategy};
   ls_nest_release(run_on(strategy, merge_to_run, ls_none(), &s));
   assert_int_equal(s.replicas, 2);
   assert_int_equal(s.merges, 1);
-  ls_strategy_release(strategy);
 }
 
 static void *look_in_thread(void *strategy) {
@@ -119,9 +117,9 @@ static ls_nest look_in_trace(ls_nest args, void *user) {
 
 TEST(the_state_belongs_to_graph_and_thread) {
   LS_SPEC("V154");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = look_in_trace, .user = strategy},
@@ -152,9 +150,6 @@ TEST(the_state_belongs_to_graph_and_thread) {
     }
     expect_default();
   }
-  ls_function_release(function);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 static void *default_of(void *user) {
@@ -177,7 +172,7 @@ TEST(there_is_one_default_strategy) {
 
 TEST(a_strategys_scope_nests_in_itself) {
   LS_SPEC("V159 M30");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_scope outer = {0}, inner = {0};
   for (int again = 0; again < 2; ++again) {
     ls_strategy_scope_begin(&outer, strategy);
@@ -189,7 +184,6 @@ TEST(a_strategys_scope_nests_in_itself) {
     expect_ok(ls_strategy_scope_end(&outer));
     expect_default();
   }
-  ls_strategy_release(strategy);
 }
 
 typedef struct two {
@@ -301,7 +295,8 @@ TEST(the_default_strategys_scope_changes_nothing) {
 
 TEST(a_strategy_can_be_set_without_a_scope) {
   LS_SPEC("V164");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(3);
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(3);
   expect_ok(ls_strategy_set_current(a));
   expect_cross(a);
   expect_ok(ls_strategy_set_current(b));
@@ -321,6 +316,4 @@ TEST(a_strategy_can_be_set_without_a_scope) {
                   "cannot be put in force");
     expect_cross(a);
   }
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }

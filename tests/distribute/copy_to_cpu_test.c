@@ -3,6 +3,7 @@
 #include "lockstep/export.h"
 #include "lockstep/variable_parts.h"
 
+#include "distribute/own.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -18,7 +19,7 @@ static ls_nest copy_in_replica(ls_nest args, void *user) {
 TEST(a_copy_on_the_cpu_is_one_plain_variable) {
   LS_SPEC("V133");
   static const double wanted[] = {3, 3, 3, 3, 0, 7, 3.5};
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   static const char *const devices[] = {"/task:1/gpu:0", "/task:1/gpu:1"};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
@@ -68,12 +69,11 @@ TEST(a_copy_on_the_cpu_is_one_plain_variable) {
     ls_variable_release(copy);
     ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_copy_of_what_has_no_one_value_is_refused) {
   LS_SPEC("V133");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = pair_in(strategy, (variable_kind){0}), *copy = NULL,
               *wide = variable_of("wide", LS_DTYPE_F32, LS_SHAPE(2),
                                   (double[]){1, 2});
@@ -94,7 +94,7 @@ TEST(a_copy_of_what_has_no_one_value_is_refused) {
   expect_variable(copy, (double[]){1, 2}, 2, 0);
   ls_variable_release(copy);
   copy = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -103,8 +103,6 @@ TEST(a_copy_of_what_has_no_one_value_is_refused) {
                   "graph 'g'");
     ls_variable_release(built);
   }
-  ls_graph_destroy(graph);
   ls_variable_release(wide);
   ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/placed.h"
 
 static ls_cross_device *to_one(void) {
@@ -90,7 +91,7 @@ TEST(a_table_of_ones_own_is_called) {
 TEST(what_a_table_lacks_is_named) {
   LS_SPEC("M68");
   static const ls_cross_device_table nothing = {0};
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   ls_nest made = ls_none();
   const ls_nest x = ls_leaf(scalar_of(3));
   const ls_destinations here = {.device = "/cpu:0"};
@@ -104,17 +105,16 @@ TEST(what_a_table_lacks_is_named) {
       LS_UNIMPLEMENTED, "no batch_reduce");
   expect_status(ls_cross_device_gather(ops, x, 0, here, &made),
                 LS_UNIMPLEMENTED, "no gather");
-  ls_cross_device_release(ops);
 }
 
 // A strategy calls the table wherever it reduces.
 static ls_nest reduce_two(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  const ls_nest given = LS_LIST(ls_leaf(scalar_of(1)), ls_leaf(scalar_of(2)));
+  LS_OWN(ls_nest, given) =
+      LS_LIST(ls_leaf(scalar_of(1)), ls_leaf(scalar_of(2)));
   const ls_nest made =
       ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, given);
-  ls_nest_release(given);
   return made;
 }
 
@@ -200,10 +200,10 @@ TEST(a_strategy_reduces_by_its_table) {
 // ---- What is reduced -------------------------------------------------------
 TEST(only_values_of_replicas_are_reduced) {
   LS_SPEC("M71");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   const ls_destinations here = {.device = "/cpu:0"};
   ls_nest made = ls_none();
-  const ls_nest list = LS_LIST(ls_nest_i64(1));
+  LS_OWN(ls_nest, list) = LS_LIST(ls_nest_i64(1));
   const ls_nest wrong[] = {ls_nest_f64(2.5), list, ls_none()};
   const char *const says[] = {"2.5", "[1]", "none"};
   for (size_t i = 0; i < 3; ++i)
@@ -219,7 +219,7 @@ TEST(only_values_of_replicas_are_reduced) {
   expect_numbers(made, (double[]){4}, 1);
   ls_nest_release(made);
   // All pairs are looked at before any op is made.
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -234,14 +234,11 @@ TEST(only_values_of_replicas_are_reduced) {
     assert_int_equal(ls_graph_num_ops(graph), before);
     ls_nest_release(good);
   }
-  ls_graph_destroy(graph);
-  ls_nest_release(list);
-  ls_cross_device_release(ops);
 }
 
 TEST(a_broadcast_makes_copies) {
   LS_SPEC("M73");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   ls_nest made = ls_none();
   ls_tensor x = ls_failed_tensor();
   {
@@ -264,21 +261,20 @@ TEST(a_broadcast_makes_copies) {
                                           (ls_destinations){.device = "/cpu:0"},
                                           &made),
                 LS_INVALID_ARGUMENT, "broadcast of 1");
-  ls_cross_device_release(ops);
 }
 
 TEST(one_component_is_copied) {
   LS_SPEC("M75 M74");
   ls_graph *graph = NULL;
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
-      const ls_nest value =
+      LS_OWN(ls_nest, value) =
           placed_values("GPU", LS_DTYPE_F32, 1, 0, (double[]){0.1});
       const size_t before = ls_graph_num_ops(graph);
-      ls_nest made = ls_none();
+      LS_OWN(ls_nest, made) = ls_none();
       expect_ok(ls_cross_device_reduce(ops, (ls_reduce_op)op, value, at_value,
                                        &made));
       assert_int_equal(ls_graph_num_ops(graph), before + 1);
@@ -287,12 +283,9 @@ TEST(one_component_is_copied) {
       assert_false(ls_nest_is_same(ls_distributed_component(made, 0),
                                    ls_distributed_component(value, 0)));
       expect_fetched(made, 0, (double[]){(double)0.1f}, 1);
-      ls_nest_release(made);
-      ls_nest_release(value);
     }
   }
   ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
 }
 
 // ---- Reducing to one device ------------------------------------------------
@@ -347,13 +340,13 @@ TEST(values_are_added_on_one_device) {
 TEST(the_function_that_accumulates_sees_all_values) {
   LS_SPEC("M79 M80");
   size_t seen = 0;
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   expect_ok(ls_reduce_to_one_create(
       &(ls_reduce_to_one_options){.accumulate = largest, .user = &seen}, &ops));
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       placed_values("CPU", LS_DTYPE_F32, 4, 0, (double[]){1, 8, 2, 4});
   const ls_destinations where[] = {{.device = "/cpu:0"}, {.device = "/cpu:1"}};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, where[0], &made));
   assert_int_equal(seen, 4);
   expect_numbers(made, (double[]){8}, 1);
@@ -372,9 +365,6 @@ TEST(the_function_that_accumulates_sees_all_values) {
     assert_string_equal(component_on(ls_nest_item(made, i), 0),
                         i == 0 ? "CPU:0" : "CPU:1");
   }
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_cross_device_release(ops);
 }
 
 TEST(what_is_absent_is_not_added) {
@@ -389,7 +379,7 @@ TEST(what_is_absent_is_not_added) {
                            ls_leaf(scalar_of((double)b)),
                            ls_leaf(scalar_of((double)d))};
   const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, parts, 4);
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   const ls_destinations here = {.device = "/cpu:0"};
   ls_nest made = ls_none();
   const float sum = ((a + b) + c) + (b + d);
@@ -401,11 +391,9 @@ TEST(what_is_absent_is_not_added) {
   ls_nest_release(made);
   ls_nest_release(value);
   const ls_nest nothing = ls_nest_distributed(LS_MAP_OUTPUT, NULL, 0);
-  const ls_nest empty = ls_nest_distributed(LS_PER_REPLICA, &nothing, 1);
+  LS_OWN(ls_nest, empty) = ls_nest_distributed(LS_PER_REPLICA, &nothing, 1);
   expect_status(ls_cross_device_reduce(ops, LS_REDUCE_SUM, empty, here, &made),
                 LS_INVALID_ARGUMENT, "must be non-empty");
-  ls_nest_release(empty);
-  ls_cross_device_release(ops);
 }
 
 TEST(where_values_go_is_logged_ten_times) {
@@ -416,11 +404,10 @@ TEST(where_values_go_is_logged_ten_times) {
   const ls_nest x = ls_leaf(scalar_of(1));
   const char *const devices[] = {"/cpu:1", "/cpu:2"};
   for (int i = 0; i < 12; ++i) {
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_cross_device_reduce(
         ops, LS_REDUCE_SUM, x,
         (ls_destinations){.devices = devices, .num_devices = 2}, &made));
-    ls_nest_release(made);
   }
   assert_int_equal(
       count_logged(&it, "info: reduce to " LOCAL_DEVICE "CPU:1, then broadcast "

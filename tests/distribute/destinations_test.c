@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where reduced and broadcast values go.
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "support/placed.h"
 
@@ -14,10 +15,10 @@ static const ls_destinations at_value;  // None given.
 
 TEST(destinations_are_names_and_values) {
   LS_SPEC("M69 M74");
-  ls_cross_device *ops = to_one();
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *plain = NULL;
+  LS_OWN(ls_cross_device, ops) = to_one();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, plain) = NULL;
   ls_tensor there = ls_failed_tensor();
   {
     LS_DEVICE_SCOPE("/cpu:3");
@@ -25,9 +26,10 @@ TEST(destinations_are_names_and_values) {
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "p", .dtype = LS_DTYPE_F32}, &plain));
   }
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       placed_values("CPU", LS_DTYPE_F32, 2, 0, (double[]){1, 2});
-  const ls_nest container = ls_nest_variable(v), one = ls_nest_variable(plain);
+  LS_OWN(ls_nest, container) = ls_nest_variable(v);
+  LS_OWN(ls_nest, one) = ls_nest_variable(plain);
   const struct {
     ls_destinations where;
     const char *devices[2];
@@ -43,7 +45,7 @@ TEST(destinations_are_names_and_values) {
       {{.devices = (const char *[]){NULL}}, {"CPU:0", "CPU:1"}},  // No name.
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, cases[c].where,
                                      &made));
     const size_t count = cases[c].devices[1] == NULL ? 1 : 2;
@@ -53,7 +55,6 @@ TEST(destinations_are_names_and_values) {
       assert_string_equal(component_on(made, i), cases[c].devices[i]);
       expect_contains(ls_distributed_device(made, i), cases[c].devices[i]);
     }
-    ls_nest_release(made);
   }
   const struct {
     ls_destinations where;
@@ -78,20 +79,13 @@ TEST(destinations_are_names_and_values) {
   ls_nest made = ls_none();  // A broadcast goes somewhere.
   expect_status(ls_cross_device_broadcast(ops, ls_leaf(there), at_value, &made),
                 LS_INVALID_ARGUMENT, "destinations");
-  ls_nest_release(value);
-  ls_nest_release(container);
-  ls_nest_release(one);
-  ls_variable_release(plain);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  ls_cross_device_release(ops);
 }
 
 TEST(names_are_resolved_where_the_thread_is) {
   LS_SPEC("M70");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   const ls_nest x = ls_leaf(scalar_of(2));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   {
     LS_DEVICE_SCOPE("/job:worker/task:2");
     expect_ok(ls_cross_device_reduce(
@@ -99,13 +93,11 @@ TEST(names_are_resolved_where_the_thread_is) {
   }
   assert_string_equal(ls_distributed_device(made, 0),
                       "/job:worker/replica:0/task:2/device:CPU:1");
-  ls_nest_release(made);
-  ls_cross_device_release(ops);
 }
 
 TEST(components_are_joined_in_the_order_of_their_replicas) {
-  ls_cross_device *ops = to_one();
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_cross_device, ops) = to_one();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   static const char *const orders[][3] = {{"/cpu:0", "/cpu:1", "/cpu:2"},
                                           {"/cpu:2", "/cpu:1", "/cpu:0"},
                                           {"/cpu:1", "/cpu:2", "/cpu:0"},
@@ -116,22 +108,17 @@ TEST(components_are_joined_in_the_order_of_their_replicas) {
       LS_DEVICE_SCOPE(orders[i][k]);
       items[k] = ls_fill(LS_DTYPE_F32, LS_SHAPE(1), orders[i][k][5] - '0');
     }
-    const ls_nest value = placed_on(orders[i], items, 3);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, value) = placed_on(orders[i], items, 3);
+    LS_OWN(ls_nest, made) = ls_none();
     {
       LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_cross_device_gather(
           ops, value, 0, (ls_destinations){.device = "/cpu:0"}, &made));
     }
-    ls_array *joined = NULL;
+    LS_OWN(ls_array, joined) = NULL;
     expect_ok(ls_tensor_value(
         ls_nest_tensor(ls_distributed_component(made, 0), 0), &joined));
     for (int r = 0; r < 3; ++r)
       assert_true(ls_array_f64(joined, r) == r);
-    ls_array_release(joined);
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
-  ls_strategy_release(strategy);
-  ls_cross_device_release(ops);
 }

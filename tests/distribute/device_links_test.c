@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/placed.h"
 
 enum { MOST = 10 };
@@ -37,10 +38,9 @@ static void link_cube(machine *m, bool own) {
 }
 
 static void expect_by_links(const machine *m, size_t count, const char *name) {
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   expect_ok(ls_cross_device_by_links(m->wanted, count, &m->it, &ops));
   assert_string_equal(ls_cross_device_name(ops), name);
-  ls_cross_device_release(ops);
 }
 
 TEST(unused_and_unfit_devices_are_told) {

@@ -27,9 +27,9 @@ static ls_variable *resource_of(const ls_variable *variable) {
 
 TEST(all_of_a_variable_is_one_resource) {
   LS_SPEC("V131");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   strategy->packs_variables = true;
-  ls_variable *v = pair_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, v) = pair_in(strategy, (variable_kind){0});
   ls_variable *first = ls_variable_component(v, 0),
               *second = ls_variable_component(v, 1),
               *other =
@@ -55,26 +55,22 @@ TEST(all_of_a_variable_is_one_resource) {
                 "outside of an export");
   strategy->packs_variables = false;
   ls_variable_release(other);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static void expect_description(const ls_variable *v, const char *wanted) {
-  ls_record *record = NULL;
-  char *text = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   expect_ok(ls_record_create(&record));
   expect_ok(ls_export_describe(v, record));
   expect_ok(ls_record_to_text(record, &text, &size));
   assert_string_equal(text, wanted);
-  ls_text_release(text);
-  ls_record_destroy(record);
 }
 
 TEST(a_record_lists_components_with_their_devices) {
   LS_SPEC("V131");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = pair_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = pair_in(strategy, (variable_kind){0});
   {
     LS_EXPORT_SCOPE(LS_EXPORT_NONE);
     expect_description(v, "{\"name\":\"v\"}");
@@ -90,13 +86,10 @@ TEST(a_record_lists_components_with_their_devices) {
            "\"0\":{\"name\":\"v\",\"device\":\"" CPU "0\"},"
            "\"1\":{\"name\":\"v/replica_1\",\"device\":\"" CPU "1\"}}}");
   }
-  ls_record *record = NULL;
+  LS_OWN(ls_record, record) = NULL;
   expect_ok(ls_record_create(&record));
   expect_status(ls_export_describe(v, record), LS_FAILED_PRECONDITION,
                 "outside of an export");
-  ls_record_destroy(record);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- Functions -------------------------------------------------------------
@@ -155,9 +148,9 @@ static ls_nest reach_in_place(ls_nest args, void *user) {
 
 static void expect_saveable(const stepping *s, bool saveable) {
   const ls_nest none = ls_none();
-  ls_function *f = function_of(reach_in_place, (void *)(uintptr_t)s);
+  LS_OWN(ls_function, f) = function_of(reach_in_place, (void *)(uintptr_t)s);
   const ls_graph *graph = NULL, *again = NULL;
-  ls_nest out = ls_none();
+  LS_OWN(ls_nest, out) = ls_none();
   {
     LS_EXPORT_SCOPE(LS_EXPORT_NONE);
     expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
@@ -196,8 +189,6 @@ static void expect_saveable(const stepping *s, bool saveable) {
   ls_array_release(after);
   expect_status(ls_export_function(f, NULL, &graph), LS_FAILED_PRECONDITION,
                 "outside of an export");
-  ls_nest_release(out);
-  ls_function_release(f);
 }
 
 static bool is_saveable(const stepping *s) {
@@ -218,11 +209,12 @@ static bool is_possible(const stepping *s) {
 
 TEST(what_reaches_all_components_is_exported_untraced) {
   LS_SPEC("V132");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k)
     for (int how = READ; how < NUM_ACCESSES; ++how)
       for (int in_replicas = 0; in_replicas < 2; ++in_replicas) {
-        ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){3});
+        LS_OWN(ls_array, initial) =
+            array_of(LS_DTYPE_F32, LS_SHAPE(1), (double[]){3});
         stepping s = {.strategy = strategy,
                       .access = (access)how,
                       .in_replicas = in_replicas == 1};
@@ -238,9 +230,7 @@ TEST(what_reaches_all_components_is_exported_untraced) {
         }
         if (is_possible(&s)) expect_saveable(&s, is_saveable(&s));
         ls_variable_release(s.v);
-        ls_array_release(initial);
       }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest add_one(ls_nest args, void *user) {
@@ -269,16 +259,17 @@ static ls_nest add_what_is_refused(ls_nest args, void *user) {
 
 TEST(it_counts_what_a_branch_does_and_not_what_was_refused) {
   LS_SPEC("V132");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = pair_in(strategy, (variable_kind){.aggregation = SUM});
-  ls_function *branches = function_of(add_in_branch, v),
-              *refused = function_of(add_what_is_refused, v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
+      pair_in(strategy, (variable_kind){.aggregation = SUM});
+  LS_OWN(ls_function, branches) = function_of(add_in_branch, v);
+  LS_OWN(ls_function, refused) = function_of(add_what_is_refused, v);
   const bool yes = true;
   ls_array *array = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_BOOL, LS_SCALAR, &yes, &array));
-  const ls_nest args = LS_TUPLE(ls_nest_array(array));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(array));
   const ls_graph *graph = NULL;
-  ls_nest out = ls_none();
+  LS_OWN(ls_nest, out) = ls_none();
   expect_ok(ls_function_call(branches, args, &out));
   expect_ok(ls_function_call(refused, ls_none(), &out));
   {
@@ -288,12 +279,6 @@ TEST(it_counts_what_a_branch_does_and_not_what_was_refused) {
     expect_ok(ls_export_function(branches, &args, &graph));
     expect_ok(ls_export_function(refused, NULL, &graph));
   }
-  ls_nest_release(out);
-  ls_nest_release(args);
-  ls_function_release(refused);
-  ls_function_release(branches);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // A variable, and a function that writes it, as an export has them.

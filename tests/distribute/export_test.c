@@ -4,6 +4,7 @@
 #include "lockstep/export.h"
 
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "lockstep/device_name.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/handles.h"
@@ -29,9 +30,10 @@ static bool leave_by_return(void) {
 
 TEST(an_export_is_a_scope_with_a_policy) {
   LS_SPEC("V129");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = pair_in(strategy, (variable_kind){.synchronization = ON_READ,
-                                                     .aggregation = SUM});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
+      pair_in(strategy,
+              (variable_kind){.synchronization = ON_READ, .aggregation = SUM});
   expect_ok(ls_frame_begin());
   assert_int_equal((ls_export_policy){0}, LS_EXPORT_NONE);
   assert_false(ls_in_export());
@@ -64,17 +66,14 @@ TEST(an_export_is_a_scope_with_a_policy) {
     assert_true(read_now(v) == 3);
   }
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- The first component alone ---------------------------------------------
 static double written(ls_variable *v, ls_write_op op, double value) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_variable_write(v, op, ls_nest_f64(value), NULL, &made));
   assert_int_equal(made.kind, LS_KIND_TENSOR);
   const double number = number_of(made);
-  ls_nest_release(made);
   return number;
 }
 
@@ -160,12 +159,13 @@ static void use_in(int where, ls_strategy *strategy, ls_strategy *other,
 
 TEST(in_an_export_a_variable_is_its_first_component) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(3);
   for (int packs = 0; packs < 2; ++packs)
     for (size_t k = 0; k < NUM_KINDS; ++k)
       for (int where = 0; where < 6; ++where) {
         strategy->packs_variables = packs == 1;
-        ls_variable *v = pair_in(strategy, all_kinds[k]);
+        LS_OWN(ls_variable, v) = pair_in(strategy, all_kinds[k]);
         expect_ok(ls_frame_begin());
         {
           LS_EXPORT_SCOPE(alone[where % 2]);
@@ -173,19 +173,17 @@ TEST(in_an_export_a_variable_is_its_first_component) {
         }
         expect_ok(ls_frame_end(NULL));
         expect_components(v, (double[]){10, 4}, 2);
-        ls_variable_release(v);
       }
   strategy->packs_variables = false;
-  ls_strategy_release(other);
-  ls_strategy_release(strategy);
 }
 
 TEST(rows_are_scattered_into_the_first_component) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
-    ls_variable *v = NULL;
+    LS_OWN(ls_array, initial) =
+        array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
+    LS_OWN(ls_variable, v) = NULL;
     {
       LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_variable_create(
@@ -210,17 +208,14 @@ TEST(rows_are_scattered_into_the_first_component) {
     expect_variable(ls_variable_component(v, 0), (double[]){1, 5}, 2, 0);
     expect_variable(ls_variable_component(v, 1), (double[]){1, 2}, 2, 0);
     expect_ok(ls_frame_end(NULL));
-    ls_variable_release(v);
-    ls_array_release(initial);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_packed_handle_is_not_used) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   strategy->packs_variables = true;
-  ls_variable *v = pair_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, v) = pair_in(strategy, (variable_kind){0});
   expect_ok(ls_frame_begin());
   {
     LS_DEVICE_SCOPE(ls_variable_device(ls_variable_component(v, 1)));
@@ -233,8 +228,6 @@ TEST(a_packed_handle_is_not_used) {
   }
   expect_ok(ls_frame_end(NULL));
   expect_components(v, (double[]){8, 4}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest write_and_read(ls_nest args, void *user) {
@@ -253,11 +246,11 @@ static ls_nest write_and_read(ls_nest args, void *user) {
 
 TEST(a_session_of_what_was_built_in_an_export_agrees) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     ls_session *session = NULL;
-    ls_variable *v = NULL;
+    LS_OWN(ls_variable, v) = NULL;
     ls_nest made = ls_none(), out = ls_none();
     expect_ok(ls_graph_create("g", &graph));
     {
@@ -291,28 +284,24 @@ TEST(a_session_of_what_was_built_in_an_export_agrees) {
     expect_ok(ls_session_run(session, ls_nest_item(made, 1), NULL, 0, &out));
     assert_true(number_of(out) == 10);
     for (size_t i = 0; i < 2; ++i) {
-      ls_array *value = NULL;
+      LS_OWN(ls_array, value) = NULL;
       expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
                                           &value));
       assert_true(ls_array_f64(value, 0) == (i == 0 ? 10 : 4));
-      ls_array_release(value);
     }
     ls_nest_release(out);
     ls_nest_release(made);
     ls_session_destroy(session);
-    ls_variable_release(v);
-    ls_graph_destroy(graph);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_function_has_traces_of_its_own_in_an_export) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    ls_variable *v = pair_in(strategy, all_kinds[k]);
-    ls_function *f = function_of(write_and_read, v);
-    ls_nest out = ls_none();
+    LS_OWN(ls_variable, v) = pair_in(strategy, all_kinds[k]);
+    LS_OWN(ls_function, f) = function_of(write_and_read, v);
+    LS_OWN(ls_nest, out) = ls_none();
     {
       LS_EXPORT_SCOPE(LS_EXPORT_NONE);
       expect_ok(ls_function_call(f, ls_none(), &out));
@@ -329,11 +318,7 @@ TEST(a_function_has_traces_of_its_own_in_an_export) {
     }
     assert_int_equal(ls_function_num_traces(f), 2);
     expect_components(v, (double[]){10, 4}, 2);
-    ls_nest_release(out);
-    ls_function_release(f);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest read_doubled(ls_nest args, void *user) {
@@ -343,11 +328,11 @@ static ls_nest read_doubled(ls_nest args, void *user) {
 
 TEST(replicas_of_a_traced_step_read_the_first_component) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    ls_variable *v = pair_in(strategy, all_kinds[k]);
-    ls_function *f = function_of(read_doubled, v);
-    ls_nest out = ls_none();
+    LS_OWN(ls_variable, v) = pair_in(strategy, all_kinds[k]);
+    LS_OWN(ls_function, f) = function_of(read_doubled, v);
+    LS_OWN(ls_nest, out) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &out));
     expect_numbers(out, (double[]){6, 8}, 2);
     {
@@ -358,11 +343,7 @@ TEST(replicas_of_a_traced_step_read_the_first_component) {
     }
     expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &out));
     expect_numbers(out, (double[]){6, 8}, 2);
-    ls_nest_release(out);
-    ls_function_release(f);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest write_nine(ls_nest args, void *user) {
@@ -375,19 +356,15 @@ static ls_nest write_nine(ls_nest args, void *user) {
 
 TEST(replicas_of_a_traced_step_write_the_first_component) {
   LS_SPEC("V130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t k = 0; k < NUM_KINDS; ++k) {
-    ls_variable *v = pair_in(strategy, all_kinds[k]);
-    ls_function *f = function_of(write_nine, v);
-    ls_nest out = ls_none();
+    LS_OWN(ls_variable, v) = pair_in(strategy, all_kinds[k]);
+    LS_OWN(ls_function, f) = function_of(write_nine, v);
+    LS_OWN(ls_nest, out) = ls_none();
     {
       LS_EXPORT_SCOPE(LS_EXPORT_NONE);
       expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &out));
     }
     expect_components(v, (double[]){9, 4}, 2);
-    ls_nest_release(out);
-    ls_function_release(f);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }

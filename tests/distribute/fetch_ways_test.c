@@ -23,13 +23,12 @@ typedef struct place {
 
 static void make_variable(ways *self) {
   const place *p = self->user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
   ways_variable(self,
                 &(ls_variable_options){.name = "v",
                                        .initial_array = initial,
                                        .synchronization = p->synchronization,
                                        .aggregation = p->aggregation});
-  ls_array_release(initial);
 }
 
 static ls_tensor tensor_of(ls_nest leaf) {

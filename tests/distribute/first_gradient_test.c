@@ -3,17 +3,18 @@
 // Gradients of replica 0's value on every replica: it gets the sum of all
 // replicas' gradients, the others zeros, in every way to run.
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"
 
 static void make_on_read(ways *self) {
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){3, 5});
+  LS_OWN(ls_array, initial) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){3, 5});
   ways_variable(self, &(ls_variable_options){.name = "v",
                                              .initial_array = initial,
                                              .synchronization = ON_READ,
                                              .aggregation = FIRST});
-  ls_array_release(initial);
 }
 
 static ls_nest vector_of_replica(const ways *self, int step, int r) {
@@ -57,9 +58,8 @@ static ls_tensor loss_of_use(ls_nest args, ways *self) {
 }
 
 static ls_nest differentiate_use(ls_nest args, ways *self) {
-  const ls_nest v = ls_nest_variable(self->variables[0]);
+  LS_OWN(ls_nest, v) = ls_nest_variable(self->variables[0]);
   const ls_nest made = gradient_of(args, self, v, loss_of_use);
-  ls_nest_release(v);
   return made;
 }
 

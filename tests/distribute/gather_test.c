@@ -5,6 +5,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
 
+#include "distribute/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -19,7 +20,7 @@ static const ls_object_type slices_type = {.name = "slices",
 
 TEST(parts_are_gathered_in_replica_order) {
   LS_SPEC("V194 M132");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest value =
       per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3}, 3),
                   eager_vector(LS_DTYPE_F32, (double[]){4}, 1));
@@ -65,16 +66,14 @@ TEST(parts_are_gathered_in_replica_order) {
        "gather along axis 0: replica 0 has f32[2,2], replica 1 f32[4,1]"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i) {
-    const ls_nest parts = per_replica(wrong[i].a, wrong[i].b);
+    LS_OWN(ls_nest, parts) = per_replica(wrong[i].a, wrong[i].b);
     expect_status(ls_strategy_gather(strategy, parts, 0, &made),
                   LS_INVALID_ARGUMENT, wrong[i].says);
-    ls_nest_release(parts);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   static const int orders[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
   for (size_t k = 0; k < 4; ++k) {
     const char *all[3], *devices[3];
@@ -86,18 +85,16 @@ TEST(the_order_is_that_of_the_replicas_whatever_that_of_the_parts) {
       devices[i] = all[orders[k][i]];
       items[i] = ls_leaf(eager_vector(LS_DTYPE_F32, &r, 1));
     }
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 3);
     expect_ok(ls_strategy_gather(strategy, value, 0, &made));
     expect_eager_vector(made, (double[]){0, 1, 2}, 3);
-    ls_nest_release(value);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(sizes_that_are_not_known_yet_are_gathered) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -119,6 +116,4 @@ TEST(sizes_that_are_not_known_yet_are_gathered) {
     ls_nest_release(wrong);
   }
   expect_ok(ls_graph_take_error(graph));
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }

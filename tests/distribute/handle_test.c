@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -89,7 +90,7 @@ static ls_nest note_caching(ls_nest args, void *user) {
 
 TEST(replicas_cache_as_who_started_them) {
   LS_SPEC("V66");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   int seen[2] = {-1, -1};
   {
     LS_CACHING_SCOPE;
@@ -98,19 +99,17 @@ TEST(replicas_cache_as_who_started_them) {
   assert_true(seen[0] == 1 && seen[1] == 1);
   ls_nest_release(run_on(strategy, note_caching, ls_none(), seen));
   assert_true(seen[0] == 0 && seen[1] == 0);
-  ls_strategy_release(strategy);
 }
 
 // ---- Caching variables -----------------------------------------------------
 static ls_variable *plain_variable(const char *name, double initial) {
   ls_variable *v = NULL;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &array));
   ls_array_set_f64(array, 0, initial);
   ls_array_set_f64(array, 1, initial);
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = array}, &v));
-  ls_array_release(array);
   return v;
 }
 
@@ -121,10 +120,9 @@ static ls_variable *caching_of(ls_variable *v) {
 }
 
 static double first_of(ls_tensor x) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(x, &array));
   const double value = ls_array_f64(array, 0);
-  ls_array_release(array);
   return value;
 }
 
@@ -134,7 +132,8 @@ static ls_tensor both(double value) {
 
 TEST(a_read_is_kept_for_the_scope) {
   LS_SPEC("V67 V68");
-  ls_variable *v = plain_variable("v", 1), *c = caching_of(v);
+  LS_OWN(ls_variable, v) = plain_variable("v", 1);
+  LS_OWN(ls_variable, c) = caching_of(v);
   assert_true(first_of(ls_variable_read(c)) == 1);
   ls_variable_assign(c, both(2));
   assert_true(first_of(ls_variable_read(c)) == 2);
@@ -177,13 +176,12 @@ TEST(a_read_is_kept_for_the_scope) {
     LS_CACHING_SCOPE;
     assert_true(first_of(ls_variable_read(c)) == 6);
   }
-  ls_variable_release(c);
-  ls_variable_release(v);
 }
 
 TEST(rows_and_scatters_are_not_kept) {
   LS_SPEC("V68");
-  ls_variable *v = plain_variable("v", 1), *c = caching_of(v);
+  LS_OWN(ls_variable, v) = plain_variable("v", 1);
+  LS_OWN(ls_variable, c) = caching_of(v);
   const ls_tensor index =
       ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1));
   {
@@ -194,8 +192,6 @@ TEST(rows_and_scatters_are_not_kept) {
     assert_true(first_of(ls_variable_sparse_read(c, index)) == 3);
     assert_true(first_of(ls_variable_read(c)) == 1);
   }
-  ls_variable_release(c);
-  ls_variable_release(v);
 }
 
 typedef struct cached_reads {
@@ -213,7 +209,7 @@ static ls_nest read_both(ls_nest args, void *user) {
 
 TEST(replicas_share_what_is_kept) {
   LS_SPEC("V67 V66");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   cached_reads r = {.v = plain_variable("v", 1)};
   r.c = caching_of(r.v);
   {
@@ -224,7 +220,6 @@ TEST(replicas_share_what_is_kept) {
   assert_true(first_of(ls_variable_read(r.c)) == 9);
   ls_variable_release(r.c);
   ls_variable_release(r.v);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_graph_keeps_its_own_read) {
@@ -259,7 +254,7 @@ static ls_nest halve(ls_nest args, void *user) {
 
 TEST(a_caching_variable_looks_like_the_one_behind_it) {
   LS_SPEC("V69");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *v = NULL, *c = NULL, *eager = plain_variable("e", 4);
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -311,7 +306,6 @@ TEST(a_caching_variable_looks_like_the_one_behind_it) {
                 "plain");
   ls_variable_release(c);
   ls_variable_release(eager);
-  ls_graph_destroy(graph);
 }
 
 // ---- Packed variables ------------------------------------------------------
@@ -326,10 +320,10 @@ static ls_variable *on_device(const char *device, const char *name,
 
 TEST(what_cannot_be_packed_is_refused) {
   LS_SPEC("V135");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *a = on_device("/cpu:0", "a", 1), *packed = NULL;
-  ls_variable *whole = variable_in(strategy, (variable_kind){0});
-  ls_graph *graph = NULL;
+  LS_OWN(ls_variable, whole) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_nest leaves[2] = {ls_nest_variable(a), ls_nest_f64(3)};
   {
@@ -347,10 +341,7 @@ TEST(what_cannot_be_packed_is_refused) {
   assert_null(packed);
   ls_nest_release(leaves[0]);
   ls_nest_release(leaves[1]);
-  ls_graph_destroy(graph);
-  ls_variable_release(whole);
   ls_variable_release(a);
-  ls_strategy_release(strategy);
 }
 
 static ls_variable *packed_of(ls_variable *a, ls_variable *b) {
@@ -364,7 +355,8 @@ static ls_variable *packed_of(ls_variable *a, ls_variable *b) {
 
 TEST(a_packed_variable_is_as_its_first) {
   LS_SPEC("V135");
-  ls_variable *a = NULL, *b = on_device("/cpu:1", "b", 2);
+  LS_OWN(ls_variable, a) = NULL;
+  LS_OWN(ls_variable, b) = on_device("/cpu:1", "b", 2);
   {
     LS_DEVICE_SCOPE("/cpu:0");
     expect_ok(
@@ -377,7 +369,7 @@ TEST(a_packed_variable_is_as_its_first) {
                                                   .aggregation = MEAN},
                            &a));
   }
-  ls_variable *packed = packed_of(a, b);
+  LS_OWN(ls_variable, packed) = packed_of(a, b);
   assert_string_equal(ls_variable_name(packed), "v/packed/");
   assert_false(ls_variable_is_trainable(packed));
   assert_true(ls_shape_equal(ls_variable_shape(packed), LS_SHAPE(2)));
@@ -385,15 +377,12 @@ TEST(a_packed_variable_is_as_its_first) {
   assert_int_equal(ls_variable_synchronization_of(packed), ON_READ);
   assert_int_equal(ls_variable_aggregation_of(packed), MEAN);
   assert_true(ls_variable_has_constraint(packed));
-  ls_variable_release(packed);
-  ls_variable_release(a);
-  ls_variable_release(b);
 }
 
 TEST(parts_are_found_by_device) {
   LS_SPEC("V136");
-  ls_variable *a = on_device("/gpu:0", "a", 1);
-  ls_variable *b = on_device("/cpu:1", "b", 2);
+  LS_OWN(ls_variable, a) = on_device("/gpu:0", "a", 1);
+  LS_OWN(ls_variable, b) = on_device("/cpu:1", "b", 2);
   ls_variable *packed = packed_of(a, b), *found = NULL;
   expect_ok(ls_packed_variable_on(packed, "/gpu:0", &found));
   assert_ptr_equal(found, a);
@@ -407,8 +396,6 @@ TEST(parts_are_found_by_device) {
                 LS_INVALID_ARGUMENT, "GPU:3");
   assert_null(found);
   ls_variable_release(packed);
-  ls_variable_release(a);
-  ls_variable_release(b);
 }
 
 static ls_nest read_on_two(ls_nest args, void *user) {
@@ -424,9 +411,9 @@ static ls_nest read_on_two(ls_nest args, void *user) {
 
 TEST(the_current_device_says_which_part_is_meant) {
   LS_SPEC("V137");
-  ls_variable *a = on_device("/cpu:0", "a", 1);
-  ls_variable *b = on_device("/cpu:1", "b", 2);
-  ls_variable *packed = packed_of(a, b);
+  LS_OWN(ls_variable, a) = on_device("/cpu:0", "a", 1);
+  LS_OWN(ls_variable, b) = on_device("/cpu:1", "b", 2);
+  LS_OWN(ls_variable, packed) = packed_of(a, b);
   const ls_tensor index =
       ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1));
   assert_true(first_of(ls_variable_read(packed)) == 1);
@@ -448,8 +435,8 @@ TEST(the_current_device_says_which_part_is_meant) {
                   LS_INVALID_ARGUMENT, "GPU:2");
   }
   // In a function the device scope selects.
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_create(
       &(ls_function_options){.call = read_on_two, .user = packed}, &function));
   for (int i = 1; i <= 2; ++i) {
@@ -459,9 +446,4 @@ TEST(the_current_device_says_which_part_is_meant) {
     assert_true(ls_array_f64(first, 0) == 1 + i);
     assert_true(ls_array_f64(second, 0) == 7 + i);
   }
-  ls_nest_release(results);
-  ls_function_release(function);
-  ls_variable_release(packed);
-  ls_variable_release(a);
-  ls_variable_release(b);
 }

@@ -3,6 +3,7 @@
 // Hierarchical copy: who adds, and who copies from whom.
 #include <stdio.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/placed.h"
 
@@ -21,7 +22,7 @@ static ls_graph *new_graph(void) {
 TEST(main_devices_take_turns) {
   LS_SPEC("M90");
   ls_graph *graph = new_graph();
-  ls_cross_device *ops = hierarchical(0);
+  LS_OWN(ls_cross_device, ops) = hierarchical(0);
   {
     LS_GRAPH_SCOPE(graph);
     ls_nest values[6], made = ls_none();
@@ -56,14 +57,13 @@ TEST(main_devices_take_turns) {
     ls_nest_release(made);
   }
   ls_graph_destroy(graph);
-  ls_cross_device_release(ops);
 }
 
 TEST(any_number_of_devices_is_added_up) {
   LS_SPEC("M91");
   for (size_t n = 1; n <= 9; ++n) {
     ls_graph *graph = new_graph();
-    ls_cross_device *ops = hierarchical(2);
+    LS_OWN(ls_cross_device, ops) = hierarchical(2);
     {
       LS_GRAPH_SCOPE(graph);
       double numbers[9];
@@ -84,6 +84,5 @@ TEST(any_number_of_devices_is_added_up) {
       ls_nest_release(made);
     }
     ls_graph_destroy(graph);
-    ls_cross_device_release(ops);
   }
 }

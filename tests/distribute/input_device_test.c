@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "graph/graph.h"
 #include "graph/variables/variable.h"
 #include "lockstep/eager.h"
@@ -43,7 +44,7 @@ static ls_dataset *stream_of(int64_t count) {
 TEST(a_list_of_devices_gives_lists) {
   LS_SPEC("M62 M63");
   for (int streams = 0; streams < 2; ++streams) {
-    ls_dataset *lists =
+    LS_OWN(ls_dataset, lists) =
         on_two(streams ? stream_of(5) : ls_dataset_range(0, 5, 1));
     ls_element_spec spec;
     expect_ok(ls_dataset_spec(lists, &spec));
@@ -53,17 +54,16 @@ TEST(a_list_of_devices_gives_lists) {
       assert_int_equal(spec.leaves[i].type.dtype, LS_DTYPE_I64);
       assert_int_equal(spec.leaves[i].type.shape.rank, 0);
     }
-    ls_iterator *iterator = NULL;
+    LS_OWN(ls_iterator, iterator) = NULL;
     expect_ok(ls_iterator_create(lists, NULL, &iterator));
     for (int epoch = 0; epoch < 2; ++epoch) {
       for (int64_t k = 0; k < 2; ++k) {
-        const ls_nest element = next_of(iterator);
+        LS_OWN(ls_nest, element) = next_of(iterator);
         for (int64_t i = 0; i < 2; ++i)
           assert_int_equal(
               ls_array_i64(ls_nest_as_array(ls_nest_item(element, (size_t)i)),
                            0),
               2 * k + i);
-        ls_nest_release(element);
       }
       // What is left over is not given.
       ls_nest element = ls_none();
@@ -80,30 +80,24 @@ TEST(a_list_of_devices_gives_lists) {
     expect_ok(ls_iterator_restart(iterator));
     expect_ok(ls_iterator_restore(iterator, record));
     ls_record_destroy(record);
-    const ls_nest element = next_of(iterator);
+    LS_OWN(ls_nest, element) = next_of(iterator);
     assert_int_equal(
         ls_array_i64(ls_nest_as_array(ls_nest_item(element, 0)), 0), 2);
-    ls_nest_release(element);
-    ls_iterator_release(iterator);
-    ls_dataset_release(lists);
   }
 }
 
 TEST(one_device_gives_elements_as_they_are) {
   LS_SPEC("M63");
   for (int streams = 0; streams < 2; ++streams) {
-    ls_dataset *same = ls_dataset_prefetch_to_device(
+    LS_OWN(ls_dataset, same) = ls_dataset_prefetch_to_device(
         streams ? stream_of(3) : ls_dataset_range(0, 3, 1), "gpu:0",
         LS_SOME(2));
-    ls_iterator *iterator = NULL;
+    LS_OWN(ls_iterator, iterator) = NULL;
     expect_ok(ls_iterator_create(same, NULL, &iterator));
     for (int64_t i = 0; i < 3; ++i) {
-      const ls_nest element = next_of(iterator);
+      LS_OWN(ls_nest, element) = next_of(iterator);
       assert_int_equal(ls_array_i64(ls_nest_as_array(element), 0), i);
-      ls_nest_release(element);
     }
-    ls_iterator_release(iterator);
-    ls_dataset_release(same);
   }
 }
 
@@ -135,9 +129,8 @@ TEST(nothing_is_made_of_what_is_on_devices) {
                   "behind prefetch_to_devices");
     ls_dataset_release(made[i]);
   }
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   expect_refused(two, last, NULL, LS_UNIMPLEMENTED, "prefetch_to_devices");
-  ls_strategy_release(two);
 }
 
 TEST(devices_and_buffers_are_checked) {
@@ -154,11 +147,10 @@ TEST(devices_and_buffers_are_checked) {
                {odd, 2, {0}, "/what:3"},
                {devices, 2, LS_SOME(0), "buffers of 0 elements"}};
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
-    ls_dataset *made = ls_dataset_prefetch_to_devices(
+    LS_OWN(ls_dataset, made) = ls_dataset_prefetch_to_devices(
         ls_dataset_range(0, 4, 1), cases[i].devices, cases[i].count,
         cases[i].buffer);
     expect_status(ls_dataset_status(made), LS_INVALID_ARGUMENT, cases[i].says);
-    ls_dataset_release(made);
   }
 }
 
@@ -211,21 +203,19 @@ static ls_nest some_arrays(void) {
 }
 
 static void expect_rows(ls_dataset *dataset, ls_nest arrays) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   const ls_array *x = ls_nest_as_array(ls_nest_find(arrays, "x"));
   for (int64_t i = 0; i < ROWS; ++i) {
-    const ls_nest element = next_of(iterator);
+    LS_OWN(ls_nest, element) = next_of(iterator);
     const ls_array *row = ls_nest_as_array(ls_nest_find(element, "x"));
     for (int64_t k = 0; k < 3; ++k)
       assert_true(ls_array_f64(row, k) == ls_array_f64(x, 3 * i + k));
     assert_int_equal(
         ls_array_i64(ls_nest_as_array(ls_nest_find(element, "y")), 0), 100 + i);
-    ls_nest_release(element);
   }
   ls_nest element = ls_none();
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
-  ls_iterator_release(iterator);
 }
 
 static void expect_on_host(ls_nest variables) {
@@ -242,20 +232,18 @@ static void expect_on_host(ls_nest variables) {
 
 TEST(arrays_become_variables_of_the_host) {
   LS_SPEC("T155");
-  ls_strategy *two = mirrored_of(2);
-  const ls_nest arrays = some_arrays();
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_nest, arrays) = some_arrays();
   // Slices of a row, of some, of all.
   const int64_t bytes[] = {1, 12, 13, 30, 0};
   for (size_t i = 0; i < LS_COUNT_OF(bytes); ++i) {
-    ls_nest variables = ls_none();
-    ls_dataset *dataset = NULL;
+    LS_OWN(ls_nest, variables) = ls_none();
+    LS_OWN(ls_dataset, dataset) = NULL;
     expect_ok(ls_strategy_array_dataset(
         two, arrays, &(ls_array_dataset_options){.slice_bytes = bytes[i]},
         &variables, &dataset));
     expect_on_host(variables);
     expect_rows(dataset, arrays);
-    ls_nest_release(variables);
-    ls_dataset_release(dataset);
   }
   // Nobody needs the variables, and it is a data set as any other.
   ls_dataset *dataset = NULL;
@@ -263,18 +251,16 @@ TEST(arrays_become_variables_of_the_host) {
   expect_rows(dataset, arrays);
   ls_nest_release(distributed(
       two, ls_dataset_batch(dataset, &(ls_batch_options){.size = 2}), NULL));
-  ls_nest_release(arrays);
-  ls_strategy_release(two);
 }
 
 TEST(a_graph_needs_a_session_for_them) {
   LS_SPEC("T155");
-  ls_strategy *two = mirrored_of(2);
-  const ls_nest arrays = some_arrays();
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_nest, arrays) = some_arrays();
   ls_nest variables = ls_none();
   ls_dataset *dataset = NULL;
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_graph_create("input", &graph));
   expect_ok(ls_session_create(graph, &session));
   {
@@ -302,15 +288,11 @@ TEST(a_graph_needs_a_session_for_them) {
                                 &(ls_array_dataset_options){.session = session},
                                 NULL, &dataset),
       LS_INVALID_ARGUMENT, "eager mode");
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  ls_nest_release(arrays);
-  ls_strategy_release(two);
 }
 
 TEST(what_has_no_rows_is_refused) {
   LS_SPEC("T155");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_dataset *dataset = NULL;
   const struct {
     ls_nest arrays;
@@ -330,5 +312,4 @@ TEST(what_has_no_rows_is_refused) {
     assert_null(dataset);
     ls_nest_release(cases[i].arrays);
   }
-  ls_strategy_release(two);
 }

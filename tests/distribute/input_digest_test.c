@@ -10,6 +10,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/values/array_internal.h"
+#include "distribute/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 #include "lockstep/trunk.h"
@@ -199,22 +200,20 @@ static void add_step(const reading *self, size_t step, sha256 *sum) {
 // ---- Reading ---------------------------------------------------------------
 static void save(const reading *self, ls_distributed_iterator *iterator,
                  char *saved) {
-  ls_record *record = NULL;
-  char *text = NULL;
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   expect_ok(ls_record_create(&record));
   expect_ok(ls_distributed_iterator_save(iterator, record));
   expect_ok(ls_record_to_text(record, &text, &size));
   assert_true(size < sizeof(self->saved[0]));
   memcpy(saved, text, size + 1);
-  ls_text_release(text);
-  ls_record_destroy(record);
 }
 
 // Goes on by `steps`, from epoch to epoch. False: it was all.
 static bool read_steps(ls_distributed_iterator *iterator, size_t steps,
                        reader *out) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   bool has = true;
   for (size_t i = 0; i < steps && has;) {
     const int64_t epoch = ls_distributed_iterator_epoch(iterator);
@@ -228,12 +227,11 @@ static bool read_steps(ls_distributed_iterator *iterator, size_t steps,
       has = true;
     }
   }
-  ls_nest_release(element);
   return has;
 }
 
 static void read_with(reading *self, ls_strategy *strategy, int32_t rank) {
-  ls_distributed_iterator *iterator = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
   const ls_nest data = distributed(
       strategy, pipeline(self->which),
       &(ls_input_options){.per_replica_buffer_size = LS_SOME(self->ahead)});
@@ -241,18 +239,16 @@ static void read_with(reading *self, ls_strategy *strategy, int32_t rank) {
       data, &(ls_distributed_iterator_options){.seed = 11}, &iterator));
   ls_nest_release(data);
   if (self->text != NULL) {
-    ls_record *record = NULL;
+    LS_OWN(ls_record, record) = NULL;
     expect_ok(
         ls_record_from_text("place", self->text, strlen(self->text), &record));
     expect_ok(ls_distributed_iterator_restore(iterator, record));
-    ls_record_destroy(record);
   }
   read_steps(iterator, self->steps > 0 ? self->steps : SIZE_MAX,
              &self->readers[rank]);
   save(self, iterator, self->saved[rank]);
   // Some are given up in the middle of more, which nobody sees.
   read_steps(iterator, self->lost, NULL);
-  ls_distributed_iterator_release(iterator);
 }
 
 static ls_status read_on(ls_trunk *trunk, void *user) {

@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/flow.h"
@@ -45,17 +46,15 @@ static ls_nest components_of(ls_nest leaf) {
 
 // Runs it once: what the replicas got, as print_dealt says.
 static ls_status run_once(graph_run *run, char *text, size_t size) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_session_run(run->session, run->fetch, NULL, 0, &results));
   ls_nest items[8];
   const size_t count = ls_nest_count(results);
   for (size_t r = 0; r < count; ++r)
     items[r] = ls_nest_retain(ls_nest_item(results, r));
-  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, items, count);
+  LS_OWN(ls_nest, value) = ls_nest_distributed(LS_PER_REPLICA, items, count);
   print_dealt(value, text, size);
-  ls_nest_release(value);
-  ls_nest_release(results);
   return ls_ok();
 }
 
@@ -73,9 +72,8 @@ static void expect_end(graph_run *run) {
 }
 
 static void run_op(graph_run *run, ls_op op) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(run->session, ls_nest_op(op), NULL, 0, &results));
-  ls_nest_release(results);
 }
 
 // ---- Initializable ----------------------------------------------------------
@@ -128,7 +126,7 @@ static ls_nest make_batches(ls_input_context context, void *user) {
 
 TEST(an_input_function_has_an_iterator) {
   LS_SPEC("T139 V200");
-  ls_strategy *pod = pod_of_tasks(2, 1);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(2, 1);
   ls_graph *graph = NULL;
   ls_distributed_iterator *iterator = NULL;
   ls_op start = {0};
@@ -157,25 +155,22 @@ TEST(an_input_function_has_an_iterator) {
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   end_run(&run);
-  ls_strategy_release(pod);
 }
 
 TEST(eager_has_no_initializable_iterators) {
   LS_SPEC("M64");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_distributed_iterator *iterator = NULL;
-  const ls_nest data = ls_nest_dataset(whole_batches(8, 4));
+  LS_OWN(ls_nest, data) = ls_nest_dataset(whole_batches(8, 4));
   expect_status(ls_strategy_make_dataset_iterator(two, data, &iterator),
                 LS_FAILED_PRECONDITION, "eager mode");
   assert_null(iterator);
-  ls_nest_release(data);
-  ls_strategy_release(two);
 }
 
 // ---- One-shot ---------------------------------------------------------------
 TEST(a_one_shot_iterator_needs_no_start) {
   LS_SPEC("M59 M60 M61 M62 T154");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i) {
     ls_graph *graph = NULL;
@@ -212,13 +207,12 @@ TEST(a_one_shot_iterator_needs_no_start) {
     ls_distributed_iterator_release(iterator);
     end_run(&run);
   }
-  ls_strategy_release(two);
 }
 
 // One component alone is still one step's.
 TEST(whatever_is_fetched_a_run_is_a_step) {
   LS_SPEC("M61");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_graph *graph = NULL;
   ls_distributed_iterator *iterator = NULL;
   ls_nest element = ls_none();
@@ -244,15 +238,14 @@ TEST(whatever_is_fetched_a_run_is_a_step) {
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   end_run(&all);
-  ls_strategy_release(two);
 }
 
 // ---- Optional ---------------------------------------------------------------
 TEST(the_end_can_be_a_value) {
   LS_SPEC("T153");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   ls_graph *graph = NULL;
-  ls_distributed_iterator *iterator = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
   ls_nest made = ls_none();
   expect_ok(ls_graph_create("input", &graph));
   {
@@ -284,8 +277,6 @@ TEST(the_end_can_be_a_value) {
     assert_true(ls_nest_number(ls_nest_item(made, 0)) == wanted[i]);
     ls_nest_release(made);
   }
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 // ---- In functions -----------------------------------------------------------
@@ -317,7 +308,7 @@ static ls_nest read_and_run(ls_nest args, void *user) {
 
 TEST(a_function_reads_and_runs) {
   LS_SPEC("T154 T139");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   stepper s = {two, iterator_on(distributed(two, whole_batches(8, 4), NULL))};
   ls_function *function = NULL;
   ls_nest results = ls_none();
@@ -339,14 +330,14 @@ TEST(a_function_reads_and_runs) {
   ls_nest_release(results);
   ls_function_release(function);
   ls_distributed_iterator_release(s.iterator);
-  ls_strategy_release(two);
 }
 
 // ---- Refusals ---------------------------------------------------------------
 TEST(an_op_needs_known_shapes) {
   LS_SPEC("T150");
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_distributed_iterator *iterator = NULL;
   expect_ok(ls_graph_create("input", &graph));
   const ls_distributed_iterator_options once = {.kind = LS_ITERATOR_ONE_SHOT};
@@ -373,9 +364,6 @@ TEST(an_op_needs_known_shapes) {
   ls_nest_release(data);
   ls_distributed_iterator_release(iterator);
   ls_scope_end(&scope);
-  ls_graph_destroy(graph);
-  ls_strategy_release(three);
-  ls_strategy_release(two);
 }
 
 static int warnings;

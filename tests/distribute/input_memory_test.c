@@ -29,19 +29,18 @@ static ls_status distribute(const scenario *s, ls_strategy *strategy,
   if (s->from_function)
     return ls_strategy_distribute_datasets_from_function_with(
         strategy, make_batches, NULL, &s->options, out);
-  ls_nest leaf = ls_none();
+  LS_OWN(ls_nest, leaf) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_take_nest(ls_nest_dataset(number_batches(11, 3)), &leaf));
   const ls_status status =
       ls_strategy_distribute_dataset_with(strategy, leaf, &s->options, out);
-  ls_nest_release(leaf);
   return status;
 }
 
 // Reads to the end, and from a place that was saved.
 static ls_status read_all(ls_distributed_iterator *iterator) {
-  ls_nest element = ls_none();
-  ls_record *record = NULL;
+  LS_OWN(ls_nest, element) = ls_none();
+  LS_OWN(ls_record, record) = NULL;
   bool has = true;
   ls_status status = ls_record_create(&record);
   if (ls_status_is_ok(status))
@@ -54,8 +53,6 @@ static ls_status read_all(ls_distributed_iterator *iterator) {
     status = ls_distributed_iterator_restore(iterator, record);
   if (ls_status_is_ok(status))
     status = ls_distributed_iterator_next(iterator, &element);
-  ls_record_destroy(record);
-  ls_nest_release(element);
   return status;
 }
 
@@ -147,8 +144,8 @@ MEMORY_TEST(send_to_devices) {
 }
 
 TEST(what_is_null_is_refused_by_name) {
-  ls_strategy *two = mirrored_of(2);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, number_batches(4, 2), NULL));
   ls_nest out = ls_none();
   ls_dataset *dataset = NULL;
@@ -199,6 +196,4 @@ TEST(what_is_null_is_refused_by_name) {
   expect_status(ls_nest_status(none), LS_INVALID_ARGUMENT, "iterator is NULL");
   ls_nest_release(none);
   ls_distributed_iterator_release(NULL);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }

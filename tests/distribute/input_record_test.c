@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
@@ -21,7 +22,7 @@ typedef struct step_list {
 
 // What is left; "refused" where a step fails so.
 static void read_rest(ls_distributed_iterator *iterator, step_list *out) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   out->count = 0;
   bool has = true;
   while (has) {
@@ -36,11 +37,10 @@ static void read_rest(ls_distributed_iterator *iterator, step_list *out) {
     expect_ok(status);
     if (has) print_dealt(element, out->texts[out->count++], TEXT);
   }
-  ls_nest_release(element);
 }
 
 static void go_on_by(ls_distributed_iterator *iterator, size_t count) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (size_t i = 0; i < count; ++i) {
     const ls_status status = ls_distributed_iterator_next(iterator, &element);
     if (ls_status_code(status) == LS_INVALID_ARGUMENT)
@@ -48,7 +48,6 @@ static void go_on_by(ls_distributed_iterator *iterator, size_t count) {
     else
       expect_ok(status);
   }
-  ls_nest_release(element);
 }
 
 static ls_record *place_of(ls_distributed_iterator *iterator) {
@@ -60,8 +59,8 @@ static ls_record *place_of(ls_distributed_iterator *iterator) {
 
 // From wherever it is saved, it goes on as it would have.
 static void expect_goes_on(ls_nest data) {
-  ls_distributed_iterator *iterator = iterator_on(ls_nest_retain(data));
-  ls_distributed_iterator *other = iterator_on(ls_nest_retain(data));
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(ls_nest_retain(data));
+  LS_OWN(ls_distributed_iterator, other) = iterator_on(ls_nest_retain(data));
   static step_list all, rest;
   expect_ok(ls_distributed_iterator_restart(iterator));
   read_rest(iterator, &all);
@@ -81,8 +80,6 @@ static void expect_goes_on(ls_nest data) {
     for (size_t i = 0; i < rest.count; ++i)
       assert_string_equal(rest.texts[i], all.texts[at + i]);
   }
-  ls_distributed_iterator_release(iterator);
-  ls_distributed_iterator_release(other);
   ls_nest_release(data);
 }
 
@@ -115,7 +112,8 @@ static ls_nest make_shuffled(ls_input_context context, void *user) {
 }
 
 TEST(a_restored_iterator_goes_on) {
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   expect_goes_on(distributed(two, shuffled(43, 4), NULL));
   expect_goes_on(distributed(two, shuffled(43, 4),
                              &(ls_input_options){.whole_elements = true}));
@@ -130,12 +128,11 @@ TEST(a_restored_iterator_goes_on) {
   expect_goes_on(data);
   // A data set alone.
   expect_goes_on(ls_nest_dataset(shuffled(43, 4)));
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 TEST(so_does_one_of_streams) {
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   expect_goes_on(distributed(two, streamed(53, 4), NULL));
   expect_goes_on(distributed(two, streamed(53, 4),
                              &(ls_input_options){.whole_elements = true}));
@@ -143,8 +140,6 @@ TEST(so_does_one_of_streams) {
                              &(ls_input_options){.whole_elements = true}));
   expect_goes_on(distributed(pod, streamed(53, 7),
                              &(ls_input_options){.sharding = LS_SHARD_OFF}));
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 // Number 13 and number 31 fail.
@@ -171,7 +166,8 @@ static ls_dataset *refusing(int64_t count, int64_t size, bool stream) {
 TEST(so_does_one_of_which_steps_fail) {
   const ls_input_options whole = {.whole_elements = true};
   const ls_input_options off = {.sharding = LS_SHARD_OFF};
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   for (int stream = 0; stream < 2; ++stream) {
     expect_goes_on(distributed(two, refusing(43, 4, stream == 1), NULL));
     expect_goes_on(distributed(two, refusing(43, 2, stream == 1), &whole));
@@ -181,7 +177,7 @@ TEST(so_does_one_of_which_steps_fail) {
     expect_goes_on(ls_nest_dataset(refusing(43, 4, stream == 1)));
   }
   // A step that fails is all of its step.
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, refusing(24, 2, false), &whole));
   step_list all;
   read_rest(iterator, &all);
@@ -191,9 +187,6 @@ TEST(so_does_one_of_which_steps_fail) {
   assert_int_equal(all.count, 6);
   for (size_t i = 0; i < 6; ++i)
     assert_string_equal(all.texts[i], wanted[i]);
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 // ---- Damaged records --------------------------------------------------------
@@ -220,12 +213,12 @@ TEST(places_that_there_are_not_leave_the_start) {
        LS_INVALID_ARGUMENT, "piece 9223372036854775807"},
   };
   const ls_input_options off = {.sharding = LS_SHARD_OFF};
-  ls_strategy *two = mirrored_of(2);
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(two, number_batches(24, 4), &off));
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i) {
     char text[300];
-    ls_record *record = NULL;
+    LS_OWN(ls_record, record) = NULL;
     snprintf(text, sizeof(text), "%s%s", head, cases[i].rest);
     expect_ok(ls_distributed_iterator_seek_epoch(iterator, 7));
     go_on_by(iterator, 2);
@@ -236,20 +229,18 @@ TEST(places_that_there_are_not_leave_the_start) {
     assert_int_equal(ls_distributed_iterator_position(iterator), 0);
     EXPECT_DEALT(iterator, "[0 1] [2 3]", "[4 5] [6 7]", "[8 9] [10 11]",
                  "[12 13] [14 15]", "[16 17] [18 19]", "[20 21] [22 23]");
-    ls_record_destroy(record);
   }
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(two);
 }
 
 TEST(it_goes_on_with_others_replicas) {
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
-  ls_distributed_iterator *from =
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
+  LS_OWN(ls_distributed_iterator, from) =
       iterator_on(distributed(two, number_batches(16, 4), NULL));
-  ls_distributed_iterator *to =
+  LS_OWN(ls_distributed_iterator, to) =
       iterator_on(distributed(pod, number_batches(16, 4), NULL));
   go_on_by(from, 2);
-  ls_record *record = place_of(from);
+  LS_OWN(ls_record, record) = place_of(from);
   expect_ok(ls_distributed_iterator_restore(to, record));
   EXPECT_DEALT(to, "[8] [9] [10] [11]", "[12] [13] [14] [15]");
   ls_record_destroy(record);
@@ -258,7 +249,7 @@ TEST(it_goes_on_with_others_replicas) {
   // Whole elements, where a step begins there.
   const ls_input_options whole = {.whole_elements = true,
                                   .sharding = LS_SHARD_DATA};
-  ls_strategy *four = mirrored_of(4);
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
   from = iterator_on(distributed(two, ls_dataset_range(0, 12, 1), &whole));
   to = iterator_on(distributed(four, ls_dataset_range(0, 12, 1), &whole));
   go_on_by(from, 3);
@@ -270,20 +261,15 @@ TEST(it_goes_on_with_others_replicas) {
   record = place_of(from);
   expect_ok(ls_distributed_iterator_restore(to, record));
   EXPECT_DEALT(to, "8 9 10 11");
-  ls_record_destroy(record);
-  ls_distributed_iterator_release(from);
-  ls_distributed_iterator_release(to);
-  ls_strategy_release(four);
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 TEST(others_places_are_refused) {
-  ls_strategy *two = mirrored_of(2), *pod = pod_of_tasks(4, 2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, pod) = pod_of_tasks(4, 2);
   const ls_input_options off = {.sharding = LS_SHARD_OFF};
-  ls_distributed_iterator *from =
+  LS_OWN(ls_distributed_iterator, from) =
       iterator_on(distributed(two, number_batches(16, 4), NULL));
-  ls_record *record = place_of(from);
+  LS_OWN(ls_record, record) = place_of(from);
   ls_distributed_iterator *others[] = {
       iterator_on(distributed(two, number_batches(16, 2), NULL)),
       iterator_on(distributed(pod, number_batches(16, 4), &off)), NULL};
@@ -299,10 +285,6 @@ TEST(others_places_are_refused) {
                   LS_INVALID_ARGUMENT, says[i]);
     ls_distributed_iterator_release(others[i]);
   }
-  ls_record_destroy(record);
-  ls_distributed_iterator_release(from);
-  ls_strategy_release(pod);
-  ls_strategy_release(two);
 }
 
 // ---- On ranks ---------------------------------------------------------------
@@ -314,8 +296,8 @@ typedef struct job {
 } job;
 
 static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
-  ls_strategy *four = mirrored_of(4);
-  ls_distributed_iterator *iterator = iterator_on(
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
+  LS_OWN(ls_distributed_iterator, iterator) = iterator_on(
       self->whole ? distributed(four, ls_dataset_range(0, 34, 1),
                                 &(ls_input_options){.whole_elements = true})
                   : distributed(four, shuffled(30, 4), NULL));
@@ -328,17 +310,13 @@ static ls_status run_to(ls_trunk *trunk, job *self, bool goes_on) {
     read_rest(iterator, &self->seen[trunk->rank]);
   } else {
     go_on_by(iterator, self->steps);
-    ls_record *record = place_of(iterator);
-    char *text = NULL;
+    LS_OWN(ls_record, record) = place_of(iterator);
+    LS_OWN(printed, text) = NULL;
     size_t size = 0;
     expect_ok(ls_record_to_text(record, &text, &size));
     assert_true(size < sizeof(self->text));
     if (trunk->rank == 0) memcpy(self->text, text, size + 1);
-    ls_text_release(text);
-    ls_record_destroy(record);
   }
-  ls_distributed_iterator_release(iterator);
-  ls_strategy_release(four);
   return ls_ok();
 }
 

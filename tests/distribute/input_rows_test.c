@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of batches: parts along any axis, and padding of parts.
+#include "base/memory/own.h"
 #include "distribute/input/rows.h"
 #include "support/counted.h"
 #include "support/expect.h"
@@ -43,7 +44,7 @@ TEST(parts_begin_where_the_earlier_ones_end) {
 }
 
 TEST(rows_are_taken_along_an_axis) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   const ls_nest whole = numbers(LS_SHAPE(2, 3));
   ls_nest part = ls_none();
   expect_ok(ls_rows_take(whole, 0, 1, 1, &part));
@@ -54,23 +55,22 @@ TEST(rows_are_taken_along_an_axis) {
   assert_int_equal(ls_array_num_elements(ls_nest_as_array(part)), 0);
   ls_nest_release(part);
   ls_nest_release(whole);
-  const ls_nest words = ls_nest_zeros(LS_DTYPE_STRING, LS_SHAPE(2, 3));
+  LS_OWN(ls_nest, words) = ls_nest_zeros(LS_DTYPE_STRING, LS_SHAPE(2, 3));
   part = ls_none();
   expect_status(ls_rows_take(words, 1, 0, 1, &part), LS_INVALID_ARGUMENT,
                 "only arrays of numbers");
-  ls_nest_release(words);
-  counted_end(&c);
 }
 
 // Five rows in two parts with room for four each.
 TEST(real_rows_begin_each_padded_part) {
   LS_SPEC("E96");
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   const int64_t axes[] = {0, 1};
   const ls_row_shares shares = {
       .parts = 2, .room = 4, .axes = axes, .num_axes = 2};
-  const ls_nest batch = LS_LIST(numbers(LS_SHAPE(5)), numbers(LS_SHAPE(1, 5)));
-  const ls_nest padded = ls_shares_pad(&shares, 0, batch, 5);
+  LS_OWN(ls_nest, batch) =
+      LS_LIST(numbers(LS_SHAPE(5)), numbers(LS_SHAPE(1, 5)));
+  LS_OWN(ls_nest, padded) = ls_shares_pad(&shares, 0, batch, 5);
   expect_ok(ls_nest_status(padded));
   EXPECT_NUMBERS(ls_nest_retain(ls_nest_item(padded, 0)), 1, 2, 3, 0, 4, 5, 0,
                  0);
@@ -80,7 +80,4 @@ TEST(real_rows_begin_each_padded_part) {
                  1, 0, 0);
   EXPECT_NUMBERS(ls_shares_mask(&shares, 5, LS_DTYPE_I32, false), 0, 0, 0, 1, 0,
                  0, 1, 1);
-  ls_nest_release(padded);
-  ls_nest_release(batch);
-  counted_end(&c);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
 #include "support/inputs.h"
@@ -61,11 +62,10 @@ static void build(setup *self, bool writes) {
   }
   expect_ok(ls_session_create(self->graph, &self->session));
   for (int i = 0; i < THREADS && writes; ++i) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_session_run(
         self->session, ls_nest_op(ls_variable_initializer(self->variables[i])),
         NULL, 0, &results));
-    ls_nest_release(results);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What messages call strategies, and the scopes of replicas.
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "support/replicas.h"
@@ -33,12 +34,11 @@ TEST(a_label_tells_strategies_apart) {
   expect_ok(ls_one_device_strategy_create("GPU:3", &other));
   expect_contains(ls_strategy_label(other), " (1 replica on GPU:3)");
   // Without a name it has a number, and no other strategy has that.
-  ls_strategy *twin = NULL;
+  LS_OWN(ls_strategy, twin) = NULL;
   expect_ok(ls_one_device_strategy_create("GPU:3", &twin));
   assert_string_not_equal(ls_strategy_label(other), ls_strategy_label(twin));
   expect_ok(ls_strategy_default(&usual));
   assert_string_equal(ls_strategy_label(usual), "the default strategy");
-  ls_strategy_release(twin);
   ls_strategy_release(other);
   ls_strategy_release(strategy);
 }
@@ -87,8 +87,8 @@ static ls_nest count_as_constant(ls_nest args, void *user) {
 }
 
 TEST(a_number_of_a_replica_in_a_trace_is_asked_for) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = count_as_constant}, &function));
   ls_nest made = ls_none();
@@ -96,6 +96,4 @@ TEST(a_number_of_a_replica_in_a_trace_is_asked_for) {
       ls_strategy_run(strategy, ls_traced(function), ls_none(), &made);
   expect_contains(ls_status_message(status), "value is 0 against 1");
   expect_status(status, LS_UNIMPLEMENTED, "ls_replica_id()");
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How losses are reduced over replicas.
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/losses.h"
@@ -38,7 +39,7 @@ TEST(a_loss_is_recorded_on_its_graph) {
 // What is asked for with this record, in the scope and outside.
 static void expect_reduction(ls_strategy *strategy, const char *record,
                              ls_reduce_op wanted) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   if (record != NULL) expect_ok(ls_graph_record_loss_reduction(graph, record));
   {
@@ -53,19 +54,17 @@ static void expect_reduction(ls_strategy *strategy, const char *record,
       }
     }
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(a_sum_is_no_mean_for_an_estimator) {
   LS_SPEC("V60");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   expect_reduction(strategy, NULL, LS_REDUCE_MEAN);
   expect_reduction(strategy, "weighted_sum", LS_REDUCE_SUM);
   expect_reduction(strategy, "sum", LS_REDUCE_SUM);
   expect_reduction(strategy, "SUM", LS_REDUCE_MEAN);
   expect_reduction(strategy, "weighted_mean", LS_REDUCE_MEAN);
   expect_reduction(strategy, "none", LS_REDUCE_MEAN);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest note_reduction(ls_nest args, void *user) {
@@ -76,7 +75,8 @@ static ls_nest note_reduction(ls_nest args, void *user) {
 
 TEST(the_switch_is_the_strategys_and_restored) {
   LS_SPEC("V62");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
   int seen[2] = {-1, -1};
   {
     LS_STRATEGY_SCOPE(a);
@@ -112,6 +112,4 @@ TEST(the_switch_is_the_strategys_and_restored) {
       assert_int_equal(ls_loss_reduction(), LS_REDUCE_MEAN);
     }
   }
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }

@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
@@ -28,12 +29,11 @@ static ls_nest matrix_of(const ways *self, int step, int r) {
 
 static ls_tensor weighted(ls_tensor x, int replicas) {
   const ls_nest given = LS_LIST(ls_leaf(x));
-  const ls_nest made = ls_replica_weighted_mean(
+  LS_OWN(ls_nest, made) = ls_replica_weighted_mean(
       ls_replica_context(), given, (double[]){2, 0, 1}, (size_t)replicas);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 
@@ -41,11 +41,11 @@ typedef ls_tensor (*collective)(ls_tensor x, int replicas);
 
 static ls_tensor of_replica(ls_reduce_op op, ls_tensor x) {
   const ls_nest given = LS_LIST(ls_leaf(x));
-  const ls_nest made = ls_replica_all_reduce(ls_replica_context(), op, given);
+  LS_OWN(ls_nest, made) =
+      ls_replica_all_reduce(ls_replica_context(), op, given);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 
@@ -62,11 +62,10 @@ static ls_tensor replica_mean(ls_tensor x, int replicas) {
 static ls_tensor replica_gather(ls_tensor x, int replicas) {
   (void)replicas;
   const ls_nest given = LS_LIST(ls_leaf(x));
-  const ls_nest made = ls_replica_all_gather(ls_replica_context(), given, 1);
+  LS_OWN(ls_nest, made) = ls_replica_all_gather(ls_replica_context(), given, 1);
   ls_nest_release(given);
   expect_ok(ls_nest_status(made));
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 
@@ -317,7 +316,7 @@ static ls_nest list_read(ls_nest args, void *user) {
 
 TEST(a_tape_of_a_replica_has_what_the_replica_reads) {
   LS_SPEC("V87 V211");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_variable *variables[] = {
       variable_in(strategy, (variable_kind){.name = "before"}),
       variable_in(strategy, (variable_kind){.name = "inside"})};
@@ -326,14 +325,13 @@ TEST(a_tape_of_a_replica_has_what_the_replica_reads) {
   ls_nest_release(made);
   ls_variable_release(variables[0]);
   ls_variable_release(variables[1]);
-  ls_strategy_release(strategy);
 }
 
 // A gradient of a gradient on the tape that is still open is none, whatever
 // other replicas' tapes record.
 static ls_nest use_tape_again(ls_nest args, void *user) {
   (void)user;
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   const ls_nest x = ls_leaf(argument(args, 0));
   expect_ok(ls_tape_watch(tape, x.as.tensor));
@@ -345,20 +343,16 @@ static ls_nest use_tape_again(ls_nest args, void *user) {
   const ls_tensor z = ls_square(y);
   expect_ok(ls_tape_gradients(tape, ls_leaf(z), &x, 1, &again));
   assert_true(number_of(again) == number_of(first));
-  ls_tape_release(tape);
   return first;
 }
 
 TEST(a_tape_does_not_record_its_own_gradients) {
   LS_SPEC("V211");
-  ls_strategy *strategy = mirrored_of(3);
-  const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, 3));
-  const ls_nest made = run_on(strategy, use_tape_again, args, NULL);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, 3));
+  LS_OWN(ls_nest, made) = run_on(strategy, use_tape_again, args, NULL);
   // 3 * 2 y * 2 x with y = 14.
   expect_numbers(made, (double[]){168, 336, 504}, 3);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 // c x of all replicas added, c by replica.
@@ -370,14 +364,14 @@ static ls_nest add_weighed(ls_nest args, void *user) {
 
 TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
   LS_SPEC("V211");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_tape *tape = NULL;
-  const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars((double[]){1, 2}, 2));
   expect_ok(ls_tape_begin(&tape));
   const ls_nest x = ls_nest_item(args, 0);
   for (size_t r = 0; r < 2; ++r)
     expect_ok(ls_tape_watch(tape, ls_distributed_component(x, r).as.tensor));
-  const ls_nest made = run_on(strategy, add_weighed, args, NULL);
+  LS_OWN(ls_nest, made) = run_on(strategy, add_weighed, args, NULL);
   for (size_t r = 0; r < 2; ++r) {
     const ls_nest xs[] = {ls_distributed_component(x, 0),
                           ls_distributed_component(x, 1)};
@@ -388,17 +382,14 @@ TEST(a_tape_around_replicas_has_the_gradient_of_one_result) {
       assert_true(number_of(gradients[i]) == 1 + 2 * (double)r);
   }
   ls_tape_release(tape);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("around", &graph));
   ls_nest fetches = ls_none(), values = ls_none();
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   {
     LS_GRAPH_SCOPE(graph);
     const ls_nest xs[] = {ls_leaf(ls_scalar(LS_DTYPE_F32, 1)),
@@ -422,6 +413,4 @@ TEST(a_graph_around_replicas_has_the_gradient_of_one_result) {
   ls_nest_release(values);
   ls_nest_release(fetches);
   ls_session_destroy(session);
-  ls_strategy_release(strategy);
-  ls_graph_destroy(graph);
 }

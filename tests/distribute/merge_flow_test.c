@@ -2,6 +2,7 @@
 //
 // Branches and loops in merge calls, over variables of which each replica has a
 // value of its own.
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
@@ -17,12 +18,11 @@ typedef struct merged {
 } merged;
 
 static void make(ways *self, ls_variable_options options) {
-  ls_array *one = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+  LS_OWN(ls_array, one) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   options.name = "own";
   options.initial_array = one;
   options.trainable = LS_FLAG_OFF;
   ways_variable(self, &options);
-  ls_array_release(one);
 }
 
 static void make_own(ways *self) {

@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "support/merges.h"
@@ -60,13 +61,12 @@ static ls_tensor weighed(ls_nest args, ways *self) {
   const ls_tensor x = ls_square(argument(args, 0)), c = argument(args, 1);
   const ls_nest given =
       LS_LIST(ls_leaf(x), ls_leaf(ls_exp(ls_mul_scalar(c, 0.125))));
-  const ls_nest got = ls_replica_merge_call(
+  LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       NULL);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   const ls_tensor y = ls_mul(c, sum_of_leaves(got, ls_scalar(LS_DTYPE_F32, 0)));
-  ls_nest_release(got);
   return y;
 }
 
@@ -126,14 +126,13 @@ TEST(so_do_gradients_of_gradients) {
 static ls_tensor linear(ls_nest args, ways *self) {
   const ls_tensor x = argument(args, 0);
   const ls_nest given = LS_LIST(ls_leaf(x));
-  const ls_nest got = ls_replica_merge_call(
+  LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       NULL);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   const ls_tensor y = ls_mul(
       argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  ls_nest_release(got);
   return y;
 }
 
@@ -210,17 +209,17 @@ static double number_in(ls_nest leaf, size_t r) {
 
 TEST(replicas_gradients_of_one_value_add_up) {
   LS_SPEC("V87");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   shared s = {0};
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = gradient_of_shared, .user = &s},
       &function));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){3, 4}, 2), ls_leaf(scalar_of(5)));
   for (int eager = 0; eager < 2; ++eager) {
     s.by_tape = eager == 1;
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_strategy_run(strategy,
                               eager == 1 ? ls_plain(gradient_of_shared, &s)
                                          : ls_traced(function),
@@ -228,11 +227,7 @@ TEST(replicas_gradients_of_one_value_add_up) {
     // Both replicas' results, of which each is (3 + 4) w.
     assert_true(number_in(made, 0) == 14);
     assert_true(number_in(made, 1) == 0);
-    ls_nest_release(made);
   }
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }
 
 // ---- Rows of each replica's own --------------------------------------------

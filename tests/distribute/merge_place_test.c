@@ -3,6 +3,7 @@
 // Where a replica may make a merge call: in its callback itself.
 #include <stdio.h>
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/graph.h"
@@ -77,22 +78,20 @@ static void expect_refused(ls_strategy *strategy, ls_callback callback) {
 
 TEST(no_merge_call_but_in_the_replica_itself) {
   LS_SPEC("V177");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   expect_refused(strategy, in_a_function);
   static const ls_callback all[] = {in_a_body, in_a_condition, in_a_branch};
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
       expect_refused(strategy, all[i]);
       ls_status_free(ls_graph_take_error(graph));
     }
-    ls_graph_destroy(graph);
   }
   // Eager loops and branches are plain C: no other graph.
   ls_nest_release(run_on(strategy, in_a_branch, ls_none(), NULL));
-  ls_strategy_release(strategy);
 }
 
 // ---- Control dependencies ---------------------------------------------------
@@ -125,7 +124,7 @@ TEST(a_merge_waits_for_what_any_replica_has_open) {
   LS_SPEC("V171 V178");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int who = -1; who < replicas; ++who) {
-      ls_strategy *strategy = mirrored_of(replicas);
+      LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
       waiting w = {.who = who,
                    .log =
                        variable_in(strategy, (variable_kind){.name = "log"})};
@@ -142,7 +141,6 @@ TEST(a_merge_waits_for_what_any_replica_has_open) {
       ls_nest_release(results);
       ls_function_release(f);
       ls_variable_release(w.log);
-      ls_strategy_release(strategy);
     }
 }
 
@@ -164,10 +162,9 @@ static ls_nest keep_or_use(ls_nest args, void *user) {
   }
   const ls_nest made = ls_replica_merge_call(
       id == 1 ? t->kept : ls_replica_context(), merge_none, ls_none(), NULL);
-  const ls_status status = ls_nest_status(made);
+  LS_OWN(ls_status, status) = ls_nest_status(made);
   snprintf(t->text[id], sizeof(t->text[id]), "%s",
            ls_status_is_ok(status) ? "" : ls_status_message(status));
-  ls_status_free(status);
   return made;
 }
 
@@ -175,13 +172,13 @@ TEST(every_replica_is_told_the_cause) {
   LS_SPEC("V169");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int traced = 0; traced < 2; ++traced) {
-      ls_strategy *strategy = mirrored_of(2);
-      ls_graph *graph = NULL;
+      LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+      LS_OWN(ls_graph, graph) = NULL;
       expect_ok(ls_graph_create("g", &graph));
       told t = {0};
       for (; t.later < 2; ++t.later) {
-        ls_function *f = NULL;
-        ls_nest results = ls_none();
+        LS_OWN(ls_function, f) = NULL;
+        LS_OWN(ls_nest, results) = ls_none();
         ls_scope scope = {0};
         if (in_graph) ls_graph_begin(&scope, graph);
         expect_ok(ls_function_create(
@@ -193,12 +190,8 @@ TEST(every_replica_is_told_the_cause) {
             t.later ? LS_FAILED_PRECONDITION : LS_OK,
             t.later ? "merge_call" : "");
         ls_scope_end(&scope);
-        ls_nest_release(results);
-        ls_function_release(f);
       }
       for (int r = 0; r < 2; ++r)
         expect_contains(t.text[r], "replica context");
-      ls_graph_destroy(graph);
-      ls_strategy_release(strategy);
     }
 }

@@ -4,6 +4,7 @@
 // gave where it is given on.
 #include "support/ways.h"
 
+#include "base/memory/own.h"
 #include "graph/region.h"
 #include "lockstep/strategy_extended.h"
 #include "support/merges.h"
@@ -27,11 +28,10 @@ static ls_nest scale_by_variable(ls_strategy *strategy, ls_nest args,
 
 // The sum times how often it was computed.
 static void make_count(ways *self) {
-  ls_array *zero = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){0});
+  LS_OWN(ls_array, zero) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){0});
   ways_variable(self, &(ls_variable_options){.name = "count",
                                              .initial_array = zero,
                                              .trainable = LS_FLAG_OFF});
-  ls_array_release(zero);
 }
 
 static ls_nest scale_by_count(ls_strategy *strategy, ls_nest args, void *user) {
@@ -54,14 +54,13 @@ static ls_nest scale_by_count(ls_strategy *strategy, ls_nest args, void *user) {
 
 static ls_tensor loss_of_variable(ls_nest args, ways *self) {
   const ls_nest given = LS_LIST(ls_leaf(argument(args, 0)));
-  const ls_nest got = ls_replica_merge_call(
+  LS_OWN(ls_nest, got) = ls_replica_merge_call(
       ls_replica_context(), *(const ls_merge_function *)self->user, given,
       self->variables[0]);
   ls_nest_release(given);
   expect_ok(ls_nest_status(got));
   const ls_tensor y = ls_mul(
       argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  ls_nest_release(got);
   return y;
 }
 
@@ -107,12 +106,11 @@ static ls_nest read_for_all(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_tensor loss_of_read(ls_nest args, ways *self) {
-  const ls_nest got = ls_replica_merge_call(ls_replica_context(), read_for_all,
-                                            ls_none(), self->variables[0]);
+  LS_OWN(ls_nest, got) = ls_replica_merge_call(
+      ls_replica_context(), read_for_all, ls_none(), self->variables[0]);
   expect_ok(ls_nest_status(got));
   const ls_tensor y = ls_mul(
       argument(args, 1), ls_reduce_sum(ls_nest_tensor(got, 0), LS_ALL_AXES));
-  ls_nest_release(got);
   return y;
 }
 

@@ -3,6 +3,7 @@
 // How strategies are made, and what they say of themselves.
 #include "lockstep/strategy.h"
 
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
@@ -26,10 +27,9 @@ static ls_status make(ls_mirrored_options options, ls_strategy **out) {
 
 TEST(nothing_given_is_the_one_cpu) {
   LS_SPEC("M3");
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(NULL, &strategy));
   expect_devices(strategy, (const char *[]){LOCAL "CPU:0"}, 1);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_number_of_gpus_is_their_names) {
@@ -57,13 +57,12 @@ static ls_nest nothing(ls_nest args, void *user) {
 }
 
 TEST(nothing_runs_on_gpus) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   ls_nest results = ls_none();
   expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(2)}, &strategy));
   expect_status(
       ls_strategy_run(strategy, ls_plain(nothing, NULL), ls_none(), &results),
       LS_UNIMPLEMENTED, "GPU:0");
-  ls_strategy_release(strategy);
 }
 
 TEST(two_ways_of_saying_where_are_refused) {
@@ -102,7 +101,9 @@ TEST(a_device_can_be_there_once) {
 
 TEST(one_device_is_enough) {
   LS_SPEC("M8 M19");
-  ls_strategy *one = NULL, *listed = NULL, *two = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = NULL;
+  LS_OWN(ls_strategy, listed) = NULL;
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   static const char *const device[] = {"/cpu:2"};
   expect_ok(ls_one_device_strategy_create("/cpu:2", &one));
   expect_ok(make((ls_mirrored_options){.devices = device, .num_devices = 1},
@@ -113,16 +114,13 @@ TEST(one_device_is_enough) {
   assert_int_equal(ls_strategy_num_replicas(one), 1);
   assert_false(ls_strategy_is_single_replica(two));
   assert_int_equal(ls_strategy_num_replicas(two), 2);
-  ls_strategy_release(one);
-  ls_strategy_release(listed);
-  ls_strategy_release(two);
 }
 
 TEST(the_order_given_is_kept_and_copied) {
   LS_SPEC("M14 M16 M20 M22");
   char first[] = "/gpu:1";
   const char *devices[] = {first, "/gpu:0", "/cpu:0"};
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(make((ls_mirrored_options){.devices = devices, .num_devices = 3},
                  &strategy));
   first[5] = '7';
@@ -138,7 +136,7 @@ TEST(the_order_given_is_kept_and_copied) {
   assert_string_equal(out[2], wanted[2]);
   out[0] = "changed";
   expect_devices(strategy, wanted, 3);
-  ls_nest index = ls_none();
+  LS_OWN(ls_nest, index) = ls_none();
   expect_ok(ls_strategy_worker_device_index(strategy, &index));
   expect_numbers(index, (double[]){0, 1, 2}, 3);
   assert_string_equal(ls_distributed_device(index, 1), LOCAL "GPU:0");
@@ -147,8 +145,6 @@ TEST(the_order_given_is_kept_and_copied) {
   strategy = mirrored_of(1);
   expect_ok(ls_strategy_worker_device_index(strategy, &index));
   expect_numbers(index, (double[]){0}, 1);
-  ls_nest_release(index);
-  ls_strategy_release(strategy);
 }
 
 TEST(devices_of_one_worker_only) {
@@ -168,20 +164,19 @@ TEST(devices_of_one_worker_only) {
   expect_status(make(several, &strategy), LS_FAILED_PRECONDITION,
                 "a mirrored strategy on devices of several workers does not "
                 "work in eager mode");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(make(several, &strategy), LS_UNIMPLEMENTED,
                   "in-graph multi-worker");
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(replicas_stand_on_logical_cpus) {
   LS_SPEC("M179");
   static const char *const devices[] = {"/cpu:0"};
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   expect_devices(strategy,
                  (const char *[]){LOCAL "CPU:0", LOCAL "CPU:1", LOCAL "CPU:2"},
                  3);
@@ -203,31 +198,28 @@ TEST(replicas_stand_on_logical_cpus) {
   strategy = mirrored_of(1024);
   ls_nest made = run_on(strategy, nothing, ls_none(), NULL);
   assert_int_equal(made.kind, LS_KIND_NONE);
-  ls_strategy_release(strategy);
 }
 
 TEST(non_slot_devices_are_all) {
   LS_SPEC("M21");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const char *devices[4] = {NULL};
   size_t count = 0;
   expect_ok(
       ls_strategy_non_slot_devices(strategy, NULL, 0, devices, 4, &count));
   assert_int_equal(count, 2);
   assert_string_equal(devices[1], LOCAL "CPU:1");
-  ls_strategy_release(strategy);
 }
 
 TEST(fixed_answers) {
   LS_SPEC("M28");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   assert_false(ls_strategy_between_graph(strategy));
   assert_true(ls_strategy_should_init(strategy));
   assert_true(ls_strategy_should_checkpoint(strategy));
   assert_true(ls_strategy_should_save_summary(strategy));
   assert_true(ls_strategy_has_global_batches(strategy));
   assert_false(ls_strategy_is_multi_worker(strategy));
-  ls_strategy_release(strategy);
 }
 
 // ---- The default strategy --------------------------------------------------
@@ -247,12 +239,10 @@ TEST(the_default_strategy_runs_once) {
   ls_strategy *usual = NULL;
   int calls = 0;
   expect_ok(ls_strategy_default(&usual));
-  const ls_nest args = LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
-  const ls_nest made = run_on(usual, look_default, args, &calls);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(1), ls_nest_f64(2));
+  LS_OWN(ls_nest, made) = run_on(usual, look_default, args, &calls);
   assert_int_equal(calls, 1);
   expect_printed(made, "(1.0, 2.0)");
-  ls_nest_release(made);
-  ls_nest_release(args);
 }
 
 static ls_nest update_default(ls_nest args, void *user) {
@@ -296,7 +286,8 @@ TEST(the_default_strategy_gives_values_as_they_are) {
                                          &made),
                 LS_UNIMPLEMENTED, "destinations");
   // Updates: once, with the variable itself.
-  ls_variable *w = NULL, *v = NULL;
+  LS_OWN(ls_variable, w) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_DEVICE_SCOPE("/cpu:3");
     expect_ok(ls_variable_create(
@@ -325,6 +316,4 @@ TEST(the_default_strategy_gives_values_as_they_are) {
                 LS_FAILED_PRECONDITION, "parameter_devices");
   expect_status(ls_strategy_worker_device_index(usual, &made),
                 LS_FAILED_PRECONDITION, "worker_device_index");
-  ls_variable_release(w);
-  ls_variable_release(v);
 }

@@ -4,15 +4,15 @@
 // of each replica by itself, with replicas that have as many rows and with some
 // that have fewer; and before a loop.
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/strategy_extended.h"
 #include "support/values.h"
 #include "support/ways.h"
 
 static void make_variables(ways *self) {
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
   ways_variable(self,
                 &(ls_variable_options){.name = "v", .initial_array = initial});
-  ls_array_release(initial);
 }
 
 // Replica r has rows of r + 1; how many, `user` says.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables with a value for each replica, in compiled steps.
+#include "distribute/own.h"
 #include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/replicas.h"
@@ -164,11 +165,12 @@ static ls_nest descend(ls_nest args, void *user) {
 TEST(one_buffer_or_many_give_the_same_bits) {
   double last[2] = {0, 1};
   for (int diverged = 0; diverged < 2; ++diverged) {
-    ls_strategy *strategy = mirrored_of(REPLICAS);
-    ls_variable *v = variable_in(strategy, (variable_kind){.initial = 0.7});
-    ls_function *f = function_of(descend, v);
-    const ls_nest args = scalars();
-    ls_nest result = ls_none();
+    LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.initial = 0.7});
+    LS_OWN(ls_function, f) = function_of(descend, v);
+    LS_OWN(ls_nest, args) = scalars();
+    LS_OWN(ls_nest, result) = ls_none();
     for (int i = 0; i < 3; ++i) {
       ls_array *now = NULL;
       expect_ok(ls_variable_value(ls_variable_component(v, 1), &now));
@@ -178,15 +180,9 @@ TEST(one_buffer_or_many_give_the_same_bits) {
         set_components(v, (double[]){value, value, value}, REPLICAS);
       expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     }
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(ls_variable_value(ls_variable_component(v, 2), &value));
     last[diverged] = ls_array_f64(value, 0);
-    ls_array_release(value);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
-    ls_variable_release(v);
-    ls_strategy_release(strategy);
   }
   assert_true(last[0] == last[1]);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/fault.h"
 #include "support/placed.h"
 
@@ -42,7 +43,7 @@ static void begin(rows *r, const column *columns, size_t count) {
       r->row[d] = (ls_tensor_row){r->items[d], count};
       r->results[d] = (ls_tensor_row){r->out[d], count};
       for (size_t c = 0; c < count; ++c) {
-        ls_array *array = NULL;
+        LS_OWN(ls_array, array) = NULL;
         expect_ok(ls_array_create(columns[c].dtype, columns[c].shape, &array));
         for (int64_t k = 0; k < ls_array_num_elements(array); ++k)
           ls_array_set_f64(array, k, number(d, c, k));
@@ -50,7 +51,6 @@ static void begin(rows *r, const column *columns, size_t count) {
           LS_DEVICE_SCOPE(names[d]);
           r->items[d][c] = ls_constant(array);
         }
-        ls_array_release(array);
       }
     }
   }

@@ -15,7 +15,7 @@
 // ---- One replica -----------------------------------------------------------
 static ls_status count_components(void *self, ls_reduce_op op, ls_nest value,
                                   ls_destinations where, ls_nest *out_value) {
-  ls_cross_device *usual = NULL;
+  LS_OWN(ls_cross_device, usual) = NULL;
   (void)op;
   *(int *)self += ls_distributed_count(value) == 1 &&
                   ls_distributed_kind_of(value) == LS_PER_REPLICA;
@@ -23,7 +23,6 @@ static ls_status count_components(void *self, ls_reduce_op op, ls_nest value,
   expect_ok(ls_reduce_to_one_create(NULL, &usual));
   const ls_status status =
       ls_cross_device_reduce(usual, LS_REDUCE_SUM, value, where, out_value);
-  ls_cross_device_release(usual);
   return status;
 }
 
@@ -33,12 +32,13 @@ TEST(on_one_device_a_value_is_that_replicas) {
                                               .reduce = count_components};
   int wrapped = 0;
   ls_cross_device *ops = NULL;
-  ls_strategy *strategy = mirrored_of(1), *two = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   expect_ok(ls_cross_device_create(&table, &wrapped, &ops));
   expect_ok(ls_strategy_set_cross_device(strategy, ops));
   ls_cross_device_release(ops);
   const ls_nest x = ls_leaf(scalar_of(4));
-  const ls_nest mirrored =
+  LS_OWN(ls_nest, mirrored) =
       distributed_numbers(LS_MIRRORED, (double[]){6, 6}, 2);
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, x,
@@ -57,19 +57,14 @@ TEST(on_one_device_a_value_is_that_replicas) {
                                       (ls_destinations){.device = "/cpu:1"},
                                       &made),
                 LS_INVALID_ARGUMENT, "mirrored");
-  ls_variable *v = variable_in(
+  LS_OWN(ls_variable, v) = variable_in(
       two, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
                            .aggregation = LS_AGGREGATION_SUM});
   set_components(v, (double[]){3, 4}, 2);
-  const ls_nest whole = ls_nest_variable(v);
+  LS_OWN(ls_nest, whole) = ls_nest_variable(v);
   expect_ok(ls_strategy_reduce_to(
       two, LS_REDUCE_SUM, whole, (ls_destinations){.device = "/cpu:1"}, &made));
   assert_true(number_of(made) == 7);
-  ls_nest_release(whole);
-  ls_variable_release(v);
-  ls_nest_release(mirrored);
-  ls_strategy_release(two);
-  ls_strategy_release(strategy);
 }
 
 // ---- Weights ---------------------------------------------------------------
@@ -93,19 +88,17 @@ static ls_nest own_value(const weighed *w) {
 static ls_nest weigh(ls_nest args, void *user) {
   const weighed *w = user;
   (void)args;
-  const ls_nest given = own_value(w);
+  LS_OWN(ls_nest, given) = own_value(w);
   const ls_nest made = ls_replica_weighted_mean(ls_replica_context(), given,
                                                 w->weights, w->num_weights);
-  ls_nest_release(given);
   return made;
 }
 
 static ls_nest plain_mean(ls_nest args, void *user) {
   (void)args;
-  const ls_nest given = own_value(user);
+  LS_OWN(ls_nest, given) = own_value(user);
   const ls_nest made =
       ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, given);
-  ls_nest_release(given);
   return made;
 }
 
@@ -125,7 +118,7 @@ TEST(replicas_are_weighed) {
   static const double some[] = {1, 3, 0, 2, 1};
   const float by_hand =
       (((float)0.1 + 3 * (float)0.7) + 2 * (float)0.3 + -7.0f) * (1.0f / 7);
-  ls_strategy *strategy = mirrored_of(REPLICAS);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   for (int traced = 0; traced < 2; ++traced) {
     ls_nest made[4] = {{0}};
     weighed w[] = {{broken, some, REPLICAS},
@@ -160,7 +153,6 @@ TEST(replicas_are_weighed) {
                                   ls_none(), &made),
                   LS_INVALID_ARGUMENT, says[i]);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(weight_zero_is_absent_from_the_tree) {
@@ -170,8 +162,8 @@ TEST(weight_zero_is_absent_from_the_tree) {
   const double numbers[] = {(double)a, (double)NAN, (double)c, (double)d};
   static const double weights[] = {1, 0, 1, 1}, zeros[4] = {0};
   static const double negative[] = {1, -1, 1, 1};
-  ls_strategy *strategy = mirrored_of(4);
-  const ls_nest value = per_replica_scalars(numbers, 4);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(4);
+  LS_OWN(ls_nest, value) = per_replica_scalars(numbers, 4);
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce_with(
       strategy, LS_REDUCE_MEAN, value,
@@ -193,8 +185,6 @@ TEST(weight_zero_is_absent_from_the_tree) {
                     &(ls_reduce_options){.weights = weights, .num_weights = 4},
                     &made),
                 LS_INVALID_ARGUMENT, "for MEAN");
-  ls_nest_release(value);
-  ls_strategy_release(strategy);
 }
 
 // ---- Nests in replicas -----------------------------------------------------
@@ -231,7 +221,7 @@ static ls_nest leaf_of_result(ls_nest made, size_t which) {
 static void expect_each(ls_nest leaf, const double *numbers, int64_t count) {
   for (size_t r = 0; r < ls_distributed_count(leaf); ++r) {
     const ls_nest part = ls_distributed_component(leaf, r);
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     if (part.kind == LS_KIND_ARRAY)
       array = ls_array_retain(ls_nest_as_array(part));
     else
@@ -239,7 +229,6 @@ static void expect_each(ls_nest leaf, const double *numbers, int64_t count) {
     assert_int_equal(ls_array_num_elements(array), count);
     for (int64_t i = 0; i < count; ++i)
       assert_true(ls_array_f64(array, i) == numbers[i]);
-    ls_array_release(array);
   }
 }
 
@@ -251,13 +240,13 @@ static ls_nest gather_only(ls_nest args, void *user) {
 
 TEST(every_replica_gets_the_same_nest) {
   LS_SPEC("M133");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   for (int traced = 0; traced < 2; ++traced)
     for (int even = 0; even < 2; ++even) {
-      const ls_nest args = uneven_rows(3, even == 1);
+      LS_OWN(ls_nest, args) = uneven_rows(3, even == 1);
       const ls_callback callback = even ? reduce_and_gather : gather_only;
-      const ls_nest made = traced ? call_on(3, callback, NULL, args, 1)
-                                  : run_on(strategy, callback, args, NULL);
+      LS_OWN(ls_nest, made) = traced ? call_on(3, callback, NULL, args, 1)
+                                     : run_on(strategy, callback, args, NULL);
       if (even) {
         expect_each(leaf_of_result(made, 0), (double[]){6, 33}, 2);
         expect_each(leaf_of_result(made, 1), (double[]){1, 10, 2, 11, 3, 12},
@@ -266,10 +255,7 @@ TEST(every_replica_gets_the_same_nest) {
         expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102},
                     6);
       }
-      ls_nest_release(made);
-      ls_nest_release(args);
     }
-  ls_strategy_release(strategy);
 }
 
 // The gradient of each replica's sum of id * reduce(x).
@@ -289,28 +275,25 @@ static ls_nest differentiate(ls_nest args, void *user) {
 TEST(the_gradient_of_a_reduction_is_one) {
   LS_SPEC("M133");
   for (ls_reduce_op op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
-    const ls_nest args = LS_TUPLE(
+    LS_OWN(ls_nest, args) = LS_TUPLE(
         split_of(3, array_of(LS_DTYPE_F32, LS_SHAPE(3), (double[]){1, 2, 3})));
-    const ls_nest made = call_on(3, differentiate, &op, args, 1);
+    LS_OWN(ls_nest, made) = call_on(3, differentiate, &op, args, 1);
     const double wanted = op == LS_REDUCE_SUM ? 6 : 2;
     for (size_t r = 0; r < 3; ++r)
       assert_true(fabs(number_of(made.kind == LS_KIND_DISTRIBUTED
                                      ? ls_distributed_component(made, r)
                                      : made) -
                        wanted) < 1e-6);
-    ls_nest_release(made);
-    ls_nest_release(args);
   }
 }
 
 static ls_nest gather_slices(ls_nest args, void *user) {
   (void)args;
   (void)user;
-  const ls_nest rows =
+  LS_OWN(ls_nest, rows) =
       ls_nest_slices(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(1, 2), 1)),
                      ls_fill(LS_DTYPE_I64, LS_SHAPE(1), 0), ls_failed_tensor());
   const ls_nest made = ls_replica_all_gather(ls_replica_context(), rows, 0);
-  ls_nest_release(rows);
   return made;
 }
 
@@ -326,11 +309,9 @@ TEST(sets_that_cannot_gather_say_so_three_times) {
     expect_ok(ls_strategy_set_cross_device(strategy, ops));
     ls_cross_device_release(ops);
     for (int i = 0; i < 5; ++i) {
-      const ls_nest args = uneven_rows(3, false);
-      const ls_nest made = run_on(strategy, gather_only, args, NULL);
+      LS_OWN(ls_nest, args) = uneven_rows(3, false);
+      LS_OWN(ls_nest, made) = run_on(strategy, gather_only, args, NULL);
       expect_each(leaf_of_result(made, 1), (double[]){1, 2, 11, 3, 12, 102}, 6);
-      ls_nest_release(made);
-      ls_nest_release(args);
     }
     assert_int_equal(count_logged(&log, "warning: gather by "),
                      set == 0 ? 0 : 3);
@@ -366,12 +347,12 @@ TEST(variables_aggregate_by_the_users_table) {
   static const ls_cross_device_table table = {.name = "forty",
                                               .reduce = give_forty};
   int calls = 0;
-  ls_cross_device *ops = NULL;
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_cross_device, ops) = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   expect_ok(ls_cross_device_create(&table, &calls, &ops));
-  ls_variable *written =
+  LS_OWN(ls_variable, written) =
       variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
-  ls_variable *read = variable_in(
+  LS_OWN(ls_variable, read) = variable_in(
       strategy, (variable_kind){.synchronization = LS_SYNCHRONIZATION_ON_READ,
                                 .aggregation = LS_AGGREGATION_MEAN});
   for (int own = 0; own < 2; ++own) {
@@ -385,8 +366,4 @@ TEST(variables_aggregate_by_the_users_table) {
     }
   }
   assert_int_equal(calls, 2);
-  ls_cross_device_release(ops);
-  ls_variable_release(read);
-  ls_variable_release(written);
-  ls_strategy_release(strategy);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -37,8 +38,8 @@ TEST(operations_have_names_in_any_case) {
   expect_ok(ls_reduce_op_parse("SUM", &op));
   assert_int_equal(op, LS_REDUCE_SUM);
   expect_status(ls_reduce_op_parse("max", &op), LS_INVALID_ARGUMENT, "'max'");
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest value = per_replica(scalar_of(1), scalar_of(2));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, value) = per_replica(scalar_of(1), scalar_of(2));
   const ls_destinations here = {.device = "/cpu:0"};
   ls_nest made = ls_none();
   for (int wrong = LS_REDUCE_MAX; wrong <= 9; wrong += 7) {
@@ -52,13 +53,11 @@ TEST(operations_have_names_in_any_case) {
         ls_strategy_batch_reduce_to(strategy, no, &value, &here, 1, &made),
         LS_INVALID_ARGUMENT, says);
   }
-  ls_nest_release(value);
-  ls_strategy_release(strategy);
 }
 
 TEST(replicas_are_added_element_by_element) {
   LS_SPEC("V185 M77 M131");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_tensor a = eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2);
   const ls_tensor b = eager_vector(LS_DTYPE_F32, (double[]){3, 5}, 2);
   const ls_nest nest = LS_LIST(per_replica(a, b), per_replica(b, a));
@@ -78,18 +77,16 @@ TEST(replicas_are_added_element_by_element) {
     ls_nest_release(made);
   }
   ls_nest_release(nest);
-  const ls_nest uneven = per_replica(a, scalar_of(1));
+  LS_OWN(ls_nest, uneven) = per_replica(a, scalar_of(1));
   const ls_status status =
       ls_strategy_reduce(strategy, LS_REDUCE_SUM, uneven, &made);
   expect_contains(ls_status_message(status), "f32[2]");
   expect_status(status, LS_INVALID_ARGUMENT, "f32[]");
-  ls_nest_release(uneven);
-  ls_strategy_release(strategy);
 }
 
 TEST(an_axis_counts_elements) {
   LS_SPEC("V186 V187 M131");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest value =
       per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4),
                   eager_vector(LS_DTYPE_F32, (double[]){5, 6}, 2));
@@ -111,7 +108,7 @@ TEST(an_axis_counts_elements) {
   ls_nest_release(value);
   // An empty tuple of axes: no reduction within a replica.
   const int none = 0;
-  const ls_nest even =
+  LS_OWN(ls_nest, even) =
       per_replica(eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2),
                   eager_vector(LS_DTYPE_F32, (double[]){3, 6}, 2));
   made = reduced(strategy, LS_REDUCE_MEAN, even,
@@ -120,36 +117,31 @@ TEST(an_axis_counts_elements) {
   // Several at once.
   const ls_tensor square = ls_reshape(
       eager_vector(LS_DTYPE_F32, (double[]){1, 2, 3, 4}, 4), LS_SHAPE(2, 2));
-  const ls_nest squares = per_replica(square, square);
+  LS_OWN(ls_nest, squares) = per_replica(square, square);
   static const int both[] = {0, -1};
   made = reduced(strategy, LS_REDUCE_MEAN, squares,
                  &(ls_reduce_options){.axes = both, .num_axes = 2});
   assert_true(number_of(made) == 2.5);
-  ls_nest_release(squares);
-  ls_nest_release(even);
-  ls_strategy_release(strategy);
 }
 
 TEST(an_axis_is_reduced_in_every_item_of_a_map) {
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest items[] = {
       ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){1, 2}, 2)),
       ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){3, 4, 5}, 3)),
       ls_leaf(eager_vector(LS_DTYPE_F32, (double[]){6}, 1))};
   const ls_nest outputs[] = {ls_nest_distributed(LS_MAP_OUTPUT, items, 2),
                              ls_nest_distributed(LS_MAP_OUTPUT, items + 2, 1)};
-  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, outputs, 2);
+  LS_OWN(ls_nest, value) = ls_nest_distributed(LS_PER_REPLICA, outputs, 2);
   const ls_reduce_options along = {.axes = (int[]){0}, .num_axes = 1};
   assert_true(number_of(reduced(strategy, LS_REDUCE_SUM, value, &along)) == 21);
   assert_true(number_of(reduced(strategy, LS_REDUCE_MEAN, value, &along)) ==
               3.5);
-  ls_nest_release(value);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_value_of_no_device_is_reduced_where_the_caller_is) {
   ls_strategy *strategy = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   size_t sums = 0;
   expect_ok(ls_strategy_default(&strategy));
   expect_ok(ls_graph_create("g", &graph));
@@ -170,7 +162,6 @@ TEST(a_value_of_no_device_is_reduced_where_the_caller_is) {
     }
   }
   assert_int_equal(sums, 1);
-  ls_graph_destroy(graph);
 }
 
 TEST(means_of_integers_are_true_divisions) {
@@ -184,23 +175,21 @@ TEST(means_of_integers_are_true_divisions) {
       {LS_DTYPE_F32, LS_DTYPE_F32},   {LS_DTYPE_F64, LS_DTYPE_F64},
       {LS_DTYPE_BF16, LS_DTYPE_BF16},
   };
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    const ls_nest value =
+    LS_OWN(ls_nest, value) =
         per_replica(eager_vector(cases[c].from, (double[]){1, 2}, 2),
                     eager_vector(cases[c].from, (double[]){2, 4}, 2));
     const ls_nest made = reduced(strategy, LS_REDUCE_MEAN, value, NULL);
     assert_int_equal(ls_tensor_dtype(made.as.tensor), cases[c].to);
     expect_eager_vector(made, (double[]){1.5, 3}, 2);
-    ls_nest_release(value);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_mirrored_value_has_no_sum) {
   LS_SPEC("M129");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 6});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 6});
   const ls_nest values[] = {
       distributed_numbers(LS_MIRRORED, (double[]){6, 6}, 2),
       ls_nest_variable(v)};
@@ -212,13 +201,12 @@ TEST(a_mirrored_value_has_no_sum) {
                   LS_INVALID_ARGUMENT, "mirrored");
     ls_nest_release(values[i]);
   }
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(one_value_is_its_own_mean) {
   LS_SPEC("V190 M129");
-  ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
   const ls_nest x = ls_leaf(scalar_of(4));
   assert_true(ls_nest_is_same(reduced(two, LS_REDUCE_MEAN, x, NULL), x));
   assert_true(number_of(reduced(one, LS_REDUCE_SUM, x, NULL)) == 4);
@@ -229,15 +217,14 @@ TEST(one_value_is_its_own_mean) {
                 LS_INVALID_ARGUMENT, "tensor");
   assert_true(number_of(reduced(two, LS_REDUCE_SUM, ls_nest_i64(0), NULL)) ==
               0);
-  ls_strategy_release(two);
-  ls_strategy_release(one);
 }
 
 TEST(weights_weigh) {
-  ls_strategy *strategy = mirrored_of(3);
-  const ls_nest value =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_nest, value) =
       per_replica_scalars((double[]){0.1f, 0.7f, (double)NAN}, 3);
-  const ls_nest numbers = per_replica_scalars((double[]){0.1f, 0.7f, 0.3f}, 3);
+  LS_OWN(ls_nest, numbers) =
+      per_replica_scalars((double[]){0.1f, 0.7f, 0.3f}, 3);
   static const double some[] = {1, 3, 0}, ones[] = {1, 1, 1}, none[3] = {0};
   static const double negative[] = {1, -1, 1};
   static const double unknown[] = {1, (double)NAN, 1};
@@ -268,9 +255,6 @@ TEST(weights_weigh) {
                                            .num_weights = wrong[i].count},
                       &made),
                   LS_INVALID_ARGUMENT, wrong[i].says);
-  ls_nest_release(value);
-  ls_nest_release(numbers);
-  ls_strategy_release(strategy);
 }
 
 // ---- Destinations ----------------------------------------------------------
@@ -280,10 +264,10 @@ static const char *device_of(ls_nest leaf) {
 
 TEST(results_go_to_their_destinations) {
   LS_SPEC("V192");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 9});
-  const ls_nest value = per_replica(scalar_of(1), scalar_of(2));
-  const ls_nest whole = ls_nest_variable(v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 9});
+  LS_OWN(ls_nest, value) = per_replica(scalar_of(1), scalar_of(2));
+  LS_OWN(ls_nest, whole) = ls_nest_variable(v);
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce_to(strategy, LS_REDUCE_SUM, value,
                                   (ls_destinations){.device = "/cpu:1"},
@@ -331,15 +315,11 @@ TEST(results_go_to_their_destinations) {
                     strategy, LS_REDUCE_SUM, value,
                     (ls_destinations){.value = ls_leaf(scalar_of(1))}, &made),
                 LS_INVALID_ARGUMENT, "destinations can not be empty");
-  ls_nest_release(value);
-  ls_nest_release(whole);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_batch_gives_a_result_a_pair) {
   LS_SPEC("V193 M130");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest values[] = {per_replica(scalar_of(1), scalar_of(2)),
                             per_replica(scalar_of(30), scalar_of(40))};
   const ls_destinations to[] = {{.device = "/cpu:1"}, {.device = "/cpu:0"}};
@@ -358,12 +338,11 @@ TEST(a_batch_gives_a_result_a_pair) {
   ls_nest_release(made);
   ls_nest_release(values[0]);
   ls_nest_release(values[1]);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_tensor_is_broadcast_as_copies) {
   LS_SPEC("M127");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_nest x = ls_leaf(scalar_of(4));
   ls_nest made = ls_none();
   expect_ok(ls_strategy_broadcast_to(strategy, x, (ls_destinations){0}, &made));
@@ -386,7 +365,6 @@ TEST(a_tensor_is_broadcast_as_copies) {
   expect_status(ls_strategy_broadcast_to(
                     strategy, x, (ls_destinations){.device = ""}, &made),
                 LS_INVALID_ARGUMENT, "can not be empty");
-  ls_strategy_release(strategy);
 }
 
 // ---- In replicas -----------------------------------------------------------
@@ -431,8 +409,7 @@ static ls_nest gather_in_replicas(ls_nest args, void *user) {
 }
 
 TEST(every_replica_gets_the_same) {
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_nest_release(run_on(strategy, reduce_in_replicas, ls_none(), NULL));
   ls_nest_release(run_on(strategy, gather_in_replicas, ls_none(), NULL));
-  ls_strategy_release(strategy);
 }

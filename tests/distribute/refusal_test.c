@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "graph/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
@@ -203,11 +204,10 @@ static ls_nest fail_fetched(ls_nest value, void *user) {
 
 static void a_fetch_fails(scene *s) {
   ls_nest made = ls_none();
-  const ls_nest leaf = ls_nest_variable(s->variable);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(s->variable);
   expect_status(
       ls_strategy_fetch(s->strategy, leaf, NULL, fail_fetched, NULL, &made),
       LS_ABORTED, "nothing to see");
-  ls_nest_release(leaf);
 }
 
 static ls_nest fail_for_one(int32_t replica, int32_t replicas, void *user) {
@@ -227,23 +227,21 @@ static void values_from_a_function_fail(scene *s) {
 // ---- Values that do not fit ------------------------------------------------
 static void a_part_to_assign_has_another_shape(scene *s) {
   const ls_nest parts[] = {ls_leaf(s->pair), ls_leaf(s->three)};
-  const ls_nest value = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
+  LS_OWN(ls_nest, value) = ls_nest_distributed(LS_PER_REPLICA, parts, 2);
   ls_nest made = ls_none();
   expect_status(
       ls_variable_write(s->apart, LS_WRITE_ASSIGN, value, NULL, &made),
       LS_INVALID_ARGUMENT, "apart");
-  ls_nest_release(value);
 }
 
 static void the_second_value_cannot_be_reduced_or_gathered(scene *s) {
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       LS_TUPLE(ls_nest_retain(s->parts), ls_nest_retain(s->strange));
   ls_nest made = ls_none();
   expect_status(ls_strategy_reduce(s->strategy, LS_REDUCE_SUM, value, &made),
                 LS_INVALID_ARGUMENT, "belongs to graph");
   expect_status(ls_strategy_gather(s->strategy, value, 0, &made),
                 LS_INVALID_ARGUMENT, "belongs to graph");
-  ls_nest_release(value);
 }
 
 static void a_value_cannot_be_reduced_to_a_place(scene *s) {
@@ -413,7 +411,7 @@ static void go_on(scene *s) {
 
 static char *play(void (*refuse)(scene *s)) {
   scene s = {0};
-  ls_graph *elsewhere = NULL;
+  LS_OWN(ls_graph, elsewhere) = NULL;
   ls_tensor stranger = ls_failed_tensor();
   expect_ok(ls_graph_create("elsewhere", &elsewhere));
   {
@@ -440,7 +438,6 @@ static char *play(void (*refuse)(scene *s)) {
   ls_optimizer_release(s.optimizer);
   ls_strategy_release(s.strategy);
   ls_graph_destroy(s.graph);
-  ls_graph_destroy(elsewhere);
   return text;
 }
 

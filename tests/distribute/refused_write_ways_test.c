@@ -35,13 +35,13 @@ static const ls_variable_synchronization synchronizations[] = {
 
 static void make_vector(ways *self) {
   const writing *w = self->user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){10, 20});
+  LS_OWN(ls_array, initial) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){10, 20});
   ways_variable(self,
                 &(ls_variable_options){.name = "v",
                                        .initial_array = initial,
                                        .synchronization = w->synchronization,
                                        .aggregation = w->aggregation});
-  ls_array_release(initial);
 }
 
 static ls_nest vector_of_replica(const ways *self, int step, int r) {
@@ -67,10 +67,9 @@ static ls_tensor part(const writing *w, bool last) {
 
 static ls_status write_it(ways *self, ls_nest value) {
   const writing *w = self->user;
-  ls_nest after = ls_none();
+  LS_OWN(ls_nest, after) = ls_none();
   const ls_status status =
       ls_variable_write(self->variables[0], w->op, value, NULL, &after);
-  ls_nest_release(after);
   return status;
 }
 

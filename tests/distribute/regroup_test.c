@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/replicas.h"
 
 static ls_nest number(double value) { return ls_nest_f64(value); }
@@ -74,8 +75,9 @@ TEST(tuples_match_tuples_only) {
   static const char *const names[] = {"x", "y"};
   static const char *const others[] = {"a", "b"};
   const ls_nest items[] = {number(1), number(2)};
-  ls_nest made = regroup2(ls_nest_named_tuple("point", names, items, 2),
-                          LS_TUPLE(number(3), number(4)), NULL);
+  LS_OWN(ls_nest, made) =
+      regroup2(ls_nest_named_tuple("point", names, items, 2),
+               LS_TUPLE(number(3), number(4)), NULL);
   assert_string_equal(ls_nest_tag(made), "point");
   assert_string_equal(ls_nest_key(made, 1), "y");
   expect_numbers(ls_nest_item(made, 1), (double[]){2, 4}, 2);
@@ -84,7 +86,6 @@ TEST(tuples_match_tuples_only) {
                   ls_nest_named_tuple("pair", others, items, 2), NULL);
   assert_string_equal(ls_nest_tag(made), "point");
   assert_string_equal(ls_nest_key(made, 0), "x");
-  ls_nest_release(made);
 }
 
 TEST(dicts_match_by_key) {
@@ -130,7 +131,7 @@ TEST(structure_is_kept_at_any_depth) {
 TEST(the_same_object_comes_back_unwrapped) {
   LS_SPEC("V6");
   const ls_tensor x = scalar_of(3), y = scalar_of(3);
-  ls_nest made = regroup2(ls_leaf(x), ls_leaf(x), NULL);
+  LS_OWN(ls_nest, made) = regroup2(ls_leaf(x), ls_leaf(x), NULL);
   assert_true(ls_nest_is_same(made, ls_leaf(x)));
   // Equal host scalars are one object, equal tensors two.
   made = regroup2(number(2), number(2), NULL);
@@ -141,20 +142,19 @@ TEST(the_same_object_comes_back_unwrapped) {
   made = regroup2(ls_leaf(x), ls_leaf(y), NULL);
   assert_int_equal(ls_distributed_count(made), 2);
   ls_nest_release(made);
-  const ls_nest one = LS_LIST(ls_leaf(x), number(1), ls_none());
+  LS_OWN(ls_nest, one) = LS_LIST(ls_leaf(x), number(1), ls_none());
   expect_ok(ls_regroup(&one, 1, NULL, &made));
   for (size_t i = 0; i < 3; ++i)
     assert_true(ls_nest_is_same(ls_nest_item(made, i), ls_nest_item(one, i)));
-  ls_nest_release(made);
-  ls_nest_release(one);
 }
 
 TEST(a_distributed_variable_is_never_wrapped_by_itself) {
   LS_SPEC("V7");
   static const ls_regroup_options always = {.always_wrap = true};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_nest made = regroup2(ls_nest_variable(v), ls_nest_variable(v), &always);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, made) =
+      regroup2(ls_nest_variable(v), ls_nest_variable(v), &always);
   assert_ptr_equal(ls_nest_as_variable(made), v);
   ls_nest_release(made);
   made = regroup2(number(4), number(4), &always);
@@ -163,9 +163,6 @@ TEST(a_distributed_variable_is_never_wrapped_by_itself) {
   const ls_nest one = number(5);
   expect_ok(ls_regroup(&one, 1, &always, &made));
   expect_numbers(made, (double[]){5}, 1);
-  ls_nest_release(made);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest component(ls_variable *v, size_t index) {
@@ -176,9 +173,9 @@ TEST(components_become_their_container) {
   LS_SPEC("V8 V9 V23");
   static const ls_regroup_options mirrored = {.kind = LS_MIRRORED,
                                               .always_wrap = true};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *w = variable_in(strategy, (variable_kind){.name = "w"});
+  LS_OWN(ls_variable, w) = variable_in(strategy, (variable_kind){.name = "w"});
   ls_nest made = regroup2(component(v, 0), component(v, 1), NULL);
   assert_ptr_equal(ls_nest_as_variable(made), v);
   ls_nest_release(made);
@@ -202,73 +199,63 @@ TEST(components_become_their_container) {
   assert_int_equal(ls_distributed_count(made), 2);
   ls_nest_release(made);
   // The link is there as long as the container is.
-  const ls_nest kept = component(v, 0);
+  LS_OWN(ls_nest, kept) = component(v, 0);
   assert_ptr_equal(ls_nest_as_variable(ls_value_container(kept)), v);
   const ls_nest whole = {.kind = LS_KIND_VARIABLE, .as.ref = v};
   assert_true(ls_nest_is_same(ls_value_container(whole), whole));
   assert_true(ls_nest_is_same(ls_value_container(number(1)), number(1)));
   ls_variable_release(v);
   assert_true(ls_nest_is_same(ls_value_container(kept), kept));
-  ls_nest_release(kept);
-  ls_variable_release(w);
-  ls_strategy_release(strategy);
 }
 
 TEST(the_link_to_the_container_is_weak) {
   LS_SPEC("V24");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){.initial = 6});
   const ls_nest nest = LS_LIST(component(v, 1), number(1));
   ls_nest leaves[2];
   assert_int_equal(ls_nest_flatten(nest, leaves, 2), 2);
   ls_nest_retain(leaves[0]);
-  const ls_nest packed = ls_nest_pack(nest, leaves, 2);
+  LS_OWN(ls_nest, packed) = ls_nest_pack(nest, leaves, 2);
   assert_ptr_equal(
       ls_nest_as_variable(ls_value_container(ls_nest_item(packed, 0))), v);
   ls_nest_release(nest);
   ls_variable_release(v);  // The last reference, though a component lives on.
   const ls_nest alone = ls_nest_item(packed, 0);
   assert_true(ls_nest_is_same(ls_value_container(alone), alone));
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_variable_value(ls_nest_as_variable(alone), &value));
   assert_true(ls_array_f64(value, 0) == 6);
-  ls_array_release(value);
-  ls_nest_release(packed);
-  ls_strategy_release(strategy);
 }
 
 TEST(what_a_write_gives_is_no_component) {
   LS_SPEC("V10");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   ls_tensor after[2];
   for (size_t i = 0; i < 2; ++i)
     after[i] = ls_variable_assign(ls_variable_component(v, i), scalar_of(2));
-  ls_nest made = regroup2(ls_leaf(after[0]), ls_leaf(after[1]),
-                          &(ls_regroup_options){.kind = LS_MIRRORED});
+  LS_OWN(ls_nest, made) = regroup2(ls_leaf(after[0]), ls_leaf(after[1]),
+                                   &(ls_regroup_options){.kind = LS_MIRRORED});
   assert_int_equal(ls_distributed_kind_of(made), LS_MIRRORED);
   expect_numbers(made, (double[]){2, 2}, 2);
-  ls_nest_release(made);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(none_on_some_replicas_is_a_leaf_that_differs) {
   LS_SPEC("V11");
   expect_refused2(number(1), LS_LIST(number(2)), "a list of 1");
   expect_refused2(ls_none(), LS_TUPLE(number(2)), "a tuple of 1");
-  ls_nest made = regroup2(ls_none(), number(2), NULL);
+  LS_OWN(ls_nest, made) = regroup2(ls_none(), number(2), NULL);
   assert_int_equal(ls_distributed_count(made), 2);
   assert_int_equal(ls_distributed_component(made, 0).kind, LS_KIND_NONE);
   assert_true(ls_nest_number(ls_distributed_component(made, 1)) == 2);
-  ls_nest_release(made);
 }
 
 // ---- Selecting -------------------------------------------------------------
 TEST(selecting_undoes_regrouping) {
   LS_SPEC("V12");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   const ls_nest parts[] = {LS_TUPLE(number(1), number(5), ls_nest_variable(v)),
                            LS_TUPLE(number(2), number(5), ls_nest_variable(v))};
   ls_nest together = ls_none();
@@ -283,33 +270,29 @@ TEST(selecting_undoes_regrouping) {
     ls_nest_release(parts[r]);
   }
   ls_nest_release(together);
-  const ls_nest mirrored =
+  LS_OWN(ls_nest, mirrored) =
       distributed_numbers(LS_MIRRORED, (double[]){7, 8}, 2);
   ls_nest selected = ls_none();
   expect_ok(ls_select_replica(1, mirrored, &selected));
   assert_true(ls_nest_number(selected) == 8);
-  ls_nest_release(mirrored);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_replica_that_is_not_there_is_out_of_range) {
   LS_SPEC("V13");
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       LS_LIST(distributed_numbers(LS_PER_REPLICA, (double[]){7, 8}, 2));
   ls_nest selected = ls_none();
   expect_status(ls_select_replica(2, value, &selected), LS_OUT_OF_RANGE,
                 "replica 2 of a distributed value with 2 components");
   expect_status(ls_select_replica(-1, value, &selected), LS_OUT_OF_RANGE,
                 "replica -1");
-  ls_nest_release(value);
 }
 
 TEST(only_mirrored_values_are_mirrored) {
   LS_SPEC("V14 V15");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *sums = variable_in(
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, sums) = variable_in(
       strategy, (variable_kind){.name = "sums",
                                 .synchronization = LS_SYNCHRONIZATION_ON_READ});
   ls_nest good = LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2),
@@ -327,12 +310,8 @@ TEST(only_mirrored_values_are_mirrored) {
   expect_status(ls_select_replica_mirrored(0, bad, &selected),
                 LS_INVALID_ARGUMENT, "not mirrored");
   ls_nest_release(bad);
-  const ls_nest on_read = ls_nest_variable(sums);
+  LS_OWN(ls_nest, on_read) = ls_nest_variable(sums);
   expect_status(ls_assert_mirrored(on_read), LS_INVALID_ARGUMENT, "'sums'");
-  ls_nest_release(on_read);
-  ls_variable_release(v);
-  ls_variable_release(sums);
-  ls_strategy_release(strategy);
 }
 
 typedef struct visited {
@@ -356,27 +335,25 @@ TEST(mapping_keeps_kinds_and_visits_sorted_keys) {
       LS_LIST(number(1)),
       LS_TUPLE(ls_nest_named_tuple("t", fields, one, 1),
                distributed_numbers(LS_PER_REPLICA, (double[]){8, 9}, 2))};
-  const ls_nest nest = ls_nest_dict("", keys, items, 2);
+  LS_OWN(ls_nest, nest) = ls_nest_dict("", keys, items, 2);
   visited v = {0};
-  const ls_nest made = ls_nest_map(nest, note, &v);
+  LS_OWN(ls_nest, made) = ls_nest_map(nest, note, &v);
   assert_int_equal(v.count, 3);
   assert_true(v.order[0] == 2 && v.order[1] == -1 && v.order[2] == 1);
   expect_printed(made,
                  "{'b': [1.0], 'a': (t(x=2.0), PerReplica:{\n  0: 8.0,\n  1: "
                  "9.0\n})}");
-  ls_nest_release(made);
-  ls_nest_release(nest);
 }
 
 // ---- Predicates ------------------------------------------------------------
 TEST(predicates_are_about_rules) {
   LS_SPEC("V26 V28 V29");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *sums = variable_in(
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, sums) = variable_in(
       strategy, (variable_kind){.name = "sums",
                                 .synchronization = LS_SYNCHRONIZATION_ON_READ});
-  ls_variable *plain = NULL;
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_F32},
                                &plain));
   const struct {
@@ -402,10 +379,6 @@ TEST(predicates_are_about_rules) {
     assert_int_equal(ls_is_sync_on_read(cases[i].leaf), !cases[i].mirrored);
     ls_nest_release(cases[i].leaf);
   }
-  ls_variable_release(v);
-  ls_variable_release(sums);
-  ls_variable_release(plain);
-  ls_strategy_release(strategy);
 }
 
 TEST(values_print_a_line_a_component) {
@@ -417,12 +390,9 @@ TEST(values_print_a_line_a_component) {
   const ls_nest one = distributed_numbers(LS_MIRRORED, (double[]){3}, 1);
   expect_printed(one, "Mirrored:{\n  0: 3.0\n}");
   ls_nest_release(one);
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest leaf = ls_nest_variable(v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
   expect_printed(leaf, "MirroredVariable:{\n  0: variable 'v' f32[],\n  1: "
                        "variable 'v/replica_1' f32[]\n}");
-  ls_nest_release(leaf);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

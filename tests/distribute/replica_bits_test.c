@@ -4,6 +4,7 @@
 // numbers in every way to run.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/ops.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -12,9 +13,8 @@ enum { REPLICAS = 3, WIDTH = 4 };
 
 // ---- Vectors ---------------------------------------------------------------
 static ls_tensor numbers(uint32_t seed, ls_shape shape) {
-  ls_array *array = array_of_numbers(LS_DTYPE_F32, shape, seed);
+  LS_OWN(ls_array, array) = array_of_numbers(LS_DTYPE_F32, shape, seed);
   const ls_tensor tensor = ls_constant(array);
-  ls_array_release(array);
   return tensor;
 }
 
@@ -62,19 +62,15 @@ static void expect_same_array(const ls_array *a, const ls_array *b) {
 }
 
 TEST(vectors_of_replicas_are_rows_of_their_own) {
-  const ls_nest args = vectors_of(REPLICAS, 20);
-  const ls_nest all = call_on(REPLICAS, of_one_vector, NULL, args, 1);
+  LS_OWN(ls_nest, args) = vectors_of(REPLICAS, 20);
+  LS_OWN(ls_nest, all) = call_on(REPLICAS, of_one_vector, NULL, args, 1);
   for (uint32_t r = 0; r < REPLICAS; ++r) {
-    const ls_nest own = vectors_of(1, 20 + r);
-    const ls_nest alone = call_on(1, of_one_vector, NULL, own, 1);
+    LS_OWN(ls_nest, own) = vectors_of(1, 20 + r);
+    LS_OWN(ls_nest, alone) = call_on(1, of_one_vector, NULL, own, 1);
     for (size_t i = 0; i < ls_nest_count(alone); ++i)
       expect_same_array(component_of(ls_nest_item(all, i), r),
                         component_of(ls_nest_item(alone, i), 0));
-    ls_nest_release(alone);
-    ls_nest_release(own);
   }
-  ls_nest_release(all);
-  ls_nest_release(args);
 }
 
 // ---- Draws -----------------------------------------------------------------
@@ -113,26 +109,25 @@ static void expect_draws(ls_nest got, ls_nest want) {
   for (size_t i = 0; i < ls_nest_count(want); ++i)
     for (size_t r = 0; r < REPLICAS; ++r) {
       const ls_nest leaf = ls_nest_item(got, i);
-      ls_array *value = value_in(ls_distributed_count(leaf) > 0
-                                     ? ls_distributed_component(leaf, r)
-                                     : leaf);
+      LS_OWN(ls_array, value) = value_in(ls_distributed_count(leaf) > 0
+                                             ? ls_distributed_component(leaf, r)
+                                             : leaf);
       expect_same_array(value, component_of(ls_nest_item(want, i), r));
-      ls_array_release(value);
     }
 }
 
 TEST(replicas_draw_op_by_op_what_they_draw_when_traced) {
-  const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
-  const ls_nest traced = call_on(REPLICAS, draws, NULL, none, 1);
+  LS_OWN(ls_nest, none) = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  LS_OWN(ls_nest, traced) = call_on(REPLICAS, draws, NULL, none, 1);
   const ls_nest first = ls_nest_item(traced, 0), last = ls_nest_item(traced, 4);
   assert_memory_not_equal(ls_array_data(component_of(first, 0)),
                           ls_array_data(component_of(first, 1)),
                           WIDTH * sizeof(float));
   expect_same_array(component_of(last, 0), component_of(last, 2));
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = draws}, &function));
-  ls_strategy *strategy = mirrored_of(REPLICAS);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   expect_ok(ls_frame_begin());
   ls_nest got = run_on(strategy, draws, none, NULL);
   expect_draws(got, traced);
@@ -141,10 +136,6 @@ TEST(replicas_draw_op_by_op_what_they_draw_when_traced) {
   expect_draws(got, traced);
   ls_nest_release(got);
   expect_ok(ls_frame_end(NULL));
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  ls_nest_release(traced);
-  ls_nest_release(none);
 }
 
 // A draw from outside that replica 1 is the first to look at.
@@ -156,8 +147,8 @@ static ls_nest looks_at(ls_nest args, void *user) {
 
 TEST(a_draw_from_outside_is_nobodys) {
   const ls_random_options options = {.stream = LS_SOME(7), .fixed = true};
-  const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
-  ls_strategy *strategy = mirrored_of(REPLICAS);
+  LS_OWN(ls_nest, none) = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(REPLICAS);
   expect_ok(ls_frame_begin());
   ls_tensor pair[2];
   for (int i = 0; i < 2; ++i)
@@ -169,6 +160,4 @@ TEST(a_draw_from_outside_is_nobodys) {
   ls_array_release(looked_at);
   ls_array_release(alone);
   expect_ok(ls_frame_end(NULL));
-  ls_strategy_release(strategy);
-  ls_nest_release(none);
 }

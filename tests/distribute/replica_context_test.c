@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
@@ -39,11 +40,10 @@ static ls_nest use_anothers_context(ls_nest args, void *user) {
   if (c->count == 2) {
     expect_status(ls_replica_device(c->replica[0], &device),
                   LS_FAILED_PRECONDITION, "mismatching replica context");
-    const ls_nest merged =
+    LS_OWN(ls_nest, merged) =
         ls_replica_merge_call(c->replica[0], NULL, ls_none(), NULL);
     expect_status(ls_nest_status(merged), LS_FAILED_PRECONDITION,
                   "mismatching replica context");
-    ls_nest_release(merged);
   }
   return ls_none();
 }
@@ -58,14 +58,13 @@ static ls_nest use_foreign_context(ls_nest args, void *user) {
 
 TEST(a_replica_context_is_for_its_replica) {
   LS_SPEC("V172 M32 M33");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   contexts c = {0};
   ls_nest_release(run_on(strategy, use_anothers_context, ls_none(), &c));
   assert_int_equal(c.count, 2);
   const char *device = NULL;
   expect_status(ls_replica_device(NULL, &device), LS_FAILED_PRECONDITION,
                 "call_for_each_replica");
-  ls_strategy_release(strategy);
 }
 
 static ls_nest keep_context(ls_nest args, void *user) {
@@ -111,8 +110,8 @@ TEST(a_replica_context_ends_with_its_run) {
   LS_SPEC("V172");
   for (int replicas = 1; replicas <= 2; ++replicas) {
     contexts c = {0};
-    ls_strategy *strategy = mirrored_of(replicas);
-    ls_strategy *other = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+    LS_OWN(ls_strategy, other) = mirrored_of(replicas);
     ls_nest_release(run_on(strategy, keep_context, ls_none(), &c));
     expect_ended(&c, replicas);
     const ls_nest args = LS_LIST(ls_nest_f64(1));
@@ -127,7 +126,7 @@ TEST(a_replica_context_ends_with_its_run) {
     expect_ended(&c, replicas);
     ls_nest_release(made);
     ls_function_release(function);
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -135,9 +134,6 @@ TEST(a_replica_context_ends_with_its_run) {
       expect_status(ls_scope_status(), LS_OK, "");
     }
     expect_ended(&c, replicas);
-    ls_graph_destroy(graph);
-    ls_strategy_release(other);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -174,13 +170,12 @@ static ls_nest merge_and_look(ls_nest args, void *user) {
 
 TEST(merge_call_needs_the_current_context) {
   LS_SPEC("V175 M32");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   merging m = {0};
   ls_nest_release(run_on(strategy, merge_and_look, ls_none(), &m));
   // Another strategy's context, while this one's replicas run.
   ls_replica *usual = ls_replica_context();
   ls_nest_release(run_on(strategy, use_foreign_context, ls_none(), usual));
-  ls_strategy_release(strategy);
 }
 
 static ls_nest merge_default(ls_strategy *strategy, ls_nest args, void *user) {
@@ -248,7 +243,8 @@ static ls_nest call_across(ls_nest args, void *user) {
 
 TEST(some_calls_need_the_cross_replica_context) {
   LS_SPEC("V183 V167 M31");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
   ls_nest_release(run_on(a, call_across, ls_none(), a));
   ls_nest_release(run_on(a, call_across, ls_none(), b));
   {
@@ -259,8 +255,6 @@ TEST(some_calls_need_the_cross_replica_context) {
   ls_nest made = ls_none();
   expect_ok(ls_strategy_reduce(a, LS_REDUCE_MEAN, ls_nest_f64(1), &made));
   expect_default();
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }
 
 // ---- The update context ----------------------------------------------------
@@ -300,7 +294,7 @@ static ls_nest look_in_update(ls_nest args, void *user) {
 
 TEST(an_update_knows_its_component) {
   LS_SPEC("V156 M36");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0});
   updates u = {.strategy = strategy,
                .inner = variable_in(strategy, (variable_kind){.name = "w"})};
@@ -319,5 +313,4 @@ TEST(an_update_knows_its_component) {
   expect_default();
   ls_variable_release(v);
   ls_variable_release(u.inner);
-  ls_strategy_release(strategy);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Frames that replicas open in eager: each closes its own.
+#include "distribute/own.h"
 #include "support/counted.h"
 #include "support/replicas.h"
 
@@ -43,7 +44,7 @@ static ls_nest work_in_frame(ls_nest args, void *user) {
 TEST(replicas_close_their_own_frames) {
   LS_SPEC("V211");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     frame_work work = {0};
     expect_ok(ls_frame_begin());
     const ls_nest made = run_on(strategy, work_in_frame, ls_none(), &work);
@@ -61,7 +62,6 @@ TEST(replicas_close_their_own_frames) {
       assert_true(ls_tensor_is_failed(made.as.tensor));
     ls_nest_release(made);
     expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "frame");
-    ls_strategy_release(strategy);
   }
 }
 
@@ -73,7 +73,7 @@ static ls_nest end_a_frame(ls_nest args, void *user) {
 }
 
 TEST(a_replica_does_not_close_the_frame_around_its_run) {
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   expect_ok(ls_frame_begin());
   const ls_tensor mine = scalar_of(5);
   ls_nest made = ls_none();
@@ -82,11 +82,10 @@ TEST(a_replica_does_not_close_the_frame_around_its_run) {
       LS_FAILED_PRECONDITION, "without an open frame");
   assert_true(number_of(ls_leaf(mine)) == 5);
   expect_ok(ls_frame_end(NULL));
-  ls_strategy_release(strategy);
 }
 
 TEST(a_frame_that_a_replica_leaves_open_ends_with_the_run) {
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   for (int fails = 0; fails < 2; ++fails) {
     frame_work work = {.without_end = true, .fails = fails != 0};
     expect_ok(ls_frame_begin());
@@ -104,12 +103,11 @@ TEST(a_frame_that_a_replica_leaves_open_ends_with_the_run) {
     assert_true(ls_tensor_is_failed(work.inner[0]));
     expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "frame");
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(frames_of_replicas_do_not_grow_memory) {
-  counted memory = counted_begin(1);
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   uint64_t settled = 0;
   for (int i = 0; i < 30; ++i) {
     frame_work work = {.without_end = i % 3 == 2};
@@ -120,8 +118,6 @@ TEST(frames_of_replicas_do_not_grow_memory) {
     if (i == 10) settled = live;
     if (i > 10) assert_true(live <= settled);
   }
-  ls_strategy_release(strategy);
-  counted_end(&memory);
 }
 
 // ---- Tapes -----------------------------------------------------------------
@@ -137,7 +133,7 @@ static ls_nest leave_a_tape(ls_nest args, void *user) {
 }
 
 TEST(a_frame_waits_for_the_tapes_that_replicas_began_in_it) {
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_tape *tapes[2] = {0};
   expect_ok(ls_frame_begin());
   ls_nest_release(run_on(strategy, leave_a_tape, ls_none(), tapes));
@@ -146,5 +142,4 @@ TEST(a_frame_waits_for_the_tapes_that_replicas_began_in_it) {
   expect_status(ls_frame_end(NULL), LS_FAILED_PRECONDITION, "tape");
   ls_tape_release(tapes[0]);
   expect_ok(ls_frame_end(NULL));
-  ls_strategy_release(strategy);
 }

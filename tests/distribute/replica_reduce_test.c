@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // all_reduce of a replica: nests, other ops, gradients.
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "support/function.h"
@@ -44,7 +45,7 @@ static double any_number(ls_nest leaf) {
 static void expect_nest(ls_strategy *strategy, ls_callable callable,
                         const reducing *r, double wanted) {
   const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_run(strategy, callable, args, &made));
   ls_nest_release(args);
   if (r->code == LS_OK) {
@@ -57,12 +58,11 @@ static void expect_nest(ls_strategy *strategy, ls_callable callable,
     assert_true(any_number(ls_nest_item(ls_nest_item(list, 1), 0)) ==
                 3 * wanted);
   }
-  ls_nest_release(made);
 }
 
 TEST(every_leaf_is_reduced_on_every_replica) {
   LS_SPEC("V180");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   reducing rows[] = {{LS_REDUCE_SUM, LS_OK},
                      {LS_REDUCE_MEAN, LS_OK},
                      {LS_REDUCE_MAX, LS_INVALID_ARGUMENT},
@@ -70,42 +70,35 @@ TEST(every_leaf_is_reduced_on_every_replica) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     const double wanted = i == 0 ? 9 : 3;
     expect_nest(strategy, ls_plain(reduce_nest, &rows[i]), &rows[i], wanted);
-    ls_function *function = function_of(reduce_nest, &rows[i]);
+    LS_OWN(ls_function, function) = function_of(reduce_nest, &rows[i]);
     expect_nest(strategy, ls_traced(function), &rows[i], wanted);
-    ls_function_release(function);
   }
-  ls_strategy_release(strategy);
 }
 
 // d(w y) / dx where y is x of all replicas.
 static ls_nest differentiate(ls_nest args, void *user) {
   const reducing *r = user;
   const ls_tensor x = ls_nest_tensor(args, 0), w = ls_nest_tensor(args, 1);
-  const ls_nest y =
+  LS_OWN(ls_nest, y) =
       ls_replica_all_reduce(ls_replica_context(), r->op, ls_leaf(x));
   const ls_nest loss = ls_leaf(ls_mul(w, ls_nest_tensor(y, 0))),
                 goal = ls_leaf(x);
   ls_nest gradient = ls_none();
   expect_ok(ls_gradients(&loss, 1, &goal, 1, NULL, &gradient));
-  ls_nest_release(y);
   return gradient;
 }
 
 TEST(a_gradient_is_reduced_the_same_way) {
   LS_SPEC("V180");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   for (int mean = 0; mean < 2; ++mean) {
     reducing r = {.op = mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM};
-    ls_function *function = function_of(differentiate, &r);
-    const ls_nest args =
+    LS_OWN(ls_function, function) = function_of(differentiate, &r);
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, 6}, 3),
                  per_replica_scalars((double[]){10, 20, 60}, 3));
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
     assert_true(any_number(made) == (mean ? 30 : 90));
-    ls_nest_release(made);
-    ls_nest_release(args);
-    ls_function_release(function);
   }
-  ls_strategy_release(strategy);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading what one replica gave, whatever its results have become.
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
@@ -42,7 +43,7 @@ static ls_nest as_tensors(ls_nest leaf, void *user) {
 static void expect_results(ls_strategy *strategy, ls_nest results) {
   const int replicas = ls_strategy_num_replicas(strategy);
   for (int r = 0; r < replicas; ++r) {
-    ls_nest own = ls_none();
+    LS_OWN(ls_nest, own) = ls_none();
     expect_ok(ls_strategy_replica_result(strategy, results, r, &own));
     assert_int_equal(own.kind, LS_KIND_TUPLE);
     assert_true(value_of(ls_nest_item(own, 0)) == 2 * (r + 1));
@@ -51,12 +52,11 @@ static void expect_results(ls_strategy *strategy, ls_nest results) {
                 replicas * (replicas + 1) / 2);
     assert_true(value_of(ls_nest_item(own, 3)) == 5);
     assert_int_equal(ls_nest_item(own, 4).kind, LS_KIND_NONE);
-    ls_nest_release(own);
   }
 }
 
 static void run_called(ls_strategy *strategy, bool traced) {
-  ls_variable *v = variable_with_parts(strategy);
+  LS_OWN(ls_variable, v) = variable_with_parts(strategy);
   ls_function *function = NULL;
   expect_ok(ls_frame_begin());
   expect_ok(ls_function_create(
@@ -76,12 +76,11 @@ static void run_called(ls_strategy *strategy, bool traced) {
   ls_nest_release(arrays);
   ls_function_release(function);
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(v);
 }
 
 // In a graph there are no numbers yet, but the tensors are the replicas' own.
 static void run_in_graph(ls_strategy *strategy) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   const int replicas = ls_strategy_num_replicas(strategy);
   {
@@ -93,7 +92,7 @@ static void run_in_graph(ls_strategy *strategy) {
     expect_ok(
         ls_strategy_run(strategy, ls_plain(give_all_kinds, v), args, &results));
     for (int r = 0; r < replicas; ++r) {
-      ls_nest own = ls_none();
+      LS_OWN(ls_nest, own) = ls_none();
       expect_ok(ls_strategy_replica_result(strategy, results, r, &own));
       const ls_tensor doubled = ls_nest_tensor(own, 0);
       const ls_nest given =
@@ -104,30 +103,28 @@ static void run_in_graph(ls_strategy *strategy) {
       double number = 0;
       expect_status(ls_nest_to_number(ls_nest_item(own, 0), &number),
                     LS_FAILED_PRECONDITION, "has no value yet");
-      ls_nest_release(own);
     }
     ls_nest_release(results);
     ls_nest_release(args);
     ls_nest_release(arrays);
     ls_variable_release(v);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(every_kind_of_result_is_read_in_one_way) {
   LS_SPEC("V168 V12");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     run_called(strategy, false);
     run_called(strategy, true);
     run_in_graph(strategy);
-    ls_strategy_release(strategy);
   }
 }
 
 TEST(a_variable_gives_its_component) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_with_parts(strategy), *narrow = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_with_parts(strategy);
+  LS_OWN(ls_variable, narrow) = NULL;
   static const char *const one[] = {"CPU:1"};
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -137,16 +134,15 @@ TEST(a_variable_gives_its_component) {
                                                         .num_devices = 1},
                                  &narrow));
   }
-  const ls_nest results = LS_LIST(ls_nest_variable(v));
+  LS_OWN(ls_nest, results) = LS_LIST(ls_nest_variable(v));
   for (int r = 0; r < 2; ++r) {
-    ls_nest own = ls_none();
+    LS_OWN(ls_nest, own) = ls_none();
     expect_ok(ls_strategy_replica_result(strategy, results, r, &own));
     assert_ptr_equal(ls_nest_as_variable(ls_nest_item(own, 0)),
                      ls_variable_component(v, (size_t)r));
-    ls_nest_release(own);
   }
   // The component on the replica's device, if there is one.
-  const ls_nest leaf = ls_nest_variable(narrow);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(narrow);
   ls_nest own = ls_none();
   expect_ok(ls_strategy_replica_result(strategy, leaf, 1, &own));
   assert_ptr_equal(ls_nest_as_variable(own), ls_variable_component(narrow, 0));
@@ -155,17 +151,10 @@ TEST(a_variable_gives_its_component) {
   expect_status(ls_strategy_replica_result(strategy, leaf, 0, &own),
                 LS_INVALID_ARGUMENT, "CPU:0");
   // Of all replicas' results there are as many as that has components.
-  ls_nest all = ls_none();
-  const ls_nest both = LS_LIST(ls_nest_retain(leaf));
+  LS_OWN(ls_nest, all) = ls_none();
+  LS_OWN(ls_nest, both) = LS_LIST(ls_nest_retain(leaf));
   expect_ok(ls_strategy_local_results(strategy, both, &all));
   assert_int_equal(ls_nest_item(ls_nest_item(all, 1), 0).kind, LS_KIND_NONE);
-  ls_nest_release(all);
-  ls_nest_release(both);
-  ls_nest_release(leaf);
-  ls_nest_release(results);
-  ls_variable_release(narrow);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(no_other_replica_has_results) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a replica starts with, and that what it changes is its own.
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -68,7 +69,7 @@ static void run_starts(ls_strategy *strategy, starts *s) {
 
 TEST(a_replica_starts_with_what_the_caller_has) {
   LS_SPEC("M158");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   starts s = {.eager = true};
   {
     LS_CACHING_SCOPE;
@@ -78,7 +79,7 @@ TEST(a_replica_starts_with_what_the_caller_has) {
   run_starts(strategy, &s);
   assert_false(s.caching[0] || s.caching[1]);
   // In a graph with names and control dependencies.
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -94,8 +95,6 @@ TEST(a_replica_starts_with_what_the_caller_has) {
       assert_int_equal(s.controls[1], 1);
     }
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest read_variable(ls_nest args, void *user) {
@@ -118,7 +117,7 @@ static ls_nest summarize(ls_nest args, void *user) {
 
 TEST(recording_and_summaries_are_as_the_callers) {
   LS_SPEC("M158");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *read[4];
   ls_tape *tape = NULL;
   expect_ok(ls_tape_begin(&tape));
@@ -132,7 +131,7 @@ TEST(recording_and_summaries_are_as_the_callers) {
   expect_ok(ls_tape_end(tape));
   ls_tape_release(tape);
   int records = 0;
-  ls_summary_writer *writer = NULL;
+  LS_OWN(ls_summary_writer, writer) = NULL;
   expect_ok(ls_summary_writer_create(count_record, &records, &writer));
   ls_nest_release(run_on(strategy, summarize, ls_none(), NULL));
   assert_int_equal(records, 0);
@@ -141,7 +140,5 @@ TEST(recording_and_summaries_are_as_the_callers) {
     ls_nest_release(run_on(strategy, summarize, ls_none(), NULL));
   }
   assert_int_equal(records, 1);
-  ls_summary_writer_release(writer);
   ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

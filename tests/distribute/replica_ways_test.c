@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/callbacks.h"
 #include "support/merges.h"
 #include "support/values.h"
@@ -134,29 +135,26 @@ static ls_nest nest_of(ls_nest args) {
 }
 
 static ls_nest sum_nest(ls_nest args, ways *self) {
-  const ls_nest nest = nest_of(args);
+  LS_OWN(ls_nest, nest) = nest_of(args);
   (void)self;
   const ls_nest made =
       ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_SUM, nest);
-  ls_nest_release(nest);
   return made;
 }
 
 static ls_nest mean_nest(ls_nest args, ways *self) {
-  const ls_nest nest = nest_of(args);
+  LS_OWN(ls_nest, nest) = nest_of(args);
   (void)self;
   const ls_nest made =
       ls_replica_all_reduce(ls_replica_context(), LS_REDUCE_MEAN, nest);
-  ls_nest_release(nest);
   return made;
 }
 
 static ls_nest weigh_nest(ls_nest args, ways *self) {
   static const double weights[] = {3, 0, 1};
-  const ls_nest nest = nest_of(args);
+  LS_OWN(ls_nest, nest) = nest_of(args);
   const ls_nest made = ls_replica_weighted_mean(
       ls_replica_context(), nest, weights, (size_t)self->replicas);
-  ls_nest_release(nest);
   return made;
 }
 
@@ -181,10 +179,9 @@ static void nest_is_weighted(const ways *self) {
 static ls_nest gather_nest(ls_nest args, ways *self) {
   const ls_tensor x = argument(args, 0);
   (void)self;
-  const ls_nest nest =
+  LS_OWN(ls_nest, nest) =
       LS_LIST(ls_leaf(x), LS_TUPLE(ls_leaf(ls_convert(x, LS_DTYPE_I32))));
   const ls_nest made = ls_replica_all_gather(ls_replica_context(), nest, 0);
-  ls_nest_release(nest);
   return made;
 }
 
@@ -342,10 +339,9 @@ static ls_nest merge_alone(ls_nest args, ways *self) {
 
 static ls_nest merge_other_counts(ls_nest args, ways *self) {
   const ls_nest x = ls_leaf(argument(args, 1));
-  const ls_nest list = ls_replica_number() == 0 ? LS_LIST(x) : LS_LIST(x, x);
+  LS_OWN(ls_nest, list) = ls_replica_number() == 0 ? LS_LIST(x) : LS_LIST(x, x);
   const ls_nest made =
       ls_replica_merge_call(ls_replica_context(), pass_on, list, self);
-  ls_nest_release(list);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
@@ -71,8 +72,8 @@ static ls_nest in_two_segments(ls_nest args, void *user) {
 TEST(building_takes_turns) {
   LS_SPEC("M150");
   static const ls_flag flags[] = {LS_FLAG_DEFAULT, LS_FLAG_ON, LS_FLAG_OFF};
-  ls_strategy *strategy = mirrored_of(3);
-  const ls_nest args = LS_TUPLE(ls_nest_i64(5));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_i64(5));
   double sums[3];
   for (size_t i = 0; i < 3; ++i) {
     const ls_run_options options = {.run_concurrently = flags[i]};
@@ -85,7 +86,7 @@ TEST(building_takes_turns) {
     assert_int_equal(s.arguments, 1);  // The option is not among them.
     ls_nest_release(made);
     // Into a graph.
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -96,15 +97,12 @@ TEST(building_takes_turns) {
       assert_string_equal(s.order, "012mabc");
       ls_nest_release(made);
     }
-    ls_graph_destroy(graph);
   }
   ls_nest made = ls_none();
   expect_status(ls_strategy_run_with(
                     strategy, ls_plain(in_two_segments, NULL), ls_none(),
                     &(ls_run_options){.run_concurrently = (ls_flag)7}, &made),
                 LS_INVALID_ARGUMENT, "run_concurrently 7");
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 // ---- Variables -------------------------------------------------------------
@@ -124,7 +122,7 @@ static ls_nest make_alike(ls_nest args, void *user) {
 }
 
 TEST(variables_of_one_name_are_told_apart_by_their_order) {
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   alike a;
   ls_nest_release(run_on(strategy, make_alike, ls_none(), &a));
   for (int i = 0; i < NUM_ALIKE; ++i)
@@ -134,7 +132,6 @@ TEST(variables_of_one_name_are_told_apart_by_their_order) {
     }
   for (int i = 0; i < NUM_ALIKE * 3; ++i)
     ls_variable_release(a.made[i / NUM_ALIKE][i % NUM_ALIKE]);
-  ls_strategy_release(strategy);
 }
 
 // ---- Functions and threads -------------------------------------------------
@@ -146,29 +143,25 @@ static ls_nest count_trace(ls_nest args, void *user) {
 TEST(a_whole_function_is_traced_once_a_replica) {
   LS_SPEC("M157");
   int traces = 0;
-  ls_strategy *strategy = mirrored_of(3);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = count_trace, .user = &traces}, &function));
   for (int i = 0; i < 3; ++i) {
-    const ls_nest args =
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(per_replica_scalars((double[]){1, 2, (double)i}, 3));
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &made));
     assert_int_equal(traces, 3);
-    ls_nest_release(made);
-    ls_nest_release(args);
   }
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_trace_belongs_to_the_ops_in_force) {
   LS_SPEC("M175");
   static const ls_cross_device_table table = {.name = "own"};
   int traces = 0;
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
   ls_cross_device *sets[4] = {NULL};
   static const int wanted[] = {2, 2, 4, 6};
   expect_ok(ls_function_create(
@@ -186,12 +179,10 @@ TEST(a_trace_belongs_to_the_ops_in_force) {
     ls_nest_release(args);
     ls_cross_device_release(sets[i]);
   }
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }
 
 TEST(only_cpus_compute) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   int calls = 0;
   ls_nest made = ls_none();
   static const char *const devices[] = {"/cpu:0", "/gpu:3"};
@@ -201,7 +192,6 @@ TEST(only_cpus_compute) {
                                 ls_none(), &made),
                 LS_UNIMPLEMENTED, "device:GPU:3");
   assert_int_equal(calls, 0);
-  ls_strategy_release(strategy);
 }
 
 typedef struct visit {
@@ -212,10 +202,9 @@ typedef struct visit {
 static void *merge_from_elsewhere(void *user) {
   visit *v = user;
   segments s = {0};
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_replica_merge_call(v->replica, nothing_merged, ls_none(), &s);
   v->status = ls_nest_status(made);
-  ls_nest_release(made);
   return NULL;
 }
 
@@ -254,9 +243,9 @@ static ls_nest merge_in_branch_or_loop(ls_nest args, void *user) {
 
 TEST(merge_calls_are_for_the_replica_itself) {
   LS_SPEC("M157");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_nest_release(run_on(strategy, visit_thread, ls_none(), NULL));
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -268,8 +257,6 @@ TEST(merge_calls_are_for_the_replica_itself) {
                     LS_FAILED_PRECONDITION, "merge_call");
     }
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 // ---- Values, tapes, the default strategy -----------------------------------
@@ -282,23 +269,21 @@ static ls_nest same_object(int32_t replica, int32_t replicas, void *user) {
 TEST(values_of_a_function_are_always_wrapped) {
   LS_SPEC("M177");
   int calls = 0;
-  ls_strategy *strategy = mirrored_of(3);
-  ls_nest made = ls_none();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_strategy_values_from_function(strategy, same_object, &calls, &made));
   assert_int_equal(calls, 3);
   expect_numbers(ls_nest_item(made, 0), (double[]){4, 4, 4}, 3);
   assert_int_equal(ls_distributed_kind_of(ls_nest_item(made, 0)),
                    LS_PER_REPLICA);
-  ls_nest_release(made);
-  ls_strategy_release(strategy);
 }
 
 TEST(no_gradient_flows_into_an_initial_value) {
   LS_SPEC("M49");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL;
-  ls_tape *tape = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   const ls_tensor x = scalar_of(3);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
@@ -317,9 +302,6 @@ TEST(no_gradient_flows_into_an_initial_value) {
   ls_nest gradient = ls_none();
   expect_ok(ls_tape_gradients(tape, ls_leaf(y), of, 1, &gradient));
   assert_int_equal(gradient.kind, LS_KIND_NONE);
-  ls_tape_release(tape);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 typedef struct updated {
@@ -347,12 +329,12 @@ static ls_nest make_dataset(ls_input_context context, void *user) {
 TEST(the_default_strategy_changes_nothing) {
   LS_SPEC("V209");
   ls_strategy *usual = NULL, *two = mirrored_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_strategy_default(&usual));
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = scalar_of(5)}, &v));
   updated u = {.variable = v};
-  const ls_nest args = LS_TUPLE(ls_nest_f64(7));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(7));
   ls_nest made = ls_none();
   expect_ok(ls_strategy_update(usual, v, note_update, args, &u, true, &made));
   expect_printed(made, "[2.0, 3.0]");
@@ -364,7 +346,7 @@ TEST(the_default_strategy_changes_nothing) {
   assert_false(ls_update_replica_id().set);
   assert_true(number_of(ls_leaf(ls_variable_read(v))) == 5);
   // Data sets stay what they are: any object will do here.
-  const ls_nest data = ls_nest_variable(v);
+  LS_OWN(ls_nest, data) = ls_nest_variable(v);
   expect_ok(ls_strategy_distribute_dataset(usual, data, &made));
   assert_true(ls_nest_is_same(made, data));
   ls_nest_release(made);
@@ -374,9 +356,6 @@ TEST(the_default_strategy_changes_nothing) {
   ls_nest_release(made);
   expect_status(ls_strategy_distribute_dataset(two, data, &made),
                 LS_INVALID_ARGUMENT, "it is no data set");
-  ls_nest_release(data);
-  ls_nest_release(args);
-  ls_variable_release(v);
   ls_strategy_release(two);
 }
 
@@ -402,21 +381,16 @@ static void step_on(int threads, bool traced, float *out) {
   fill_numbers(numbers, MANY, 5);
   if (traced) {
     ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(MANY), numbers);
-    const ls_nest args = LS_TUPLE(split_of(MANY, array));
-    const ls_nest made = call_on(MANY, meet_often, NULL, args, 1);
+    LS_OWN(ls_nest, args) = LS_TUPLE(split_of(MANY, array));
+    LS_OWN(ls_nest, made) = call_on(MANY, meet_often, NULL, args, 1);
     for (size_t i = 0; i < MANY; ++i)
       out[i] = (float)number_of(ls_distributed_component(made, i));
-    ls_nest_release(made);
-    ls_nest_release(args);
   } else {
-    ls_strategy *strategy = mirrored_of(MANY);
-    const ls_nest args = LS_TUPLE(per_replica_scalars(numbers, MANY));
-    const ls_nest made = run_on(strategy, meet_often, args, NULL);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(MANY);
+    LS_OWN(ls_nest, args) = LS_TUPLE(per_replica_scalars(numbers, MANY));
+    LS_OWN(ls_nest, made) = run_on(strategy, meet_often, args, NULL);
     for (size_t i = 0; i < MANY; ++i)
       out[i] = (float)number_of(ls_distributed_component(made, i));
-    ls_nest_release(made);
-    ls_nest_release(args);
-    ls_strategy_release(strategy);
   }
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(runtime));

@@ -4,6 +4,7 @@
 #include "lockstep/variable.h"
 #include "lockstep/variable_parts.h"
 
+#include "distribute/own.h"
 #include "support/variables.h"
 
 // ---- Scattering ------------------------------------------------------------
@@ -32,7 +33,7 @@ static ls_variable *rows_in(ls_strategy *strategy,
                             ls_variable_synchronization synchronization,
                             ls_variable_aggregation aggregation) {
   ls_variable *v = NULL;
-  ls_array *initial = NULL;
+  LS_OWN(ls_array, initial) = NULL;
   static const double start[] = {4, 6, 8};
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(3), &initial));
   for (int i = 0; i < 3; ++i)
@@ -46,18 +47,16 @@ static ls_variable *rows_in(ls_strategy *strategy,
                                .aggregation = aggregation},
         &v));
   }
-  ls_array_release(initial);
   return v;
 }
 
 static void expect_rows(ls_variable *v, size_t component, const double *rows) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(ls_variable_component(v, component), &array));
   for (int64_t i = 0; i < 3; ++i)
     if (ls_array_f64(array, i) != rows[i])
       fail_msg("row %d of component %zu is %g, wanted %g", (int)i, component,
                ls_array_f64(array, i), rows[i]);
-  ls_array_release(array);
 }
 
 TEST(scattered_rows_are_aggregated) {
@@ -77,17 +76,15 @@ TEST(scattered_rows_are_aggregated) {
       {LS_SCATTER_MUL, SUM, true, {{24, 6, 8}, {24, 6, 8}}},
       {LS_SCATTER_ADD, NONE, false, {{6, 6, 8}, {4, 10, 8}}},
   };
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    ls_variable *v =
+    LS_OWN(ls_variable, v) =
         rows_in(strategy, LS_SYNCHRONIZATION_AUTO, cases[c].aggregation);
     scatters s = {v, cases[c].op, cases[c].same_row};
     ls_nest_release(run_on(strategy, scatter_in_replica, ls_none(), &s));
     for (size_t i = 0; i < 2; ++i)
       expect_rows(v, i, cases[c].rows[i]);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(scatters_across_replicas_reach_all) {
@@ -104,13 +101,14 @@ TEST(scatters_across_replicas_reach_all) {
   };
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
   static const char *const names[] = {"", "SUM", "MEAN", ""};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_tensor index =
       ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1));
   const ls_tensor update = ls_reshape(scalar_of(2), LS_SHAPE(1));
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c)
     for (size_t a = 0; a < 4; ++a) {
-      ls_variable *v = rows_in(strategy, LS_SYNCHRONIZATION_AUTO, all[a]);
+      LS_OWN(ls_variable, v) =
+          rows_in(strategy, LS_SYNCHRONIZATION_AUTO, all[a]);
       const bool refused = !cases[c].any && names[a][0] != '\0';
       {
         LS_STRATEGY_SCOPE(strategy);
@@ -122,10 +120,9 @@ TEST(scatters_across_replicas_reach_all) {
         if (refused)
           expect_status(ls_tensor_status(after), LS_UNIMPLEMENTED, "scatter_");
         if (!refused) {
-          ls_array *value = NULL;
+          LS_OWN(ls_array, value) = NULL;
           expect_ok(ls_tensor_value(after, &value));
           assert_true(ls_array_f64(value, 0) == cases[c].row);
-          ls_array_release(value);
         }
       }
       for (size_t i = 0; i < 2; ++i)
@@ -138,15 +135,13 @@ TEST(scatters_across_replicas_reach_all) {
                                       ls_none(), &results),
                       LS_UNIMPLEMENTED, names[a]);
       }
-      ls_variable_release(v);
     }
-  ls_strategy_release(strategy);
 }
 
 TEST(nothing_is_scattered_into_on_read_variables) {
   LS_SPEC("V120");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = rows_in(strategy, ON_READ, SUM);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = rows_in(strategy, ON_READ, SUM);
   const ls_tensor index =
       ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1));
   const ls_tensor update = ls_reshape(scalar_of(2), LS_SHAPE(1));
@@ -160,6 +155,4 @@ TEST(nothing_is_scattered_into_on_read_variables) {
                       ls_variable_scatter(v, (ls_scatter_op)op, index, update)),
                   LS_UNIMPLEMENTED, "scatter_");
   }
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

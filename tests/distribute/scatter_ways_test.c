@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/make/make.h"
 #include "support/merges.h"
@@ -27,13 +28,12 @@ static const double start[] = {4, 6, 8};
 
 static void make_rows(ways *self) {
   const scattering *s = self->user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(3), start);
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SHAPE(3), start);
   ways_variable(self,
                 &(ls_variable_options){.name = "rows",
                                        .initial_array = initial,
                                        .synchronization = s->synchronization,
                                        .aggregation = s->aggregation});
-  ls_array_release(initial);
 }
 
 // Replica r has 2 (r + 1) for row r; where it is uneven, for each row up to it.

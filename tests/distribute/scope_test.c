@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
 #include "lockstep/strategy_extended.h"
@@ -99,8 +100,8 @@ TEST(a_block_is_left_on_every_way_out) {
   static int (*const rounds[])(way, ls_strategy *, ls_op, sight *, int *) = {
       round_strategy, round_device,  round_name,
       round_caching,  round_control, round_nested};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -126,13 +127,12 @@ TEST(a_block_is_left_on_every_way_out) {
         if (k == 4 || k == 5) assert_int_equal(inside.control, 1);
       }
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 TEST(nothing_works_in_a_refused_block) {
   LS_SPEC("V214");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
   {
     LS_STRATEGY_SCOPE(a);
     {
@@ -151,15 +151,13 @@ TEST(nothing_works_in_a_refused_block) {
     expect_ok(ls_scope_status());
     assert_ptr_equal(ls_strategy_current(), a);
   }
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }
 
 // ---- Entering and leaving a strategy ----------------------------------------
 TEST(entering_pushes_state_creator_and_device) {
   LS_SPEC("V158");
   static char device[] = "/job:localhost/replica:0/task:0/device:CPU:5";
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   int outside = 0;
   for (int with_device = 0; with_device < 2; ++with_device) {
     strategy->default_device = with_device ? device : NULL;
@@ -193,7 +191,6 @@ TEST(entering_pushes_state_creator_and_device) {
     }
   }
   strategy->default_device = NULL;
-  ls_strategy_release(strategy);
 }
 
 typedef void (*opener)(ls_scope *scope);
@@ -219,7 +216,7 @@ TEST(a_scope_inside_must_be_left_first) {
               {open_name, "a name scope"},
               {ls_caching_scope_begin, "a caching scope"},
               {ls_stop_recording_begin, "a scope without recording"}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
     ls_scope scope = {0}, inner = {0};
     ls_strategy_scope_begin(&scope, strategy);
@@ -233,7 +230,6 @@ TEST(a_scope_inside_must_be_left_first) {
     expect_ok(ls_strategy_scope_end(&scope));
     assert_false(ls_has_strategy());
   }
-  ls_strategy_release(strategy);
 }
 
 // ---- What needs a scope -----------------------------------------------------
@@ -250,9 +246,10 @@ static void expect_needs_scope(ls_strategy *strategy, ls_nest with,
 
 TEST(what_needs_a_scope_names_its_strategy) {
   LS_SPEC("V165");
-  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest with = ls_nest_variable(v);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, with) = ls_nest_variable(v);
   expect_needs_scope(strategy, with, "scope");
   {
     LS_STRATEGY_SCOPE(other);
@@ -265,8 +262,4 @@ TEST(what_needs_a_scope_names_its_strategy) {
       expect_ok(ls_scope_status());
     }
   }
-  ls_nest_release(with);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
-  ls_strategy_release(other);
 }

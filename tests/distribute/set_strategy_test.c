@@ -4,6 +4,7 @@
 #include "base/memory/allocator.h"
 #include "base/threads/worker.h"
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "support/replicas.h"
 
 static void set(void *strategy) {
@@ -37,7 +38,7 @@ TEST(a_thread_that_ends_leaves_the_strategy_it_has_set) {
   LS_SPEC("V164");
   static void (*const threads[])(void *) = {set, set_twice, set_and_leave,
                                             set_behind_a_value};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t i = 0; i < LS_COUNT_OF(threads); ++i) {
     ls_worker thread = {0};
     expect_ok(ls_worker_start(&thread, "set", NULL, threads[i], strategy));
@@ -46,7 +47,6 @@ TEST(a_thread_that_ends_leaves_the_strategy_it_has_set) {
     // Ours is the last reference again.
     assert_true(ls_count_is(&strategy->object.references, 1));
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_thread_may_have_the_last_reference) {

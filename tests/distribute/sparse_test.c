@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/values/nest_internal.h"
+#include "distribute/own.h"
 #include "support/placed.h"
 #include "support/values.h"
 
@@ -76,12 +77,12 @@ static ls_tensor never_called(const ls_tensor *items, size_t count,
 TEST(slices_are_put_behind_each_other) {
   LS_SPEC("M107 M109");
   bool called = false;
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   expect_ok(ls_reduce_to_one_create(
       &(ls_reduce_to_one_options){.accumulate = never_called, .user = &called},
       &ops));
-  const ls_nest value = example(LS_DTYPE_I64, LS_DTYPE_I64);
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, value) = example(LS_DTYPE_I64, LS_DTYPE_I64);
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, here, &made));
   expect_slices(made, (double[]){1, 1, 3}, (double[]){1, 2, 3, 4, 5, 6}, 3);
   expect_tensor(parts_of(made).dense_shape, (double[]){5, 2}, 2, 0);
@@ -95,44 +96,37 @@ TEST(slices_are_put_behind_each_other) {
   const ls_nest one = ls_distributed_component(value, 1);
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_MEAN, one, here, &made));
   expect_slices(made, (double[]){1, 3}, (double[]){3, 4, 5, 6}, 2);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_cross_device_release(ops);
 }
 
 TEST(a_dense_value_makes_all_dense) {
   LS_SPEC("M107");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   const ls_nest dense = ls_leaf(eager_of(LS_DTYPE_F32, LS_SHAPE(4, 2),
                                          (double[]){1, 1, 1, 1, 1, 1, 1, 1}));
   // Twice the same row.
-  const ls_nest value = two_of(rows_at("/cpu:0", LS_DTYPE_I32, (double[]){2, 2},
-                                       (double[]){1, 2, 10, 20}, 2, 0),
-                               dense);
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, value) =
+      two_of(rows_at("/cpu:0", LS_DTYPE_I32, (double[]){2, 2},
+                     (double[]){1, 2, 10, 20}, 2, 0),
+             dense);
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, here, &made));
   expect_tensor(ls_nest_tensor(ls_distributed_component(made, 0), 0),
                 (double[]){1, 1, 1, 1, 12, 23, 1, 1}, 8, 0);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_cross_device_release(ops);
 }
 
 TEST(indices_of_two_types_become_the_wider) {
   LS_SPEC("M108");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   static const ls_dtype types[][3] = {
       {LS_DTYPE_I32, LS_DTYPE_I64, LS_DTYPE_I64},
       {LS_DTYPE_I64, LS_DTYPE_I32, LS_DTYPE_I64},
       {LS_DTYPE_I32, LS_DTYPE_I32, LS_DTYPE_I32}};
   for (size_t i = 0; i < 3; ++i) {
-    const ls_nest value = example(types[i][0], types[i][1]);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, value) = example(types[i][0], types[i][1]);
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, here, &made));
     assert_int_equal(ls_tensor_dtype(parts_of(made).indices), types[i][2]);
     expect_slices(made, (double[]){1, 1, 3}, (double[]){1, 2, 3, 4, 5, 6}, 3);
-    ls_nest_release(made);
-    ls_nest_release(value);
   }
   // Rows of rows: 1 and 0 of the rows 7 and 4 are 4 and 7.
   const ls_nest inner = rows_at("/cpu:0", LS_DTYPE_I32, (double[]){1, 0},
@@ -140,20 +134,17 @@ TEST(indices_of_two_types_become_the_wider) {
   const ls_nest nested = ls_nest_slices(
       inner, eager_of(LS_DTYPE_I64, LS_SHAPE(2), (double[]){7, 4}),
       ls_failed_tensor());
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       two_of(nested, rows_at("/cpu:1", LS_DTYPE_I64, (double[]){0},
                              (double[]){5, 6}, 1, 0));
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_cross_device_reduce(ops, LS_REDUCE_SUM, value, here, &made));
   expect_slices(made, (double[]){4, 7, 0}, (double[]){1, 2, 3, 4, 5, 6}, 3);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_cross_device_release(ops);
 }
 
 TEST(a_broadcast_copies_every_part) {
   LS_SPEC("M110");
-  ls_cross_device *ops = to_one();
+  LS_OWN(ls_cross_device, ops) = to_one();
   static const char *const devices[] = {"/cpu:1", "/cpu:2"};
   for (int64_t dense = 0; dense <= 5; dense += 5) {
     const ls_nest value = rows_at("/cpu:0", LS_DTYPE_I64, (double[]){3},
@@ -181,7 +172,6 @@ TEST(a_broadcast_copies_every_part) {
     ls_nest_release(made);
     ls_nest_release(value);
   }
-  ls_cross_device_release(ops);
 }
 
 TEST(all_reduce_takes_slices_to_one_device) {
@@ -257,15 +247,14 @@ TEST(slices_are_found_in_nests) {
   ls_nest_release(some);
   ls_slices_parts parts;
   expect_status(ls_slices_parts_of(x, &parts), LS_INVALID_ARGUMENT, "slices");
-  const ls_nest wrong =
+  LS_OWN(ls_nest, wrong) =
       ls_nest_slices(ls_nest_i64(3), x.as.tensor, ls_failed_tensor());
   expect_status(ls_nest_status(wrong), LS_INVALID_ARGUMENT, "cannot be 3");
-  ls_nest_release(wrong);
 }
 
 TEST(slices_of_slices_are_levels) {
   const ls_tensor index = eager_of(LS_DTYPE_I64, LS_SHAPE(1), (double[]){0});
-  ls_nest nest =
+  LS_OWN(ls_nest, nest) =
       rows_at("/cpu:0", LS_DTYPE_I64, (double[]){0}, (double[]){5, 6}, 1, 0);
   for (int i = 0; i < LS_NEST_MAX_DEPTH; ++i) {
     nest = ls_nest_slices(nest, index, ls_failed_tensor());
@@ -275,7 +264,6 @@ TEST(slices_of_slices_are_levels) {
   nest = ls_nest_slices(nest, index, ls_failed_tensor());
   expect_status(ls_nest_status(nest), LS_INVALID_ARGUMENT,
                 "more than 256 levels");
-  ls_nest_release(nest);
 }
 
 static ls_nest reduce_slices(ls_nest args, void *user) {
@@ -285,9 +273,9 @@ static ls_nest reduce_slices(ls_nest args, void *user) {
 
 TEST(a_strategy_reduces_slices) {
   LS_SPEC("V191");
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest value = example(LS_DTYPE_I64, LS_DTYPE_I64);
-  ls_nest made = ls_none();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, value) = example(LS_DTYPE_I64, LS_DTYPE_I64);
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, value, &made));
   assert_int_equal(made.kind, LS_KIND_SLICES);
   expect_slices(made, (double[]){1, 1, 3}, (double[]){1, 2, 3, 4, 5, 6}, 3);
@@ -297,13 +285,9 @@ TEST(a_strategy_reduces_slices) {
                 3);
   ls_nest_release(made);
   // Also from within the replicas, each of which gets all.
-  const ls_nest args = LS_TUPLE(ls_nest_retain(value));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(value));
   made = run_on(strategy, reduce_slices, args, NULL);
   for (size_t i = 0; i < 2; ++i)
     expect_slices(ls_distributed_component(ls_nest_item(made, 0), i),
                   (double[]){1, 1, 3}, (double[]){.5, 1, 1.5, 2, 2.5, 3}, 3);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_nest_release(value);
-  ls_strategy_release(strategy);
 }

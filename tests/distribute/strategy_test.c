@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -60,15 +61,15 @@ static float component(ls_nest result, size_t leaf, size_t replica) {
 TEST(sums_over_replicas_follow_the_canonical_tree) {
   LS_SPEC("V180 V185");
   static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 1000};
-  ls_function *f = function_of(sum_of_row, NULL);
+  LS_OWN(ls_function, f) = function_of(sum_of_row, NULL);
   for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); ++c) {
     const int n = counts[c];
-    ls_strategy *strategy = strategy_of(n);
-    ls_array *array = numbers(n);
+    LS_OWN(ls_strategy, strategy) = strategy_of(n);
+    LS_OWN(ls_array, array) = numbers(n);
     const float *values = ls_array_data(array);
     ls_nest split = {0}, result = {0};
     expect_ok(ls_strategy_split(strategy, array, &split));
-    const ls_nest args = LS_TUPLE(split);
+    LS_OWN(ls_nest, args) = LS_TUPLE(split);
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     const float sum = tree(values, n);
     float max = values[0];
@@ -82,19 +83,14 @@ TEST(sums_over_replicas_follow_the_canonical_tree) {
       assert_true(component(result, 3, (size_t)r) == max);
     }
     // The same order from outside.
-    ls_nest reduced = {0};
+    LS_OWN(ls_nest, reduced) = {0};
     expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM,
                                  ls_nest_item(result, 0), &reduced));
     float outside = 0;
     memcpy(&outside, ls_array_data(ls_nest_as_array(reduced)), sizeof(float));
     assert_true(outside == sum);
-    ls_nest_release(reduced);
     ls_nest_release(result);
-    ls_nest_release(args);
-    ls_array_release(array);
-    ls_strategy_release(strategy);
   }
-  ls_function_release(f);
 }
 
 static ls_nest use_id(ls_nest args, void *user) {
@@ -108,10 +104,10 @@ static ls_nest use_id(ls_nest args, void *user) {
 }
 
 TEST(each_replica_has_its_id) {
-  ls_strategy *strategy = strategy_of(4);
+  LS_OWN(ls_strategy, strategy) = strategy_of(4);
   int traced = 0;
-  ls_function *f = function_of(use_id, &traced);
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(use_id, &traced);
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   assert_int_equal(traced, 4);
   for (size_t r = 0; r < 4; ++r)
@@ -121,9 +117,6 @@ TEST(each_replica_has_its_id) {
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   assert_int_equal(traced, 4);
   assert_int_equal(ls_replica_number(), 0);
-  ls_nest_release(result);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 // What a trace knows of its strategy is not that of another one.
@@ -163,18 +156,14 @@ static ls_nest differs(ls_nest args, void *user) {
 }
 
 TEST(a_replica_whose_ops_differ_is_named) {
-  ls_strategy *strategy = strategy_of(3);
-  ls_function *f = function_of(differs, NULL);
-  ls_array *array = numbers(3);
+  LS_OWN(ls_strategy, strategy) = strategy_of(3);
+  LS_OWN(ls_function, f) = function_of(differs, NULL);
+  LS_OWN(ls_array, array) = numbers(3);
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_status(ls_strategy_run(strategy, ls_traced(f), args, &result),
                 LS_UNIMPLEMENTED, "replica 2");
-  ls_nest_release(args);
-  ls_array_release(array);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest fails_on_one(ls_nest args, void *user) {
@@ -185,21 +174,17 @@ static ls_nest fails_on_one(ls_nest args, void *user) {
 
 TEST(a_failing_replica_ends_the_run_with_its_status) {
   LS_SPEC("V169 V213");
-  ls_strategy *strategy = strategy_of(3);
-  ls_function *f = function_of(fails_on_one, NULL);
-  ls_array *array = numbers(3);
+  LS_OWN(ls_strategy, strategy) = strategy_of(3);
+  LS_OWN(ls_function, f) = function_of(fails_on_one, NULL);
+  LS_OWN(ls_array, array) = numbers(3);
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   const ls_status status =
       ls_strategy_run(strategy, ls_traced(f), args, &result);
   assert_memory_equal(ls_status_message(status), "not today", 9);
   expect_status(status, LS_ABORTED, "replica 1");
   assert_int_equal(ls_replica_number(), 0);
-  ls_nest_release(args);
-  ls_array_release(array);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest write_variable(ls_nest args, void *user) {
@@ -210,18 +195,18 @@ static ls_nest write_variable(ls_nest args, void *user) {
 }
 
 TEST(a_uniform_write_happens_once) {
-  ls_strategy *strategy = strategy_of(5);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, strategy) = strategy_of(5);
+  LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .dtype = LS_DTYPE_F32}, &v));
-  ls_function *f = function_of(write_variable, v);
-  ls_array *array = NULL;
+  LS_OWN(ls_function, f) = function_of(write_variable, v);
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(5), &array));
   for (int i = 0; i < 5; ++i)
     ls_array_set_f64(array, i, i);
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   for (int step = 1; step <= 3; ++step) {
     expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
     for (size_t r = 0; r < 5; ++r)
@@ -230,11 +215,6 @@ TEST(a_uniform_write_happens_once) {
                        0) == 10 * step);
   }
   ls_nest_release(result);
-  ls_nest_release(args);
-  ls_array_release(array);
-  ls_function_release(f);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(wrong_numbers_of_replicas_are_refused) {
@@ -244,25 +224,21 @@ TEST(wrong_numbers_of_replicas_are_refused) {
           &(ls_mirrored_options){.num_replicas = LS_SOME(0)}, &strategy),
       LS_INVALID_ARGUMENT, "0 replicas");
   assert_null(strategy);
-  ls_strategy *four = strategy_of(4), *two = strategy_of(2);
-  ls_function *f = function_of(sum_of_row, NULL);
-  ls_array *array = numbers(2);
+  LS_OWN(ls_strategy, four) = strategy_of(4);
+  LS_OWN(ls_strategy, two) = strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(sum_of_row, NULL);
+  LS_OWN(ls_array, array) = numbers(2);
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(two, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_status(ls_strategy_run(four, ls_traced(f), args, &result),
                 LS_INVALID_ARGUMENT, "2 components");
-  ls_nest_release(args);
-  ls_array_release(array);
-  ls_function_release(f);
-  ls_strategy_release(four);
-  ls_strategy_release(two);
 }
 
 TEST(a_split_is_even_and_shares_the_array) {
-  ls_strategy *strategy = strategy_of(4);
-  ls_array *array = numbers(10);
-  ls_nest split = {0};
+  LS_OWN(ls_strategy, strategy) = strategy_of(4);
+  LS_OWN(ls_array, array) = numbers(10);
+  LS_OWN(ls_nest, split) = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
   static const int64_t sizes[] = {3, 3, 2, 2};
   const float *at = ls_array_data(array);
@@ -272,7 +248,4 @@ TEST(a_split_is_even_and_shares_the_array) {
     assert_ptr_equal(ls_array_data(part), at);
     at += sizes[r];
   }
-  ls_array_release(array);
-  ls_nest_release(split);
-  ls_strategy_release(strategy);
 }

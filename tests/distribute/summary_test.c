@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -33,7 +34,7 @@ static ls_summary_writer *writer_of(records *r) {
 
 TEST(a_summary_goes_to_the_writer_in_force) {
   records r = {{0}};
-  ls_summary_writer *writer = writer_of(&r);
+  LS_OWN(ls_summary_writer, writer) = writer_of(&r);
   ls_summary("nowhere", scalar_of(1));
   {
     LS_SUMMARY_SCOPE(writer);
@@ -53,7 +54,6 @@ TEST(a_summary_goes_to_the_writer_in_force) {
   ls_summary_writer *none = NULL;
   expect_status(ls_summary_writer_create(NULL, NULL, &none),
                 LS_INVALID_ARGUMENT, "function");
-  ls_summary_writer_release(writer);
 }
 
 static ls_nest summarize(ls_nest args, void *user) {
@@ -67,9 +67,10 @@ static ls_nest summarize(ls_nest args, void *user) {
 TEST(replica_0_alone_is_recorded) {
   LS_SPEC("V173 M161");
   records r = {{0}};
-  ls_summary_writer *writer = writer_of(&r);
-  ls_strategy *strategy = mirrored_of(3);
-  const ls_nest args = LS_TUPLE(per_replica_scalars((double[]){10, 20, 30}, 3));
+  LS_OWN(ls_summary_writer, writer) = writer_of(&r);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(per_replica_scalars((double[]){10, 20, 30}, 3));
   // Op by op.
   {
     LS_SUMMARY_SCOPE(writer);
@@ -77,8 +78,8 @@ TEST(replica_0_alone_is_recorded) {
   }
   assert_string_equal(r.text, "x@0=10 ");
   // Compiled, again and again.
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = summarize}, &function));
   {
@@ -89,20 +90,15 @@ TEST(replica_0_alone_is_recorded) {
     }
   }
   assert_string_equal(r.text, "x@0=10 x@1=10 x@2=10 ");
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  ls_summary_writer_release(writer);
 }
 
 TEST(a_graph_has_one_summary_for_all_replicas) {
   LS_SPEC("V173 M161");
   records r = {{0}};
-  ls_summary_writer *writer = writer_of(&r);
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_summary_writer, writer) = writer_of(&r);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -124,8 +120,4 @@ TEST(a_graph_has_one_summary_for_all_replicas) {
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_nest_op(summary), NULL, 0, &none));
   assert_string_equal(r.text, "x@0=5 ");
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
-  ls_summary_writer_release(writer);
 }

@@ -3,6 +3,7 @@
 // Variables that are synchronized on read, in eager.
 #include "lockstep/variable.h"
 
+#include "distribute/own.h"
 #include "support/variables.h"
 
 // ---- Synchronized on read --------------------------------------------------
@@ -12,9 +13,9 @@ TEST(a_read_across_replicas_aggregates) {
     ls_variable_aggregation aggregation;
     double wanted;
   } cases[] = {{SUM, 7}, {MEAN, 3.5}, {FIRST, 3}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t c = 0; c < 3; ++c) {
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy, (variable_kind){.synchronization = ON_READ,
                                   .aggregation = cases[c].aggregation});
     set_components(v, (double[]){3, 4}, 2);
@@ -25,43 +26,37 @@ TEST(a_read_across_replicas_aggregates) {
       assert_true(number_of(ls_leaf(ls_variable_as_tensor(v))) ==
                   cases[c].wanted);
     }
-    ls_variable_release(v);
   }
-  ls_variable *v =
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.synchronization = ON_READ});
   expect_status(ls_tensor_status(ls_variable_read(v)), LS_INVALID_ARGUMENT,
                 "NONE");
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(reduce_obeys_its_own_operation) {
   LS_SPEC("V107");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t a = 0; a < 4; ++a) {
-    ls_variable *v =
+    LS_OWN(ls_variable, v) =
         variable_in(strategy, (variable_kind){.synchronization = ON_READ,
                                               .aggregation = all[a]});
     set_components(v, (double[]){3, 4}, 2);
-    const ls_nest leaf = ls_nest_variable(v);
+    LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
     ls_nest made = ls_none();
     expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_SUM, leaf, &made));
     assert_true(number_of(made) == 7);
     expect_ok(ls_strategy_reduce(strategy, LS_REDUCE_MEAN, leaf, &made));
     assert_true(number_of(made) == 3.5);
-    ls_nest_release(leaf);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_replica_writes_its_own_part) {
   LS_SPEC("V108");
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t a = 0; a < 4; ++a) {
-    ls_variable *v =
+    LS_OWN(ls_variable, v) =
         variable_in(strategy, (variable_kind){.initial = 10,
                                               .synchronization = ON_READ,
                                               .aggregation = all[a]});
@@ -72,9 +67,7 @@ TEST(a_replica_writes_its_own_part) {
     w.value = ls_nest_i64(5);
     run_writes(strategy, &w);
     expect_components(v, (double[]){16, 17}, 2);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_sum_is_dealt_out_by_an_assignment) {
@@ -90,8 +83,8 @@ TEST(a_sum_is_dealt_out_by_an_assignment) {
       {2, LS_DTYPE_F32, FIRST, 6, 6, 6},
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); ++c) {
-    ls_strategy *strategy = mirrored_of(cases[c].replicas);
-    ls_variable *v = variable_in(
+    LS_OWN(ls_strategy, strategy) = mirrored_of(cases[c].replicas);
+    LS_OWN(ls_variable, v) = variable_in(
         strategy, (variable_kind){.dtype = cases[c].dtype,
                                   .synchronization = ON_READ,
                                   .aggregation = cases[c].aggregation});
@@ -103,19 +96,17 @@ TEST(a_sum_is_dealt_out_by_an_assignment) {
     const double e = cases[c].each;
     expect_components(v, (double[]){e, e, e, e}, (size_t)cases[c].replicas);
     assert_true(number_of(ls_leaf(ls_variable_read(v))) == cases[c].after);
-    ls_variable_release(v);
-    ls_strategy_release(strategy);
   }
 }
 
 TEST(a_sum_cannot_be_added_to_across_replicas) {
   LS_SPEC("V110 V111");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_nest made = ls_none();
   static const ls_write_options no_value = {.no_read_value = true};
   static const ls_variable_aggregation all[] = {NONE, SUM, MEAN, FIRST};
   for (size_t a = 0; a < 4; ++a) {
-    ls_variable *v =
+    LS_OWN(ls_variable, v) =
         variable_in(strategy, (variable_kind){.initial = 10,
                                               .synchronization = ON_READ,
                                               .aggregation = all[a]});
@@ -142,19 +133,17 @@ TEST(a_sum_cannot_be_added_to_across_replicas) {
       assert_true(number_of(made) == 9);
       expect_components(v, (double[]){9, 9}, 2);
     }
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_per_replica_is_no_value_for_it) {
   LS_SPEC("V112");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.synchronization = ON_READ,
                                             .aggregation = MEAN});
-  const ls_nest differing = per_replica_scalars((double[]){1, 2}, 2);
-  const ls_nest mirrored =
+  LS_OWN(ls_nest, differing) = per_replica_scalars((double[]){1, 2}, 2);
+  LS_OWN(ls_nest, mirrored) =
       distributed_numbers(LS_MIRRORED, (double[]){5, 5}, 2);
   ls_nest made = ls_none();
   expect_status(ls_variable_write(v, LS_WRITE_ASSIGN, differing, NULL, &made),
@@ -168,10 +157,6 @@ TEST(a_per_replica_is_no_value_for_it) {
   expect_components(v, (double[]){0, 0}, 2);
   made = write_across(v, LS_WRITE_ASSIGN, mirrored);
   expect_components(v, (double[]){5, 5}, 2);
-  ls_nest_release(differing);
-  ls_nest_release(mirrored);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest add_ten(ls_nest args, void *user) {
@@ -205,9 +190,9 @@ TEST(replicas_can_use_the_value_of_all) {
     ls_variable_aggregation aggregation;
     double wanted;
   } cases[] = {{SUM, 17}, {MEAN, 13.5}, {FIRST, 13}, {NONE, 0}};
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (size_t c = 0; c < 4; ++c) {
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy, (variable_kind){.synchronization = ON_READ,
                                   .aggregation = cases[c].aggregation});
     replica_reads r = {.variable = v};
@@ -227,10 +212,10 @@ TEST(replicas_can_use_the_value_of_all) {
                     cases[c].wanted - 10);
       }
     }
-    ls_variable_release(v);
   }
   // Mirrored variables do not care.
-  ls_variable *v = variable_in(strategy, (variable_kind){.aggregation = SUM});
+  LS_OWN(ls_variable, v) =
+      variable_in(strategy, (variable_kind){.aggregation = SUM});
   set_components(v, (double[]){3, 4}, 2);
   replica_reads r = {.variable = v};
   {
@@ -239,6 +224,4 @@ TEST(replicas_can_use_the_value_of_all) {
   }
   assert_true(r.seen[0] == 3 && r.seen[1] == 4);
   assert_true(r.used[0] == 3 && r.used[1] == 4);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

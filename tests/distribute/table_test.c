@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/table.h"
 
+#include "distribute/own.h"
 #include "support/expect.h"
 #include "support/ways.h"
 
@@ -16,9 +17,9 @@ static const ls_bytes animals[] = {{"cat", 3}, {"dog", 3}, {"", 0}};
 
 // Numbers of words.
 static ls_table *words(bool has_missing) {
-  ls_array *keys = array_of(LS_DTYPE_STRING, 3, animals);
-  ls_array *values = array_of(LS_DTYPE_I64, 3, (int64_t[]){7, 8, 9});
-  ls_array *missing = NULL;
+  LS_OWN(ls_array, keys) = array_of(LS_DTYPE_STRING, 3, animals);
+  LS_OWN(ls_array, values) = array_of(LS_DTYPE_I64, 3, (int64_t[]){7, 8, 9});
+  LS_OWN(ls_array, missing) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &(int64_t){-1}, &missing));
   ls_table *table = NULL;
@@ -28,9 +29,6 @@ static ls_table *words(bool has_missing) {
                           .values = values,
                           .missing = has_missing ? missing : NULL},
       &table));
-  ls_array_release(keys);
-  ls_array_release(values);
-  ls_array_release(missing);
   return table;
 }
 
@@ -88,9 +86,9 @@ TEST(a_table_is_looked_up_in_every_way) {
 
 // ---- Refusals --------------------------------------------------------------
 TEST(a_table_that_cannot_be_is_refused_by_name) {
-  ls_array *keys = array_of(LS_DTYPE_I32, 3, (int32_t[]){1, 2, 1});
-  ls_array *two = array_of(LS_DTYPE_I32, 2, (int32_t[]){1, 2});
-  ls_array *floats = array_of(LS_DTYPE_F32, 3, (float[]){1, 2, 3});
+  LS_OWN(ls_array, keys) = array_of(LS_DTYPE_I32, 3, (int32_t[]){1, 2, 1});
+  LS_OWN(ls_array, two) = array_of(LS_DTYPE_I32, 2, (int32_t[]){1, 2});
+  LS_OWN(ls_array, floats) = array_of(LS_DTYPE_F32, 3, (float[]){1, 2, 3});
   ls_table *table = NULL;
   const struct {
     ls_table_options options;
@@ -109,16 +107,12 @@ TEST(a_table_that_cannot_be_is_refused_by_name) {
                   LS_INVALID_ARGUMENT, cases[i].says);
     assert_null(table);
   }
-  ls_array_release(keys);
-  ls_array_release(two);
-  ls_array_release(floats);
 }
 
 TEST(a_table_outside_of_hosts_is_one) {
-  ls_table *table = words(true);
+  LS_OWN(ls_table, table) = words(true);
   assert_int_equal(ls_table_num_hosts(table), 0);
   assert_null(ls_table_host(table, 0));
   assert_null(ls_table_on_host(table, 0));
   assert_ptr_equal(ls_table_here(table), table);
-  ls_table_release(table);
 }

@@ -3,6 +3,7 @@
 // Distributed values: taken apart, and made from parts.
 #include "lockstep/strategy.h"
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
@@ -25,10 +26,9 @@ static ls_nest on_devices(const double *values, const char *const *devices,
 
 static void expect_unwrapped(ls_strategy *strategy, ls_nest value,
                              const char *text) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_unwrap(strategy, value, &made));
   expect_printed(made, text);
-  ls_nest_release(made);
   ls_nest_release(value);
 }
 
@@ -37,7 +37,7 @@ TEST(unwrapping_goes_by_device) {
   static const char *const order[] = {"/gpu:2", "/gpu:10"};
   static const char *const turned[] = {"/gpu:10", "/gpu:2"};
   static const char *const more[] = {"/gpu:2", "/gpu:10", "/gpu:1"};
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(make((ls_mirrored_options){.devices = order, .num_devices = 2},
                  &strategy));
   expect_unwrapped(strategy, on_devices((double[]){1, 2}, order, 2),
@@ -51,16 +51,15 @@ TEST(unwrapping_goes_by_device) {
   expect_unwrapped(strategy, ls_none(), "[none]");
   expect_unwrapped(strategy, LS_TUPLE(ls_nest_f64(4), ls_nest_f64(5)),
                    "[(4.0, 5.0)]");
-  ls_strategy_release(strategy);
 }
 
 TEST(local_results_are_a_tuple) {
   LS_SPEC("V196");
   ls_strategy *strategy = mirrored_of(2), *usual = NULL;
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_nest made = ls_none();
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_default(&usual));
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2);
   expect_ok(ls_strategy_local_results(strategy, value, &made));
   expect_printed(made, "(1.0, 2.0)");
@@ -82,9 +81,6 @@ TEST(local_results_are_a_tuple) {
   ls_nest_release(made);
   expect_ok(ls_strategy_local_results(usual, value, &made));
   assert_int_equal(ls_nest_count(made), 1);
-  ls_nest_release(made);
-  ls_nest_release(value);
-  ls_variable_release(v);
   ls_strategy_release(strategy);
 }
 
@@ -98,7 +94,7 @@ TEST(values_come_from_a_function) {
   LS_SPEC("V198");
   ls_strategy *strategy = mirrored_of(3), *usual = NULL;
   int calls = 0;
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_strategy_values_from_function(strategy, number_for, &calls, &made));
   assert_int_equal(calls, 3);
@@ -109,7 +105,6 @@ TEST(values_come_from_a_function) {
   calls = 0;
   expect_ok(ls_strategy_values_from_function(usual, number_for, &calls, &made));
   expect_printed(made, "(1, 5.0)");
-  ls_nest_release(made);
   ls_strategy_release(strategy);
 }
 
@@ -155,7 +150,7 @@ static ls_nest use_in_update(ls_nest args, void *user) {
 
 TEST(a_thread_sees_its_component) {
   LS_SPEC("V71 V76 M37");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   values v = {
       .per_replica = distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2),
       .mirrored = distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2)};
@@ -193,14 +188,14 @@ TEST(a_thread_sees_its_component) {
   }
   ls_nest_release(v.per_replica);
   ls_nest_release(v.mirrored);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_component_is_got_by_device) {
   LS_SPEC("M37");
   static const char *const devices[] = {LOCAL "CPU:0", LOCAL "CPU:1"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
-  const ls_nest value = ls_nest_distributed_on(LS_MIRRORED, items, devices, 2);
+  LS_OWN(ls_nest, value) =
+      ls_nest_distributed_on(LS_MIRRORED, items, devices, 2);
   ls_nest got = ls_none();
   expect_ok(ls_distributed_get(value, "cpu:1", &got));
   assert_true(ls_nest_number(got) == 2);
@@ -217,5 +212,4 @@ TEST(a_component_is_got_by_device) {
   assert_true(ls_distributed_is_on(value, "CPU:1"));
   assert_false(ls_distributed_is_on(value, "/gpu:1"));
   assert_false(ls_distributed_is_on(value, "/nonsense:1"));
-  ls_nest_release(value);
 }

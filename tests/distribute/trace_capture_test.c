@@ -3,25 +3,23 @@
 // What traces of replicas use from around them, and how it is said that two
 // traces differ.
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
 static ls_status run_traced(int replicas, ls_callback callback, void *user,
                             ls_nest *out_result) {
-  ls_strategy *strategy = mirrored_of(replicas);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = user}, &function));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(per_replica_scalars((double[]){1, 2, 3}, (size_t)replicas),
                per_replica_scalars((double[]){4, 5, 6}, (size_t)replicas));
   *out_result = ls_none();
   const ls_status status =
       ls_strategy_run(strategy, ls_traced(function), args, out_result);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
   return status;
 }
 
@@ -75,7 +73,7 @@ static ls_nest use_around(ls_nest args, void *user) {
 TEST(replicas_use_one_eager_value_around_them) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     around a = {scalar_of(10), scalar_of(100)};
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(run_traced(replicas, use_around, &a, &made));
     double sum = 0;
     for (int r = 0; r < replicas; ++r)
@@ -86,7 +84,6 @@ TEST(replicas_use_one_eager_value_around_them) {
                                             ? ls_distributed_component(made, r)
                                             : made),
                        0) == 10 * sum);
-    ls_nest_release(made);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
 #include "support/ways.h"
@@ -23,14 +24,13 @@ typedef struct scatters {
 
 static void make_rows(ways *self) {
   const scatters *s = self->user;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ROWS), &array));
   for (int i = 0; i < ROWS; ++i)
     ls_array_set_f64(array, i, initial[i]);
   ways_variable(self, &(ls_variable_options){.name = "v",
                                              .initial_array = array,
                                              .aggregation = s->aggregation});
-  ls_array_release(array);
 }
 
 static int rows_of(const scatters *s, int r) { return s->uneven ? r + 1 : 1; }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/session.h"
 #include "lockstep/trunk.h"
@@ -70,11 +71,10 @@ static ls_nest run(world *w, party *p, ls_tensor rows, ls_tensor factor,
 // The same; the mean of what replicas have, to go on with.
 static ls_tensor run_to_mean(world *w, party *p, ls_tensor rows,
                              ls_tensor factor, bool gives) {
-  ls_nest own = run(w, p, rows, factor, gives), mean = ls_none();
+  LS_OWN(ls_nest, own) = run(w, p, rows, factor, gives);
+  LS_OWN(ls_nest, mean) = ls_none();
   note_status(w, ls_strategy_reduce(p->strategy, LS_REDUCE_MEAN, own, &mean));
   const ls_tensor x = party_tensor(mean);
-  ls_nest_release(own);
-  ls_nest_release(mean);
   return x;
 }
 
@@ -114,12 +114,11 @@ static ls_nest play_round(ls_nest values, void *user) {
 
 static void in_a_loop(world *w, ls_tensor rows, ls_tensor factor) {
   inside in = {.w = w, .rows = rows};
-  const ls_nest last = ls_while(
+  LS_OWN(ls_nest, last) = ls_while(
       below_two, play_round, &in,
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(factor)), 0);
   note_status(w, ls_nest_status(last));
   if (!ls_nest_is_failed(last)) give(w, ls_nest_retain(ls_nest_item(last, 1)));
-  ls_nest_release(last);
 }
 
 static ls_nest play_first(ls_nest args, void *user) {
@@ -257,12 +256,11 @@ static void record_variables(outcome *out, const world *w,
     const size_t parts = ls_variable_num_components(v);
     for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c) {
       ls_variable *part = parts == 0 ? v : ls_variable_component(v, c);
-      ls_array *array = NULL;
+      LS_OWN(ls_array, array) = NULL;
       expect_ok(session == NULL
                     ? ls_variable_value(part, &array)
                     : ls_session_variable_value(session, part, &array));
       record(out, array);
-      ls_array_release(array);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/trunk.h"
 #include "lockstep/variable_parts.h"
@@ -59,9 +60,8 @@ static ls_nest args_of(const ways_run *run) {
   ls_nest parts[WAYS_MOST_REPLICAS];
   const size_t replicas = (size_t)run->self.replicas;
   for (size_t r = 0; r < replicas; ++r) {
-    const ls_nest rows = run->c->args(&run->self, 0, (int)r);
+    LS_OWN(ls_nest, rows) = run->c->args(&run->self, 0, (int)r);
     parts[r] = ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(rows, 0))));
-    ls_nest_release(rows);
   }
   return LS_TUPLE(
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, replicas)));
@@ -83,13 +83,12 @@ static void play_one(pair *p, size_t which, bool keeps) {
   ways_run *run = &p->runs[which];
   ls_nest results = ls_none();
   if (!ls_status_is_ok(p->status)) return;
-  const ls_nest args = args_of(run);
+  LS_OWN(ls_nest, args) = args_of(run);
   p->status = ls_strategy_run(run->self.strategy,
                               ls_traced(p->functions[which]), args, &results);
   for (int32_t r = 0;
        keeps && ls_status_is_ok(p->status) && r < run->self.replicas; ++r)
     keep_leaves(p, results, r, which);
-  ls_nest_release(args);
   ls_nest_release(results);
 }
 
@@ -113,14 +112,13 @@ static ls_nest play(ls_nest args, void *user) {
   p->count = 0;
   p->status = ls_ok();
   if (p->work->in_loop) {
-    const ls_nest trips = ls_while(below_two, go_round, p,
-                                   ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), 0);
+    LS_OWN(ls_nest, trips) = ls_while(
+        below_two, go_round, p, ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), 0);
     const ls_status status = ls_nest_status(trips);
     if (ls_status_is_ok(p->status))
       p->status = status;
     else
       ls_status_free(status);
-    ls_nest_release(trips);
   } else {
     play_one(p, 0, true);
     play_one(p, 1, true);
@@ -154,11 +152,10 @@ static void record_results(outcome *out, ls_nest results) {
 static void record_variable(outcome *out, ls_variable *v) {
   const size_t parts = ls_variable_num_components(v);
   for (size_t c = 0; c < (parts == 0 ? 1 : parts); ++c) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_variable_value(parts == 0 ? v : ls_variable_component(v, c),
                                 &array));
     record(out, array);
-    ls_array_release(array);
   }
 }
 
@@ -230,7 +227,7 @@ static ls_status run_rank(ls_trunk *trunk, void *user) {
 
 static void run_job(job *work) {
   cut_forget_calls();
-  const ls_status status =
+  LS_OWN(ls_status, status) =
       work->where->ranks == 0
           ? run_rank(NULL, work)
           : ls_standin_run(work->where->ranks, run_rank, work);
@@ -238,7 +235,6 @@ static void run_job(job *work) {
   work->code = ls_status_code(status);
   snprintf(work->message, sizeof(work->message), "%s",
            ls_status_is_ok(status) ? "" : ls_status_message(status));
-  ls_status_free(status);
 }
 
 static void drop(job *work) {

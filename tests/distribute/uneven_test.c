@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -13,9 +14,8 @@ static ls_nest rows_of(int replicas, int64_t rows) {
 
 static ls_nest run_rows(int replicas, int64_t rows, ls_callback callback,
                         void *user) {
-  const ls_nest args = rows_of(replicas, rows);
+  LS_OWN(ls_nest, args) = rows_of(replicas, rows);
   ls_nest result = call_on(replicas, callback, user, args, 2);
-  ls_nest_release(args);
   return result;
 }
 
@@ -41,8 +41,9 @@ static ls_nest rows_and_sums(ls_nest args, void *user) {
 TEST(each_replica_has_rows_of_its_own_number) {
   for (int replicas = 1; replicas <= 9; ++replicas)
     for (int64_t rows = 1; rows <= 10; ++rows) {
-      ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
-      const ls_nest got = run_rows(replicas, rows, rows_and_sums, NULL);
+      LS_OWN(ls_array, x) =
+          array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 5);
+      LS_OWN(ls_nest, got) = run_rows(replicas, rows, rows_and_sums, NULL);
       double sum[3] = {0};
       for (int64_t i = 0; i < 3 * rows; ++i)
         sum[i % 3] += ls_array_f64(x, i);
@@ -63,8 +64,6 @@ TEST(each_replica_has_rows_of_its_own_number) {
           assert_true(fabs(ls_array_f64(part(got, 2, r), i) - sum[i]) < 1e-5);
       }
       assert_int_equal(at, 3 * rows);
-      ls_nest_release(got);
-      ls_array_release(x);
     }
 }
 
@@ -88,8 +87,8 @@ static ls_nest count_beside_constants(ls_nest args, void *user) {
 TEST(sizes_that_equal_constants_are_told_apart) {
   for (int64_t rows = 7; rows <= 9; ++rows) {
     const double zero = 0;
-    ls_variable *v = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
-    const ls_nest got = run_rows(3, rows, count_beside_constants, v);
+    LS_OWN(ls_variable, v) = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
+    LS_OWN(ls_nest, got) = run_rows(3, rows, count_beside_constants, v);
     for (size_t r = 0; r < 3; ++r) {
       assert_int_equal(ls_array_i64(part(got, 1, r), 0), 3);
       assert_int_equal(ls_array_i64(part(got, 2, r), 0), rows * 9);
@@ -99,8 +98,6 @@ TEST(sizes_that_equal_constants_are_told_apart) {
     }
     const double twice = 2 * (9 + 9);
     expect_variable(v, &twice, 1, 0);
-    ls_nest_release(got);
-    ls_variable_release(v);
   }
 }
 
@@ -123,25 +120,22 @@ static ls_nest add_everywhere(ls_nest values, void *user) {
 static ls_nest meet_in_a_loop(ls_nest args, void *user) {
   (void)user;
   ls_tensor x = ls_nest_tensor(args, 0);
-  const ls_nest last = ls_while(
+  LS_OWN(ls_nest, last) = ls_while(
       below_four, add_everywhere, &x,
       LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0)),
                ls_leaf(ls_reduce_sum(ls_mul_scalar(x, 0), LS_ALL_AXES))),
       0);
   const ls_nest result = LS_TUPLE(ls_leaf(ls_nest_tensor(last, 1)));
-  ls_nest_release(last);
   return result;
 }
 
 TEST(replicas_of_all_sizes_meet_in_loops) {
   for (int64_t rows = 3; rows <= 8; ++rows) {
-    const ls_nest whole = run_rows(1, rows, meet_in_a_loop, NULL);
-    const ls_nest parts = run_rows(5, rows, meet_in_a_loop, NULL);
+    LS_OWN(ls_nest, whole) = run_rows(1, rows, meet_in_a_loop, NULL);
+    LS_OWN(ls_nest, parts) = run_rows(5, rows, meet_in_a_loop, NULL);
     for (size_t r = 0; r < 5; ++r)
       assert_true(fabs(ls_array_f64(part(parts, 0, r), 0) -
                        ls_array_f64(part(whole, 0, 0), 0)) < 1e-3);
-    ls_nest_release(whole);
-    ls_nest_release(parts);
   }
 }
 
@@ -153,17 +147,14 @@ static ls_nest reduce_rows(ls_nest args, void *user) {
 
 static void expect_refused(ls_callback callback, void *user, ls_code code,
                            const char *part_of_message) {
-  ls_strategy *strategy = mirrored_of(3);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = user}, &function));
-  const ls_nest args = rows_of(3, 8);
+  LS_OWN(ls_nest, args) = rows_of(3, 8);
   ls_nest result = {0};
   expect_status(ls_strategy_run(strategy, ls_traced(function), args, &result),
                 code, part_of_message);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
 }
 
 TEST(other_shapes_cannot_be_reduced) {
@@ -178,9 +169,8 @@ static ls_nest write_own_count(ls_nest args, void *user) {
 
 TEST(what_differs_between_classes_is_not_one_value) {
   const double zero = 0;
-  ls_variable *v = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
+  LS_OWN(ls_variable, v) = variable_of("v", LS_DTYPE_I64, LS_SCALAR, &zero);
   expect_refused(write_own_count, v, LS_UNIMPLEMENTED, "'v'");
-  ls_variable_release(v);
 }
 
 // ---- Counts ----------------------------------------------------------------

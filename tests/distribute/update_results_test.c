@@ -3,6 +3,7 @@
 // What updates give: one result of all, a tuple, a group.
 #include "lockstep/strategy.h"
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
@@ -66,8 +67,8 @@ static ls_variable *graph_variable(ls_strategy *strategy) {
 
 TEST(one_result_runs_every_update) {
   LS_SPEC("V18 V19 V20 V22 M138");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -110,11 +111,10 @@ TEST(one_result_runs_every_update) {
                              0, &out));
     assert_true(number_of(out) == 0);
     for (size_t i = 0; i < 2; ++i) {
-      ls_array *value = NULL;
+      LS_OWN(ls_array, value) = NULL;
       expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
                                           &value));
       assert_true(ls_array_f64(value, 0) == (double)i);
-      ls_array_release(value);
     }
     expect_ok(ls_session_run(session, op, NULL, 0, &out));
     ls_array *value = NULL;
@@ -127,14 +127,13 @@ TEST(one_result_runs_every_update) {
     ls_session_destroy(session);
     ls_variable_release(v);
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 TEST(ungrouped_results_are_tuples) {
   LS_SPEC("V17 V21 M137 M138");
-  ls_strategy *strategy = mirrored_of(2), *one = mirrored_of(1);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   ls_nest made = ls_none();
   expect_ok(build_update(strategy, v, NUMBERS, false, &made));
   expect_printed(made, "(0, 1)");
@@ -158,22 +157,18 @@ TEST(ungrouped_results_are_tuples) {
   expect_ok(build_update(strategy, v, OWN_VARIABLE, true, &made));
   assert_ptr_equal(ls_nest_as_variable(made), v);
   ls_nest_release(made);
-  ls_variable *w = variable_in(one, (variable_kind){0});
+  LS_OWN(ls_variable, w) = variable_in(one, (variable_kind){0});
   expect_ok(build_update(one, w, A_TENSOR, true, &made));
   assert_int_equal(made.kind, LS_KIND_TENSOR);
   // In eager everything has run: ops leave nothing.
   expect_ok(build_update(strategy, v, AN_OP, true, &made));
   assert_int_equal(made.kind, LS_KIND_NONE);
-  ls_variable_release(v);
-  ls_variable_release(w);
-  ls_strategy_release(strategy);
-  ls_strategy_release(one);
 }
 
 TEST(one_device_is_one_group) {
   LS_SPEC("V22 V197 M26");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -201,18 +196,16 @@ TEST(one_device_is_one_group) {
     expect_ok(ls_strategy_group(strategy, ls_leaf(first), "named", &op));
     assert_string_equal(ls_op_name(op), "named");
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_group_of_several_devices_has_the_name_asked_for) {
   LS_SPEC("V22 V197");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_op op, found;
   expect_ok(ls_graph_create("g", &graph));
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_GRAPH_SCOPE(graph);
     v = variable_in(strategy, (variable_kind){.initial = 1});
@@ -240,14 +233,10 @@ TEST(a_group_of_several_devices_has_the_name_asked_for) {
   }
   expect_ok(ls_session_run(session, ls_nest_op(found), NULL, 0, &fetched));
   for (size_t i = 0; i < 2; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_session_variable_value(session, ls_variable_component(v, i),
                                         &array));
     assert_true(ls_array_f64(array, 0) == 11);
-    ls_array_release(array);
   }
   ls_session_destroy(session);
-  ls_variable_release(v);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/strategy_extended.h"
@@ -37,13 +38,13 @@ static ls_nest note_call(ls_nest args, void *user) {
 // ---- Calls -----------------------------------------------------------------
 TEST(an_update_calls_for_each_component) {
   LS_SPEC("V201 M134");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   static const ls_variable_synchronization kinds[] = {
       LS_SYNCHRONIZATION_ON_WRITE, LS_SYNCHRONIZATION_ON_READ};
   for (size_t k = 0; k < 2; ++k) {
-    ls_variable *v =
+    LS_OWN(ls_variable, v) =
         variable_in(strategy, (variable_kind){.synchronization = kinds[k]});
-    const ls_nest args = LS_TUPLE(
+    LS_OWN(ls_nest, args) = LS_TUPLE(
         ls_nest_f64(9), distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
     calls c = {0};
     ls_nest made = ls_nest_f64(1);
@@ -61,16 +62,15 @@ TEST(an_update_calls_for_each_component) {
       assert_string_equal(c.names[i],
                           i == 0 ? "main/update_0/" : "main/update_1/");
     }
-    ls_nest_release(args);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(only_distributed_variables_are_updated) {
   LS_SPEC("V201");
-  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0}), *plain = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "alone", .dtype = LS_DTYPE_F32}, &plain));
   calls c = {0};
@@ -88,19 +88,15 @@ TEST(only_distributed_variables_are_updated) {
         LS_FAILED_PRECONDITION, "cannot be mixed");
   }
   assert_int_equal(c.count, 0);
-  ls_variable_release(v);
-  ls_variable_release(plain);
-  ls_strategy_release(strategy);
-  ls_strategy_release(other);
 }
 
 TEST(arguments_of_an_update_are_mirrored) {
   LS_SPEC("M136");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   calls c = {0};
   ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       LS_LIST(ls_nest_f64(3),
               distributed_numbers(LS_PER_REPLICA, (double[]){4, 4}, 2)));
   const ls_status status =
@@ -108,17 +104,14 @@ TEST(arguments_of_an_update_are_mirrored) {
   expect_contains(ls_status_message(status), "PerReplica:{\n  0: 4.0,");
   expect_status(status, LS_INVALID_ARGUMENT, "in ([3.0, PerReplica");
   assert_int_equal(c.count, 0);
-  ls_nest_release(args);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(devices_are_updated_without_a_variable) {
   LS_SPEC("M139");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   static const char *const devices[] = {"/cpu:1", "/cpu:0"};
   static const char *const foreign[] = {"/cpu:5"};
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){1, 2}, 2));
   calls c = {0};
   ls_nest made = ls_nest_f64(1);
@@ -137,8 +130,6 @@ TEST(devices_are_updated_without_a_variable) {
                                             args, &c, true, &made),
                 LS_INVALID_ARGUMENT, "'/cpu:5'");
   assert_int_equal(c.count, 2);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 typedef struct in_replica {
@@ -168,7 +159,7 @@ static ls_nest update_from_replica(ls_nest args, void *user) {
 
 TEST(a_replica_updates_in_a_merge_call) {
   LS_SPEC("V182 V205");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   in_replica u = {strategy,
                   variable_in(strategy, (variable_kind){.initial = 10})};
   const ls_nest made = run_on(strategy, update_from_replica, ls_none(), &u);
@@ -185,7 +176,6 @@ TEST(a_replica_updates_in_a_merge_call) {
                 LS_INVALID_ARGUMENT, "not mirrored");
   expect_components(u.variable, (double[]){0, 0}, 2);
   ls_variable_release(u.variable);
-  ls_strategy_release(strategy);
 }
 
 // ---- Fetch -----------------------------------------------------------------
@@ -199,9 +189,9 @@ static ls_nest times_ten(ls_nest args, void *user) {
 
 TEST(fetched_values_are_tensors) {
   LS_SPEC("M141 M142 M143 M144 M145");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  ls_variable *sums = variable_in(
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_variable, sums) = variable_in(
       strategy, (variable_kind){.name = "sums",
                                 .synchronization = LS_SYNCHRONIZATION_ON_READ,
                                 .aggregation = LS_AGGREGATION_SUM});
@@ -220,7 +210,7 @@ TEST(fetched_values_are_tensors) {
       {sums, "/cpu:1", 7, LOCAL "CPU:1"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
-    const ls_nest leaf = ls_nest_variable(cases[i].variable);
+    LS_OWN(ls_nest, leaf) = ls_nest_variable(cases[i].variable);
     ls_nest made = ls_none();
     int times = 0;
     expect_ok(
@@ -233,10 +223,9 @@ TEST(fetched_values_are_tensors) {
                                 &made));
     assert_int_equal(times, 1);
     assert_true(number_of(made) == 10 * cases[i].wanted);
-    ls_nest_release(leaf);
   }
   ls_nest made = ls_none();
-  const ls_nest differing =
+  LS_OWN(ls_nest, differing) =
       distributed_numbers(LS_PER_REPLICA, (double[]){1, 2}, 2);
   expect_status(ls_strategy_fetch(strategy, differing, NULL, NULL, NULL, &made),
                 LS_INVALID_ARGUMENT, "PerReplica");
@@ -245,18 +234,14 @@ TEST(fetched_values_are_tensors) {
                 LS_INVALID_ARGUMENT, "tensor");
   static const char *const elsewhere[] = {LOCAL "GPU:0", LOCAL "GPU:1"};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2)};
-  const ls_nest away = ls_nest_distributed_on(LS_MIRRORED, items, elsewhere, 2);
+  LS_OWN(ls_nest, away) =
+      ls_nest_distributed_on(LS_MIRRORED, items, elsewhere, 2);
   const ls_status status =
       ls_strategy_fetch(strategy, away, NULL, NULL, NULL, &made);
   expect_contains(ls_status_message(status), LOCAL "CPU:0");
   expect_status(status, LS_INVALID_ARGUMENT, LOCAL "GPU:1");
   expect_status(ls_strategy_fetch(strategy, away, "", NULL, NULL, &made),
                 LS_INVALID_ARGUMENT, "one device");
-  ls_nest_release(away);
-  ls_nest_release(differing);
-  ls_variable_release(v);
-  ls_variable_release(sums);
-  ls_strategy_release(strategy);
 }
 
 // ---- Map -------------------------------------------------------------------
@@ -272,12 +257,13 @@ static ls_nest square(ls_nest args, void *user) {
 
 TEST(items_are_dealt_to_devices) {
   LS_SPEC("M146 M147 M148 M81");
-  ls_strategy *strategy = mirrored_of(2), *three = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(distributed_numbers(LS_MIRRORED, (double[]){5, 6, 7}, 3));
   calls c = {0};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(ls_strategy_map(strategy, items, 3, square, args, &c, &made));
   assert_int_equal(ls_distributed_kind_of(made), LS_PER_REPLICA);
   assert_int_equal(ls_distributed_count(made), 2);
@@ -316,8 +302,4 @@ TEST(items_are_dealt_to_devices) {
   assert_int_equal(ls_distributed_count(made), 0);
   expect_status(ls_strategy_reduce(three, LS_REDUCE_SUM, made, &mean),
                 LS_INVALID_ARGUMENT, "must be non-empty");
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
-  ls_strategy_release(three);
 }

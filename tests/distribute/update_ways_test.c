@@ -10,6 +10,7 @@
 
 #include "base/memory/allocator.h"
 #include "distribute/cross_device/cross_device.h"
+#include "distribute/own.h"
 #include "support/merges.h"
 #include "support/values.h"
 #include "support/variables.h"
@@ -24,13 +25,12 @@ typedef struct updating {
 
 static void make_variable(ways *self) {
   const updating *u = self->user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10});
   ways_variable(self,
                 &(ls_variable_options){.name = "v",
                                        .initial_array = initial,
                                        .synchronization = u->synchronization,
                                        .aggregation = u->aggregation});
-  ls_array_release(initial);
 }
 
 static void hold(const ways_case *as, ls_variable_synchronization s,
@@ -446,13 +446,11 @@ static ls_nest op_then_tensor(ls_nest args, void *user) {
 }
 
 TEST(ops_leave_nothing_in_eager) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
   ls_nest made = ls_none();
   expect_ok(ls_strategy_update(strategy, v, op_then_tensor, ls_none(), NULL,
                                true, &made));
   assert_int_equal(made.kind, LS_KIND_NONE);
   expect_components(v, (double[]){1, 1}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/device_name.h"
 #include "lockstep/function.h"
@@ -91,17 +92,15 @@ static void expect_row(ls_nest component, int64_t value) {
 TEST(a_value_says_its_host) {
   LS_SPEC("T136 T151");
   for (int i = 0; i < STRATEGIES; ++i) {
-    ls_strategy *strategy = strategy_of(i);
-    const ls_nest data = one_batch(strategy), leaf = element_of(strategy);
+    LS_OWN(ls_strategy, strategy) = strategy_of(i);
+    LS_OWN(ls_nest, data) = one_batch(strategy);
+    LS_OWN(ls_nest, leaf) = element_of(strategy);
     for (int32_t r = 0; r < ls_strategy_num_replicas(strategy); ++r) {
       ls_device_name host;
       host_of(strategy, r, &host);
       assert_string_equal(ls_distributed_device(leaf, (size_t)r), host.text);
       assert_string_equal(ls_distributed_dataset_placement(data, r), host.text);
     }
-    ls_nest_release(leaf);
-    ls_nest_release(data);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -112,7 +111,7 @@ static ls_nest make_numbers(ls_input_context context, void *user) {
 
 TEST(what_is_made_on_a_device_is_there) {
   LS_SPEC("M180");
-  ls_strategy *two = mirrored_of(2);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
   for (int on_device = 0; on_device < 2; ++on_device) {
     ls_nest data = ls_none(), element = ls_none();
     expect_ok(ls_strategy_distribute_datasets_from_function_with(
@@ -121,14 +120,12 @@ TEST(what_is_made_on_a_device_is_there) {
                             .fetch_to_device = LS_FLAG_OFF,
                             .place_dataset_on_device = on_device == 1},
         &data));
-    ls_distributed_iterator *iterator = iterator_on(data);
+    LS_OWN(ls_distributed_iterator, iterator) = iterator_on(data);
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     expect_contains(ls_distributed_device(element, 1),
                     on_device == 1 ? "CPU:1" : "CPU:0");
     ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
   }
-  ls_strategy_release(two);
 }
 
 // ---- Whose they are ---------------------------------------------------------
@@ -155,11 +152,9 @@ static void expect_own_rows(ls_strategy *strategy, ls_nest leaf) {
 TEST(each_replica_has_its_own) {
   LS_SPEC("M37 T78 M25");
   for (int i = 0; i < STRATEGIES; ++i) {
-    ls_strategy *strategy = strategy_of(i);
-    const ls_nest leaf = element_of(strategy);
+    LS_OWN(ls_strategy, strategy) = strategy_of(i);
+    LS_OWN(ls_nest, leaf) = element_of(strategy);
     expect_own_rows(strategy, leaf);
-    ls_nest_release(leaf);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -172,20 +167,19 @@ static ls_nest add_ten(ls_nest args, void *user) {
 
 static void expect_ten_more(ls_strategy *strategy, ls_nest results) {
   for (int32_t r = 0; r < ls_strategy_num_replicas(strategy); ++r) {
-    ls_nest own = ls_none();
+    LS_OWN(ls_nest, own) = ls_none();
     expect_ok(ls_strategy_replica_result(strategy, results, r, &own));
     assert_true(number_of(own) == r + 10);
-    ls_nest_release(own);
   }
 }
 
 TEST(runs_give_each_replica_its_own) {
   LS_SPEC("T78 M149");
   for (int i = FIRST_TO_RUN; i < STRATEGIES; ++i) {
-    ls_strategy *strategy = strategy_of(i);
-    const ls_nest args = LS_TUPLE(element_of(strategy));
+    LS_OWN(ls_strategy, strategy) = strategy_of(i);
+    LS_OWN(ls_nest, args) = LS_TUPLE(element_of(strategy));
     ls_nest results = ls_none();
-    ls_function *function = NULL;
+    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = add_ten, .name = "add_ten"}, &function));
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
@@ -198,9 +192,6 @@ TEST(runs_give_each_replica_its_own) {
       expect_ten_more(strategy, results);
       ls_nest_release(results);
     }
-    ls_function_release(function);
-    ls_nest_release(args);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -208,27 +199,26 @@ TEST(runs_give_each_replica_its_own) {
 // What `leaf` of the graph is for each replica, in a session.
 static void expect_fetched(ls_graph *graph, ls_nest leaf, int64_t first) {
   const size_t count = ls_distributed_count(leaf);
-  ls_session *session = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_nest items[MOST], results = ls_none();
   for (size_t r = 0; r < count; ++r)
     items[r] = ls_nest_retain(ls_distributed_component(leaf, r));
-  const ls_nest fetch = ls_nest_sequence(LS_KIND_LIST, items, count);
+  LS_OWN(ls_nest, fetch) = ls_nest_sequence(LS_KIND_LIST, items, count);
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, fetch, NULL, 0, &results));
   for (size_t r = 0; r < count; ++r)
     expect_row(ls_nest_item(results, r), first + (int64_t)r);
   ls_nest_release(results);
-  ls_nest_release(fetch);
-  ls_session_destroy(session);
 }
 
 TEST(ops_that_give_values_are_on_hosts) {
   LS_SPEC("T136 T151");
   for (int i = 0; i < STRATEGIES; ++i) {
-    ls_strategy *strategy = strategy_of(i);
-    ls_graph *graph = NULL;
-    ls_distributed_iterator *iterator = NULL;
-    ls_nest element = ls_none(), results = ls_none();
+    LS_OWN(ls_strategy, strategy) = strategy_of(i);
+    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_distributed_iterator, iterator) = NULL;
+    LS_OWN(ls_nest, element) = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_graph_create("input", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -241,10 +231,9 @@ TEST(ops_that_give_values_are_on_hosts) {
       element = ls_distributed_iterator_get_next(iterator);
       expect_ok(ls_nest_status(element));
       if (i >= FIRST_TO_RUN) {
-        const ls_nest args = LS_TUPLE(ls_nest_retain(element));
+        LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(element));
         expect_ok(
             ls_strategy_run(strategy, ls_plain(add_ten, NULL), args, &results));
-        ls_nest_release(args);
       }
     }
     for (int32_t r = 0; r < ls_strategy_num_replicas(strategy); ++r) {
@@ -258,11 +247,6 @@ TEST(ops_that_give_values_are_on_hosts) {
       expect_fetched(graph, results, 10);
     else
       expect_fetched(graph, element, 0);
-    ls_nest_release(results);
-    ls_nest_release(element);
-    ls_distributed_iterator_release(iterator);
-    ls_graph_destroy(graph);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -295,10 +279,8 @@ static void reduce_there(ls_strategy *strategy, ls_nest leaf, size_t hosts) {
 TEST(values_on_hosts_are_reduced_there) {
   LS_SPEC("M69 M85 T180");
   for (int i = FIRST_TO_RUN; i < STRATEGIES; ++i) {
-    ls_strategy *strategy = strategy_of(i);
-    const ls_nest leaf = element_of(strategy);
+    LS_OWN(ls_strategy, strategy) = strategy_of(i);
+    LS_OWN(ls_nest, leaf) = element_of(strategy);
     reduce_there(strategy, leaf, i == 5 ? 2 : 1);
-    ls_nest_release(leaf);
-    ls_strategy_release(strategy);
   }
 }

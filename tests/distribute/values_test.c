@@ -3,6 +3,7 @@
 // Distributed values: what they hold, and what a thread sees of them.
 #include "lockstep/distributed.h"
 
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
 #include "lockstep/object.h"
@@ -16,7 +17,7 @@ TEST(a_value_holds_components_in_replica_order) {
                                          "/device:CPU:3"};
   for (int i = 0; i < 3; ++i)
     items[i] = ls_nest_f64(i + 1);
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       ls_nest_distributed_on(LS_PER_REPLICA, items, devices, 3);
   // The caller's list is not the value's.
   for (int i = 0; i < 3; ++i)
@@ -27,7 +28,6 @@ TEST(a_value_holds_components_in_replica_order) {
     assert_string_equal(ls_distributed_device(value, i), devices[i]);
   assert_true(number_of(ls_distributed_component(value, 0)) == 1);
   assert_int_equal(ls_distributed_component(value, 3).kind, LS_KIND_NONE);
-  ls_nest_release(value);
 }
 
 // ---- PerReplica as a tensor -------------------------------------------------
@@ -123,8 +123,8 @@ static ls_nest pass(ls_nest args, void *user) {
 static void expect_passed(ls_function *function, const double *values,
                           const double *wanted) {
   const ls_nest value = per_replica_scalars(values, 2);
-  const ls_nest args = LS_TUPLE(value);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(value);
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(function, args, &result));
   assert_int_equal(ls_distributed_kind_of(result), LS_PER_REPLICA);
   assert_int_equal(ls_distributed_count(result), 2);
@@ -133,8 +133,6 @@ static void expect_passed(ls_function *function, const double *values,
         ls_nest_as_array(ls_distributed_component(result, i));
     assert_true(ls_array_f64(array, 0) == wanted[i]);
   }
-  ls_nest_release(result);
-  ls_nest_release(args);
 }
 
 TEST(a_per_replica_survives_functions_and_branches) {
@@ -148,7 +146,7 @@ TEST(a_per_replica_survives_functions_and_branches) {
   ls_nest_release(value);
   for (int branches = 0; branches < 2; ++branches) {
     passing p = {.branches = branches == 1};
-    ls_function *function = NULL;
+    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = pass, .user = &p}, &function));
     expect_passed(function, (double[]){1, 2}, (double[]){11, 12});
@@ -160,8 +158,8 @@ TEST(a_per_replica_survives_functions_and_branches) {
     ls_nest items[2] = {ls_leaf(scalar_of(1)),
                         ls_leaf(ls_broadcast(scalar_of(2), LS_SHAPE(3)))};
     const ls_nest other = ls_nest_distributed(LS_PER_REPLICA, items, 2);
-    const ls_nest args = LS_TUPLE(other);
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(other);
+    LS_OWN(ls_nest, result) = ls_none();
     if (branches == 0) {
       expect_ok(ls_function_call(function, args, &result));
       assert_int_equal(ls_array_num_elements(ls_nest_as_array(
@@ -169,9 +167,6 @@ TEST(a_per_replica_survives_functions_and_branches) {
                        3);
       assert_int_equal(p.traces, 2);
     }
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(function);
   }
 }
 
@@ -191,7 +186,8 @@ static ls_nest expand(ls_nest args, void *user) {
 
 TEST(one_of_several_replicas_cannot_expand_it) {
   LS_SPEC("V75");
-  ls_strategy *two = mirrored_of(2), *one = mirrored_of(1);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, one) = mirrored_of(1);
   uses u = {.value = per_replica_scalars((double[]){1, 2}, 2)};
   u.seen[0] = u.seen[1] = 1;
   ls_nest_release(run_on(two, expand, ls_none(), &u));
@@ -205,8 +201,6 @@ TEST(one_of_several_replicas_cannot_expand_it) {
     ls_nest_release(made);
   }
   ls_nest_release(u.value);
-  ls_strategy_release(two);
-  ls_strategy_release(one);
 }
 
 // ---- Mirrored as an operand -------------------------------------------------
@@ -250,8 +244,8 @@ static ls_nest operate_in_update(ls_nest args, void *user) {
 
 TEST(a_mirrored_operand_is_its_current_value) {
   LS_SPEC("V77 V71");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.dtype = LS_DTYPE_I32});
   static const char *const devices[2] = {
       "/job:localhost/replica:0/task:0/device:CPU:0",
@@ -280,8 +274,6 @@ TEST(a_mirrored_operand_is_its_current_value) {
   ls_nest_release(made);
   ls_nest_release(o.value);
   ls_nest_release(o.variable);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- Tables -----------------------------------------------------------------
@@ -293,18 +285,14 @@ TEST(only_a_distributed_table_is_one) {
   ls_object table, other;
   ls_object_init(&table, &whole);
   ls_object_init(&other, &plain);
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){0});
-  const ls_nest variable = ls_nest_variable(v);
-  const ls_nest value = per_replica_scalars((double[]){1, 2}, 2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){0});
+  LS_OWN(ls_nest, variable) = ls_nest_variable(v);
+  LS_OWN(ls_nest, value) = per_replica_scalars((double[]){1, 2}, 2);
   assert_true(ls_is_distributed_table(ls_nest_object(LS_KIND_OBJECT, &table)));
   assert_false(ls_is_distributed_table(ls_nest_object(LS_KIND_OBJECT, &other)));
   assert_false(ls_is_distributed_table(variable));
   assert_false(ls_is_distributed_table(value));
   assert_false(ls_is_distributed_table(ls_none()));
   assert_false(ls_is_distributed_table(ls_nest_f64(1)));
-  ls_nest_release(value);
-  ls_nest_release(variable);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

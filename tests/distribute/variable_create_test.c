@@ -3,6 +3,7 @@
 // Making distributed variables: options, components, collections.
 #include "lockstep/variable.h"
 
+#include "distribute/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
@@ -11,7 +12,7 @@
 // ---- Options ---------------------------------------------------------------
 static void expect_refused(ls_strategy *strategy, ls_variable_options options,
                            const char *says) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *v = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -33,12 +34,11 @@ static void expect_refused(ls_strategy *strategy, ls_variable_options options,
   assert_int_equal(
       ls_graph_collection(graph, LS_COLLECTION_TRAINABLE_VARIABLES, NULL, 0),
       0);
-  ls_graph_destroy(graph);
 }
 
 TEST(wrong_options_leave_nothing_behind) {
   LS_SPEC("V35 V36 V37 V38 V40");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_variable_options base = {.name = "v", .dtype = LS_DTYPE_F32};
   ls_variable_options options = base;
   options.synchronization = LS_SYNCHRONIZATION_NONE;
@@ -61,7 +61,7 @@ TEST(wrong_options_leave_nothing_behind) {
   options.synchronization = LS_SYNCHRONIZATION_ON_READ;
   expect_refused(strategy, options, "MEAN of i32");
   // What is asked for is kept; AUTO is ON_WRITE.
-  ls_variable *v =
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.aggregation = LS_AGGREGATION_SUM});
   assert_int_equal(ls_variable_synchronization_of(v),
                    LS_SYNCHRONIZATION_ON_WRITE);
@@ -69,13 +69,11 @@ TEST(wrong_options_leave_nothing_behind) {
   ls_variable_release(v);
   v = variable_in(strategy, (variable_kind){0});
   assert_int_equal(ls_variable_aggregation_of(v), LS_AGGREGATION_NONE);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static bool trainable_of(ls_strategy *strategy, ls_flag flag,
                          ls_variable_synchronization synchronization) {
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
@@ -85,28 +83,25 @@ static bool trainable_of(ls_strategy *strategy, ls_flag flag,
         &v));
   }
   const bool trainable = ls_variable_is_trainable(v);
-  ls_variable_release(v);
   return trainable;
 }
 
 TEST(trainable_is_the_default_but_for_on_read) {
   LS_SPEC("V39 M45");
-  ls_strategy *s = mirrored_of(2);
+  LS_OWN(ls_strategy, s) = mirrored_of(2);
   assert_true(trainable_of(s, LS_FLAG_DEFAULT, LS_SYNCHRONIZATION_AUTO));
   assert_true(trainable_of(s, LS_FLAG_DEFAULT, LS_SYNCHRONIZATION_ON_WRITE));
   assert_false(trainable_of(s, LS_FLAG_DEFAULT, ON_READ));
   assert_true(trainable_of(s, LS_FLAG_ON, ON_READ));
   assert_false(trainable_of(s, LS_FLAG_OFF, LS_SYNCHRONIZATION_AUTO));
   // Which class it is follows from the synchronization.
-  ls_variable *v = variable_in(s, (variable_kind){.synchronization = ON_READ});
+  LS_OWN(ls_variable, v) =
+      variable_in(s, (variable_kind){.synchronization = ON_READ});
   char text[300];
-  const ls_nest leaf = ls_nest_variable(v);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(v);
   expect_contains(ls_nest_print(leaf, text, sizeof(text)),
                   "SyncOnReadVariable");
   assert_false(ls_is_mirrored(leaf));
-  ls_nest_release(leaf);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 // ---- Components ------------------------------------------------------------
@@ -117,10 +112,10 @@ static const char *device_of(const ls_variable *v, size_t i) {
 TEST(a_component_is_made_on_each_device_in_order) {
   LS_SPEC("M38 M41 V54");
   static const char *const devices[] = {"/cpu:3", "/cpu:1"};
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
-  ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.name = "w"});
   assert_int_equal(ls_variable_num_components(v), 2);
   assert_string_equal(device_of(v, 0),
                       "/job:localhost/replica:0/task:0/device:CPU:3");
@@ -133,14 +128,12 @@ TEST(a_component_is_made_on_each_device_in_order) {
   assert_int_equal(ls_variable_is_trainable(v),
                    ls_variable_is_trainable(primary));
   assert_ptr_equal(ls_variable_strategy(v), strategy);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(names_are_absolute_and_unique) {
   LS_SPEC("M39 V53");
-  ls_strategy *strategy = mirrored_of(3);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *v[4];
   const ls_variable_options unnamed = {.dtype = LS_DTYPE_F32};
   const ls_variable_options named = {.name = "a", .dtype = LS_DTYPE_F32};
@@ -171,8 +164,6 @@ TEST(names_are_absolute_and_unique) {
                           names[i][c]);
     ls_variable_release(v[i]);
   }
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest draw(ls_nest args, void *user) {
@@ -183,8 +174,8 @@ static ls_nest draw(ls_nest args, void *user) {
 
 TEST(the_initial_value_is_made_once) {
   LS_SPEC("V55 M40");
-  ls_strategy *strategy = mirrored_of(4);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(4);
+  LS_OWN(ls_variable, v) = NULL;
   int calls = 0;
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -196,10 +187,9 @@ TEST(the_initial_value_is_made_once) {
   ls_array *first = NULL;
   expect_ok(ls_variable_value(ls_variable_component(v, 0), &first));
   for (size_t i = 1; i < 4; ++i) {
-    ls_array *other = NULL;
+    LS_OWN(ls_array, other) = NULL;
     expect_ok(ls_variable_value(ls_variable_component(v, i), &other));
     assert_memory_equal(ls_array_data(first), ls_array_data(other), 12);
-    ls_array_release(other);
   }
   ls_array_release(first);
   ls_variable_release(v);
@@ -209,19 +199,18 @@ TEST(the_initial_value_is_made_once) {
                                             .aggregation = SUM});
   expect_components(v, (double[]){1, 1, 1, 1}, 4);
   assert_true(number_of(ls_leaf(ls_variable_read(v))) == 4);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(components_stand_beside_those_of_another) {
   LS_SPEC("V54");
   static const char *const devices[] = {"/cpu:3", "/cpu:1"};
-  ls_strategy *strategy = NULL, *other = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.devices = devices, .num_devices = 2}, &strategy));
-  ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
-  ls_variable *foreign = variable_in(other, (variable_kind){0});
-  ls_variable *slot = NULL;
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.name = "w"});
+  LS_OWN(ls_variable, foreign) = variable_in(other, (variable_kind){0});
+  LS_OWN(ls_variable, slot) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     ls_variable_options options = {
@@ -245,11 +234,6 @@ TEST(components_stand_beside_those_of_another) {
                              .colocate_with = ls_variable_component(v, 0)},
       &slot));
   assert_string_equal(ls_variable_device(slot), device_of(v, 0));
-  ls_variable_release(slot);
-  ls_variable_release(foreign);
-  ls_variable_release(v);
-  ls_strategy_release(other);
-  ls_strategy_release(strategy);
 }
 
 // ---- Collections -----------------------------------------------------------
@@ -267,8 +251,8 @@ TEST(the_container_is_in_the_collections) {
   LS_SPEC("V43 V49 M42 M43 M44");
   static const char *const mine[] = {"mine", LS_COLLECTION_TRAINABLE_VARIABLES};
   static const char *const none[] = {NULL};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_variable *usual = NULL, *asked = NULL, *nowhere = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -300,15 +284,13 @@ TEST(the_container_is_in_the_collections) {
   assert_string_equal(mine[0], "mine");
   for (size_t v = 0; v < 3; ++v)
     ls_variable_release(all[v]);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 TEST(eager_keeps_the_global_step_only) {
   LS_SPEC("V50 M42");
   static const char *const both[] = {"mine", LS_COLLECTION_GLOBAL_STEP};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_I64,
@@ -321,6 +303,4 @@ TEST(eager_keeps_the_global_step_only) {
   assert_int_equal(ls_graph_collection(graph, "mine", NULL, 0), 0);
   const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = v};
   ls_graph_remove_from_collection(graph, LS_COLLECTION_GLOBAL_STEP, leaf);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -3,6 +3,7 @@
 // Reads of distributed variables, in eager.
 #include "lockstep/variable.h"
 
+#include "distribute/own.h"
 #include "support/variables.h"
 
 // ---- Reads -----------------------------------------------------------------
@@ -17,9 +18,9 @@ static ls_nest read_in_update(ls_nest args, void *user) {
 
 TEST(reads_give_the_threads_component) {
   LS_SPEC("V90 V93 V105 M178");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (int kind = 0; kind < 2; ++kind) {
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy,
         (variable_kind){.synchronization =
                             kind == 0 ? LS_SYNCHRONIZATION_ON_WRITE : ON_READ,
@@ -55,9 +56,7 @@ TEST(reads_give_the_threads_component) {
       ls_nest_release(write_across(v, LS_WRITE_ASSIGN, ls_nest_f64(9)));
       assert_true(number_of(ls_leaf(before)) == 3);
     }
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 static ls_nest use_in_other(ls_nest args, void *user) {
@@ -70,8 +69,9 @@ static ls_nest use_in_other(ls_nest args, void *user) {
 
 TEST(use_as_a_tensor_needs_no_scope) {
   LS_SPEC("V91 V89");
-  ls_strategy *a = mirrored_of(2), *b = mirrored_of(2);
-  ls_variable *v = variable_in(a, (variable_kind){0});
+  LS_OWN(ls_strategy, a) = mirrored_of(2);
+  LS_OWN(ls_strategy, b) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(a, (variable_kind){0});
   set_components(v, (double[]){3, 4}, 2);
   {
     LS_DEVICE_SCOPE("/cpu:1");
@@ -102,7 +102,4 @@ TEST(use_as_a_tensor_needs_no_scope) {
     assert_false(ls_has_strategy());
   }
   expect_components(v, (double[]){4, 5}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(a);
-  ls_strategy_release(b);
 }

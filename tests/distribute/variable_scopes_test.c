@@ -4,6 +4,7 @@
 // made.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable.h"
 #include "lockstep/variable_parts.h"
@@ -45,8 +46,9 @@ static ls_nest make_in_replica(ls_nest args, void *user) {
 
 TEST(variables_are_synchronized_on_read_in_a_scope) {
   LS_SPEC("M46 M174 M45");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL, *plain = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_variable, plain) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     for (int op = LS_REDUCE_SUM; op <= LS_REDUCE_MEAN; ++op) {
@@ -75,16 +77,14 @@ TEST(variables_are_synchronized_on_read_in_a_scope) {
   v = NULL;
   ls_nest_release(run_on(strategy, make_in_replica, ls_none(), &v));
   assert_int_equal(ls_variable_aggregation_of(v), LS_AGGREGATION_MEAN);
-  ls_variable_release(v);
-  ls_variable_release(plain);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_scope_is_for_its_strategy) {
   LS_SPEC("M174 V165");
-  ls_strategy *strategy = mirrored_of(2), *other = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_strategy, other) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *w = NULL;
-  const ls_nest beside = ls_nest_variable(v);
+  LS_OWN(ls_nest, beside) = ls_nest_variable(v);
   {
     LS_SYNC_ON_READ_VARIABLES_SCOPE(strategy, LS_REDUCE_SUM);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
@@ -136,16 +136,13 @@ TEST(a_scope_is_for_its_strategy) {
   ls_scope_end(&scopes[1]);
   ls_scope_end(&scopes[0]);
   expect_ok(ls_strategy_set_current(NULL));
-  ls_nest_release(beside);
   ls_variable_release(v);
-  ls_strategy_release(other);
-  ls_strategy_release(strategy);
 }
 
 // ---- Places ----------------------------------------------------------------
 TEST(components_are_where_they_are_asked_for) {
   LS_SPEC("M47 M174");
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   ls_variable *v = NULL, *few = NULL;
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
   {
@@ -204,7 +201,6 @@ TEST(components_are_where_they_are_asked_for) {
                   LS_INVALID_ARGUMENT, "empty list");
   }
   ls_variable_release(few);
-  ls_strategy_release(strategy);
 }
 
 // A component is on one device, which its creators see as the scope they are
@@ -219,9 +215,9 @@ static ls_status expect_no_devices(const ls_creator *next,
 }
 
 TEST(creators_of_components_are_asked_for_no_devices) {
-  ls_strategy *strategy = mirrored_of(3);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
   static const char *const two[] = {"/cpu:2", "/cpu:0"};
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   int count = 0;
   {
     LS_CREATOR_SCOPE(expect_no_devices, &count);
@@ -232,6 +228,4 @@ TEST(creators_of_components_are_asked_for_no_devices) {
     }
   }
   assert_int_equal(count, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

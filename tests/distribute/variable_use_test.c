@@ -2,6 +2,7 @@
 //
 // Distributed variables in functions, on tapes and for the host.
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/handles.h"
@@ -16,16 +17,17 @@ static ls_nest count_up(ls_nest args, void *user) {
 
 TEST(a_function_uses_the_variable_itself) {
   LS_SPEC("V86");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
-  ls_variable *w = variable_in(strategy, (variable_kind){.initial = 50});
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 5});
+  LS_OWN(ls_variable, w) =
+      variable_in(strategy, (variable_kind){.initial = 50});
+  LS_OWN(ls_function, function) = NULL;
   int traces = 0;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = count_up, .user = &traces}, &function));
-  const ls_nest mine = LS_TUPLE(ls_nest_variable(v));
-  const ls_nest others = LS_TUPLE(ls_nest_variable(w));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, mine) = LS_TUPLE(ls_nest_variable(v));
+  LS_OWN(ls_nest, others) = LS_TUPLE(ls_nest_variable(w));
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_function_call(function, mine, &result));
   assert_int_equal(traces, 1);
@@ -34,13 +36,6 @@ TEST(a_function_uses_the_variable_itself) {
   expect_ok(ls_function_call(function, others, &result));
   expect_components(v, (double[]){8, 8}, 2);
   expect_components(w, (double[]){51, 51}, 2);
-  ls_nest_release(result);
-  ls_nest_release(mine);
-  ls_nest_release(others);
-  ls_function_release(function);
-  ls_variable_release(v);
-  ls_variable_release(w);
-  ls_strategy_release(strategy);
 }
 
 typedef struct taped {
@@ -71,7 +66,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
 
 TEST(a_tape_watches_the_whole_in_a_replica) {
   LS_SPEC("V87");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   taped t = {.v = variable_in(strategy, (variable_kind){.aggregation = SUM})};
   ls_nest_release(run_on(strategy, differentiate, ls_none(), &t));
   for (size_t i = 0; i < 2; ++i) {
@@ -91,17 +86,16 @@ TEST(a_tape_watches_the_whole_in_a_replica) {
     ls_tape_release(tape);
   }
   ls_variable_release(t.v);
-  ls_strategy_release(strategy);
 }
 
 TEST(the_host_gets_what_a_read_gives) {
   LS_SPEC("V88");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.synchronization = ON_READ,
                                             .aggregation = SUM});
   ls_array *value = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   set_components(v, (double[]){3, 4}, 2);
   expect_ok(ls_variable_value(v, &value));
   assert_true(ls_array_f64(value, 0) == 7);
@@ -125,14 +119,11 @@ TEST(the_host_gets_what_a_read_gives) {
     assert_true(ls_array_f64(value, 0) == 4);
     ls_array_release(value);
   }
-  ls_graph_destroy(graph);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_distributed_variable_is_no_reference) {
   LS_SPEC("V92");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_variable *v = variable_in(strategy, (variable_kind){0}), *ref = NULL;
   expect_status(ls_variable_as_reference(v, &ref), LS_INVALID_ARGUMENT,
                 "read_value");
@@ -140,7 +131,6 @@ TEST(a_distributed_variable_is_no_reference) {
   expect_ok(ls_variable_as_reference(ls_variable_component(v, 0), &ref));
   assert_ptr_equal(ref, ls_variable_component(v, 0));
   ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- Updated ----------------------------------------------------------------
@@ -163,8 +153,9 @@ static void expect_no_update(ls_strategy *strategy, ls_variable *v,
 TEST(an_update_is_of_components_on_the_strategys_devices) {
   LS_SPEC("M135");
   static const char *const devices[] = {"/cpu:0", "/cpu:7"};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *plain = NULL, *away = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, plain) = NULL;
+  LS_OWN(ls_variable, away) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "plain", .dtype = LS_DTYPE_F32}, &plain));
   {
@@ -181,7 +172,7 @@ TEST(an_update_is_of_components_on_the_strategys_devices) {
   for (int on_read = 0; on_read < 2; ++on_read) {
     ls_nest made = ls_none();
     int calls = 0;
-    ls_variable *v = variable_in(
+    LS_OWN(ls_variable, v) = variable_in(
         strategy,
         (variable_kind){.synchronization =
                             on_read ? ON_READ : LS_SYNCHRONIZATION_ON_WRITE,
@@ -189,11 +180,7 @@ TEST(an_update_is_of_components_on_the_strategys_devices) {
     expect_ok(ls_strategy_update(strategy, v, count_calls, ls_none(), &calls,
                                  true, &made));
     assert_int_equal(calls, 2);
-    ls_variable_release(v);
   }
-  ls_variable_release(plain);
-  ls_variable_release(away);
-  ls_strategy_release(strategy);
 }
 
 // ---- Packed -----------------------------------------------------------------
@@ -218,10 +205,11 @@ static void expect_steps(ls_strategy *strategy, ls_variable *v) {
 
 TEST(packing_changes_no_number) {
   LS_SPEC("V137 V138");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   for (int packs = 0; packs < 2; ++packs) {
     strategy->packs_variables = packs == 1;
-    ls_variable *v = variable_in(strategy, (variable_kind){.name = "w"});
+    LS_OWN(ls_variable, v) =
+        variable_in(strategy, (variable_kind){.name = "w"});
     ls_variable *packed = ls_variable_packed(v);
     assert_int_equal(packed != NULL, packs);
     set_components(v, (double[]){3, 4}, 2);
@@ -245,7 +233,7 @@ TEST(packing_changes_no_number) {
                   (i == 0 ? 13 : 24));
     }
     // In a graph there is none.
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -253,9 +241,6 @@ TEST(packing_changes_no_number) {
       assert_null(ls_variable_packed(built));
       ls_variable_release(built);
     }
-    ls_graph_destroy(graph);
-    ls_variable_release(v);
   }
   strategy->packs_variables = false;
-  ls_strategy_release(strategy);
 }

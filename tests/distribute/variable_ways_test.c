@@ -5,6 +5,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/values.h"
 #include "support/variables.h"
 
@@ -36,13 +37,12 @@ static double together(ls_variable_aggregation aggregation, int n) {
 static void make_variable(ways *self) {
   const writing *w = self->user;
   const ls_dtype dtype = w->dtype == LS_DTYPE_NONE ? LS_DTYPE_F32 : w->dtype;
-  ls_array *initial = array_of(dtype, LS_SCALAR, &w->initial);
+  LS_OWN(ls_array, initial) = array_of(dtype, LS_SCALAR, &w->initial);
   ways_variable(self,
                 &(ls_variable_options){.name = "v",
                                        .initial_array = initial,
                                        .synchronization = w->synchronization,
                                        .aggregation = w->aggregation});
-  ls_array_release(initial);
 }
 
 static ls_nest number_of_replica(const ways *self, int step, int r) {
@@ -261,9 +261,8 @@ static ls_nest write_i64(ls_nest args, ways *self) {
 
 static ls_nest write_array(ls_nest args, ways *self) {
   (void)args;
-  const ls_nest value = ls_nest_array(ls_array_retain(self->more));
+  LS_OWN(ls_nest, value) = ls_nest_array(ls_array_retain(self->more));
   const ls_nest made = write_and_read(self, value);
-  ls_nest_release(value);
   return made;
 }
 

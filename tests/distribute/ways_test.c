@@ -6,6 +6,7 @@
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/strategy_extended.h"
 #include "support/values.h"
@@ -48,12 +49,11 @@ TEST(a_value_of_each_replica_is_computed_in_every_way) {
 
 // ---- Variables -------------------------------------------------------------
 static void make_counter(ways *self) {
-  ls_array *zero = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+  LS_OWN(ls_array, zero) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   ways_variable(self,
                 &(ls_variable_options){.name = "counter",
                                        .initial_array = zero,
                                        .aggregation = LS_AGGREGATION_SUM});
-  ls_array_release(zero);
 }
 
 static ls_nest add_own_number(ls_nest args, ways *self) {

@@ -3,6 +3,7 @@
 // A write of every component, op by op. What has run has run: so all parts are
 // looked at before one is written.
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/strategy_extended.h"
 #include "support/replicas.h"
@@ -13,8 +14,8 @@ static ls_tensor vector(int64_t count) {
 
 TEST(no_component_is_written_unless_all_can_be) {
   LS_SPEC("V94");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_frame_begin());
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -38,6 +39,4 @@ TEST(no_component_is_written_unless_all_can_be) {
       expect_components(v, (double[]){1, 1}, 2);
     }
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "distribute/variables/variable.h"
 #include "support/merges.h"
 #include "support/values.h"
@@ -28,12 +29,11 @@ typedef struct writing {
 static void make_scalar(ways *self, const char *name, double initial,
                         ls_variable_synchronization synchronization,
                         ls_variable_aggregation aggregation) {
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &initial);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &initial);
   ways_variable(self, &(ls_variable_options){.name = name,
                                              .initial_array = array,
                                              .synchronization = synchronization,
                                              .aggregation = aggregation});
-  ls_array_release(array);
 }
 
 static void make_both(ways *self) {
@@ -79,13 +79,12 @@ static ls_nest write_variable(ls_nest args, ways *self) {
     const ls_tensor added = ls_variable_assign_add(self->variables[1], x);
     if (self->way == WAY_GRAPH) first = ls_tensor_op(added);
   }
-  const ls_nest value = ls_nest_variable(self->variables[1]);
+  LS_OWN(ls_nest, value) = ls_nest_variable(self->variables[1]);
   ls_nest made = ls_none();
   {
     LS_CONTROL_SCOPE(&first, first.id != 0 ? 1 : 0);
     made = written(self, value);
   }
-  ls_nest_release(value);
   return made;
 }
 
@@ -158,9 +157,8 @@ TEST(a_variable_is_refused_where_nothing_says_what_it_makes) {
 static ls_nest give_variable(ls_strategy *strategy, ls_nest args, void *user) {
   ways *self = user;
   (void)strategy, (void)args;
-  const ls_nest value = ls_nest_variable(self->variables[1]);
+  LS_OWN(ls_nest, value) = ls_nest_variable(self->variables[1]);
   const ls_nest made = written(self, value);
-  ls_nest_release(value);
   return made;
 }
 
@@ -191,18 +189,16 @@ TEST(an_on_read_variable_is_no_value_across_replicas) {
 static void make_plain(ways *self) {
   const writing *w = self->user;
   make_scalar(self, "v", 10, w->v_synchronization, w->v);
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){6});
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){6});
   ways_variable(self, &(ls_variable_options){.name = "w",
                                              .initial_array = array,
                                              .single_device = "/cpu:0"});
-  ls_array_release(array);
 }
 
 static ls_nest write_plain(ls_nest args, ways *self) {
   (void)args;
-  const ls_nest value = ls_nest_variable(self->variables[1]);
+  LS_OWN(ls_nest, value) = ls_nest_variable(self->variables[1]);
   const ls_nest made = written(self, value);
-  ls_nest_release(value);
   return made;
 }
 
@@ -247,10 +243,9 @@ static ls_nest write_own_parts(ls_nest args, ways *self) {
   for (int i = 0; i < self->replicas; ++i)
     items[i] =
         w->tensors ? ls_leaf(ls_mul_scalar(x, i + 1)) : ls_nest_f64(i + 1);
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       ls_nest_distributed(w->kind, items, (size_t)self->replicas);
   const ls_nest made = written(self, value);
-  ls_nest_release(value);
   return made;
 }
 

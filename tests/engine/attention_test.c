@@ -151,7 +151,7 @@ static void expect_equal_rows(const void *a, const void *b, size_t begin,
 
 // Not even as 0 times infinity.
 TEST(what_a_query_does_not_see_does_not_show) {
-  loop_case c = causal_case(LS_OP_ATTENTION);
+  LS_OWN(loop_case, c) = causal_case(LS_OP_ATTENTION);
   void *want = loop_case_run(&c);
   fill_row(c.data[1], SEEN - 1, NAN);
   fill_row(c.data[2], SEEN - 1, INFINITY);
@@ -159,12 +159,11 @@ TEST(what_a_query_does_not_see_does_not_show) {
   expect_equal_rows(want, got, 0, SEEN - 1);
   free(want);
   free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(keys_have_no_gradient_of_queries_before_them) {
   loop_case a = causal_case(LS_OP_ATTENTION_GRAD);
-  loop_case b = causal_case(LS_OP_ATTENTION_GRAD);
+  LS_OWN(loop_case, b) = causal_case(LS_OP_ATTENTION_GRAD);
   fill_row(b.data[0], 0, INFINITY);
   void *want = loop_case_run(&a), *got = loop_case_run(&b);
   expect_equal_rows(want, got, 1, SEEN);
@@ -173,7 +172,6 @@ TEST(keys_have_no_gradient_of_queries_before_them) {
   free(want);
   free(got);
   loop_case_deinit(&a);
-  loop_case_deinit(&b);
 }
 
 TEST(attention_has_the_same_bytes_on_every_instruction_set) {
@@ -195,7 +193,7 @@ TEST(attention_has_the_same_bytes_on_every_instruction_set) {
     for (size_t k = 0; k < LS_COUNT_OF(names); ++k) {
       if (ls_cpu_kernels_find(names[k]) == NULL) continue;
       loop_random random = {7};
-      loop_case c = {
+      LS_OWN(loop_case, c) = {
           .op = LS_OP_ATTENTION_GRAD, .out = type, .kernels = names[k]};
       loop_case_add(&c, type_of(&s, s.queries, s.depth), -1, 1, &random);
       add_operands(&c, &s, &random);
@@ -208,7 +206,6 @@ TEST(attention_has_the_same_bytes_on_every_instruction_set) {
         first = got;
       else
         free(got);
-      loop_case_deinit(&c);
     }
     free(first);
   }

@@ -95,13 +95,12 @@ TEST(any_byte_but_zero_is_true) {
               {LS_OP_XOR, {0, 1, 0, 0, 1, 1}},
               {LS_OP_NOT, {1, 1, 0, 0, 0, 1}}};
   for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
-    loop_case c = {.op = rows[r].op, .out = vector(LS_DTYPE_BOOL, 6)};
+    LS_OWN(loop_case, c) = {.op = rows[r].op, .out = vector(LS_DTYPE_BOOL, 6)};
     loop_case_add_copy(&c, c.out, x);
     if (rows[r].op != LS_OP_NOT) loop_case_add_copy(&c, c.out, y);
     uint8_t *got = loop_case_run(&c);
     assert_memory_equal(got, rows[r].want, 6);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -111,24 +110,22 @@ TEST(what_has_no_bits_is_refused_by_name) {
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'popcount' has no CPU kernel for bool");
   loop_case_deinit(&c);
-  loop_case f = {.op = LS_OP_XOR, .out = vector(LS_DTYPE_F32, 1)};
+  LS_OWN(loop_case, f) = {.op = LS_OP_XOR, .out = vector(LS_DTYPE_F32, 1)};
   loop_case_add_copy(&f, f.out, "\0\1\0");
   loop_case_add_copy(&f, f.out, "\0\1\0");
   expect_status(loop_case_prepare(&f), LS_UNIMPLEMENTED,
                 "op 'xor' has no CPU kernel for f32");
-  loop_case_deinit(&f);
 }
 
 TEST(a_bitcast_keeps_every_bit) {
   static const float x[] = {1.0F, -0.0F, 3.5F};
   static const uint32_t want[] = {0x3F800000U, 0x80000000U, 0x40600000U};
-  loop_case c = {.op = LS_OP_BITCAST, .out = vector(LS_DTYPE_U32, 3)};
+  LS_OWN(loop_case, c) = {.op = LS_OP_BITCAST, .out = vector(LS_DTYPE_U32, 3)};
   loop_case_attr(&c, LS_ATTR_T("dtype", LS_DTYPE_U32));
   loop_case_add_copy(&c, vector(LS_DTYPE_F32, 3), x);
   uint32_t *got = loop_case_run(&c);
   assert_memory_equal(got, want, sizeof(want));
   free(got);
-  loop_case_deinit(&c);
 }
 
 // ---- Reductions ------------------------------------------------------------
@@ -193,7 +190,8 @@ TEST(a_maximum_over_rows_sees_every_nan) {
   enum { ROWS = 40, COLUMNS = 37 };
   static const int64_t axes[] = {1};
   loop_random random = {loop_random_seed()};
-  loop_case c = {.op = LS_OP_REDUCE_MAX, .out = vector(LS_DTYPE_F32, ROWS)};
+  LS_OWN(loop_case, c) = {.op = LS_OP_REDUCE_MAX,
+                          .out = vector(LS_DTYPE_F32, ROWS)};
   loop_case_attr(&c, LS_ATTR_IS("axes", axes, 1u));
   float *x = loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(ROWS, COLUMNS)},
                            -9, -1, &random);
@@ -204,5 +202,4 @@ TEST(a_maximum_over_rows_sees_every_nan) {
   for (int r = 1; r < ROWS; ++r)
     assert_true(r % 2 == 0 ? isnan(got[r]) : got[r] == 5.0F);
   free(got);
-  loop_case_deinit(&c);
 }

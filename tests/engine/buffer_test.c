@@ -30,7 +30,7 @@ static void fill(ls_buffer *buffer, int byte) {
 }
 
 TEST(buffers_do_not_overlap_and_give_their_memory_back) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_backend *backend = NULL;
   expect_ok(ls_runtime_backend(memory.runtime, &backend));
   ls_object_release(make(backend));
@@ -47,11 +47,10 @@ TEST(buffers_do_not_overlap_and_give_their_memory_back) {
   for (int i = 0; i < BUFFERS; ++i)
     ls_object_release(buffers[i]);
   assert_int_equal(counted_now(&memory).live_bytes, before);
-  counted_end(&memory);
 }
 
 TEST(memory_that_serves_again_is_zeros_again) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_backend *backend = NULL;
   expect_ok(ls_runtime_backend(memory.runtime, &backend));
   uint64_t peak = 0;
@@ -63,5 +62,4 @@ TEST(memory_that_serves_again_is_zeros_again) {
     if (i == 0) peak = counted_now(&memory).peak_bytes;
   }
   assert_int_equal(counted_now(&memory).peak_bytes, peak);
-  counted_end(&memory);
 }

@@ -290,8 +290,8 @@ TEST(an_image_does_not_depend_on_its_batch) {
     w[i] = (float)loop_random_between(&random, -1000, 1000) * 0.001F;
   float *whole = NULL;
   for (int64_t images = 7; images > 0; images -= 6) {
-    loop_case c = {.op = LS_OP_CONVOLUTION,
-                   .out = {LS_DTYPE_F32, LS_SHAPE(images, 9, 9, 20)}};
+    LS_OWN(loop_case, c) = {.op = LS_OP_CONVOLUTION,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(images, 9, 9, 20)}};
     loop_case_attr(&c, LS_ATTR_B("same", true));
     loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(images, 9, 9, 6)},
                        x);
@@ -303,7 +303,6 @@ TEST(an_image_does_not_depend_on_its_batch) {
       assert_memory_equal(whole, got, OUT * sizeof(float));
       free(got);
     }
-    loop_case_deinit(&c);
   }
   free(whole);
 }
@@ -316,14 +315,13 @@ TEST(work_is_counted_and_cut) {
   const ls_type in[][2] = {{x, w}, {x, w}, {x, x}};
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < 3; ++i) {
-    loop_case c = {.op = ops[i], .out = i == 2 ? w : x};
+    LS_OWN(loop_case, c) = {.op = ops[i], .out = i == 2 ? w : x};
     loop_case_attr(&c, LS_ATTR_B("same", true));
     loop_case_add(&c, in[i][0], -1, 1, &random);
     loop_case_add(&c, in[i][1], -1, 1, &random);
     free(loop_case_run(&c));
     assert_true(c.flops == 2 * 8 * 16 * 16 * 32 * 32 * 9);
     assert_true(c.blocks >= 8);
-    loop_case_deinit(&c);
   }
 }
 

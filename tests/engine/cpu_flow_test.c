@@ -36,7 +36,7 @@ static const char sum_text[] =
     "  return %4, %4:1, %5 }";
 
 TEST(a_loop_runs_while_its_condition_holds_and_trips_last) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = sum_text});
   const struct {
     int32_t n, trips, sum;
@@ -50,7 +50,6 @@ TEST(a_loop_runs_while_its_condition_holds_and_trips_last) {
     assert_int_equal(sum, rows[i].sum);
     assert_int_equal(more, rows[i].sum + 10);
   }
-  lowered_destroy(&program);
 }
 
 // (a, b, c) = (b, c, a + b), n times.
@@ -79,7 +78,7 @@ static const char shift_text[] =
     "  return %4:1, %4:2, %4:3 }";
 
 TEST(carried_values_change_places_all_at_once) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = shift_text});
   for (int32_t n = 0; n < 12; ++n) {
     int32_t want[3] = {0, 1, 1}, got[3] = {0};
@@ -93,7 +92,6 @@ TEST(carried_values_change_places_all_at_once) {
                           (void *[]){&got[0], &got[1], &got[2]}));
     assert_memory_equal(got, want, sizeof(got));
   }
-  lowered_destroy(&program);
 }
 
 // while n > 0: (n, a, b) = (n - 1, b, b)
@@ -119,7 +117,7 @@ static const char follow_text[] =
     "  return %4:1, %4:2 }";
 
 TEST(a_loop_that_never_runs_keeps_its_initial_values) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = follow_text});
   for (int32_t n = 0; n < 3; ++n) {
     const int32_t a = 5, b = 6;
@@ -129,7 +127,6 @@ TEST(a_loop_that_never_runs_keeps_its_initial_values) {
     assert_int_equal(out[0], n == 0 ? 5 : 6);
     assert_int_equal(out[1], 6);
   }
-  lowered_destroy(&program);
 }
 
 // for i < 3: for j < i: x = x * 2 + 1. The inner loop sees the outer's values.
@@ -169,7 +166,7 @@ static const char nested_text[] =
     "  return %4:1 }";
 
 TEST(loops_nest) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = nested_text});
   const float in[2] = {0, 1};
   float out[2];
@@ -177,7 +174,6 @@ TEST(loops_nest) {
     expect_ok(lowered_run(&program, (const void *[]){in}, (void *[]){out}));
     assert_memory_equal(out, ((float[]){7, 15}), 8);
   }
-  lowered_destroy(&program);
 }
 
 // for i < 4: w = w - 0.5 w, in a loop in a program.
@@ -203,7 +199,7 @@ static const char train_text[] =
     "  return %3:1 }";
 
 TEST(a_variable_is_carried_in_its_buffer) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){.num_uses = 1, .written = {true}, .text = train_text});
@@ -212,7 +208,6 @@ TEST(a_variable_is_carried_in_its_buffer) {
   memcpy(program.buffers[0]->data, (float[]){16, 32}, 8);
   expect_ok(lowered_run(&program, NULL, NULL));
   assert_memory_equal(program.buffers[0]->data, ((float[]){1, 2}), 8);
-  lowered_destroy(&program);
 }
 
 // Two draws by each trip of a loop, kept by trip.
@@ -239,7 +234,7 @@ static const char random_text[] =
     "  return %3:1, %3:2, %3:3 }";
 
 TEST(each_trip_of_a_loop_draws_other_numbers) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = random_text});
   float first[3], again[3];
   expect_ok(
@@ -249,7 +244,6 @@ TEST(each_trip_of_a_loop_draws_other_numbers) {
   assert_memory_equal(first, again, sizeof(first));
   assert_true(first[0] != first[1] && first[1] != first[2] &&
               first[0] != first[2] && first[2] != 0);
-  lowered_destroy(&program);
 }
 
 // ---- Branches --------------------------------------------------------------
@@ -284,7 +278,7 @@ static const char branch_text[] =
     "  return %5, %5:1, %6 }";
 
 TEST(branches_nest_and_may_pass_values_on) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = branch_text});
   const float x[2] = {1, 2}, y[2] = {10, 20};
   const struct {
@@ -306,7 +300,6 @@ TEST(branches_nest_and_may_pass_values_on) {
     assert_memory_equal(result, rows[i].result, 8);
     assert_memory_equal(sum, rows[i].sum, 8);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Memory ----------------------------------------------------------------

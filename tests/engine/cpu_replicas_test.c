@@ -71,7 +71,7 @@ LANE_TEST(lanes_park_until_a_merge_has_its_value) {
     const size_t n = (size_t)replicas;
     char *text =
         lanes_text(replicas, ":3", norm_body, "f32[7], f32[7], f32[7]");
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     free(text);
     assert_true(lowered_facts(&program).frame_bytes > 0);
@@ -95,7 +95,6 @@ LANE_TEST(lanes_park_until_a_merge_has_its_value) {
       assert_memory_equal(&sum[i], &s, 4);
       assert_memory_equal(&last[i], &l, 4);
     }
-    lowered_destroy(&program);
   }
 }
 
@@ -129,7 +128,7 @@ TEST(lanes_meet_again_and_again_in_a_loop) {
     const int32_t replicas = lanes_counts[k];
     const size_t n = (size_t)replicas;
     char *text = lanes_text(replicas, "", loop_body, "f32[7]");
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH];
@@ -150,7 +149,6 @@ TEST(lanes_meet_again_and_again_in_a_loop) {
       const float want = lanes_tree_sum(x, n, 1);
       assert_memory_equal(&sum[i], &want, 4);
     }
-    lowered_destroy(&program);
   }
 }
 
@@ -195,7 +193,7 @@ TEST(rows_gathered_in_a_loop_are_those_of_their_trip) {
   for (size_t k = 1; k < LANES_COUNTS && lanes_counts[k] <= 100; ++k) {
     const size_t n = (size_t)lanes_counts[k];
     char *text = gather_text(lanes_counts[k]);
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH];
@@ -212,7 +210,6 @@ TEST(rows_gathered_in_a_loop_are_those_of_their_trip) {
       const float want = lanes_tree_sum(x, n, 1);
       assert_memory_equal(&sum[i], &want, 4);
     }
-    lowered_destroy(&program);
   }
 }
 
@@ -346,7 +343,7 @@ static const char host_text[] =
     "  return %1, %1:1 }";
 
 TEST(lanes_go_on_while_another_one_waits_for_the_host) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   memset(&host, 0, sizeof(host));
   expect_ok(lowered_create(&(lowered_options){.text = host_text,
                                               .kernels = kernels,
@@ -366,7 +363,6 @@ TEST(lanes_go_on_while_another_one_waits_for_the_host) {
     }
   }
   ls_worker_join(&host.threads[0]);
-  lowered_destroy(&program);
 }
 
 // ---- Memory ----------------------------------------------------------------

@@ -300,7 +300,7 @@ static const char identity_text[] =
     "  return %1 }";
 
 TEST(a_buffer_of_another_type_is_refused) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program,
                &(lowered_options){.num_uses = 1, .text = identity_text});
   ls_buffer *other = NULL;
@@ -312,7 +312,6 @@ TEST(a_buffer_of_another_type_is_refused) {
                 LS_INVALID_ARGUMENT, "use 0 is f32[2], its buffer f32[3]");
   assert_null(instance);
   ls_object_release(other);
-  lowered_destroy(&program);
 }
 
 TEST(an_op_without_a_kernel_is_named) {
@@ -356,8 +355,8 @@ MEMORY_TEST(run_a_step) {
 }
 
 TEST(a_run_allocates_nothing) {
-  counted memory = counted_begin(1);
-  lowered program;
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
@@ -368,12 +367,10 @@ TEST(a_run_allocates_nothing) {
     expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){&sum}));
   }
   assert_int_equal(counted_now(&memory).allocations, count);
-  lowered_destroy(&program);
-  counted_end(&memory);
 }
 
 TEST(an_executable_outlives_what_it_was_made_of) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
@@ -388,11 +385,10 @@ TEST(an_executable_outlives_what_it_was_made_of) {
   float sum = -1;
   expect_ok(lowered_run(&program, (const void *[]){x}, (void *[]){&sum}));
   assert_true(sum == 0);
-  lowered_destroy(&program);
 }
 
 TEST(the_plan_names_instructions_places_and_sizes) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(
       &program,
       &(lowered_options){.num_uses = 1, .written = {true}, .text = step_text});
@@ -405,5 +401,4 @@ TEST(the_plan_names_instructions_places_and_sizes) {
   assert_true(lowered_facts(&program).flops == 2 * 2 * 8 * 16 * 16);
   assert_true(strlen(program.backend->vtable->numerics_id(program.backend)) >
               0);
-  lowered_destroy(&program);
 }

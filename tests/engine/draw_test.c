@@ -98,7 +98,8 @@ TEST(a_truncated_normal_is_the_first_draw_within_range) {
                                    LS_DTYPE_BF16};
   for (size_t t = 0; t < LS_COUNT_OF(types); ++t) {
     const int64_t count = t == 0 ? 17000 : 16500;
-    loop_case c = new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, types[t], count);
+    LS_OWN(loop_case, c) =
+        new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, types[t], count);
     loop_case_attr(&c, LS_ATTR_F("mean", 0.0));
     loop_case_attr(&c, LS_ATTR_F("deviation", 0.5));
     void *got = loop_case_run(&c);
@@ -109,13 +110,13 @@ TEST(a_truncated_normal_is_the_first_draw_within_range) {
       loop_expect_near(&c, got, i, 0.5 * x, 0.5, 0);
     }
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
 TEST(truncated_normals_spread_as_they_should) {
   enum { COUNT = 200000 };
-  loop_case c = new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, LS_DTYPE_F32, COUNT);
+  LS_OWN(loop_case, c) =
+      new_case(LS_OP_RANDOM_TRUNCATED_NORMAL, LS_DTYPE_F32, COUNT);
   loop_case_attr(&c, LS_ATTR_F("mean", 3.0));
   loop_case_attr(&c, LS_ATTR_F("deviation", 2.0));
   float *got = loop_case_run(&c);
@@ -130,14 +131,13 @@ TEST(truncated_normals_spread_as_they_should) {
   assert_true(fabs(sum / COUNT) < 0.01);
   assert_true(fabs(squares / COUNT - 0.7737) < 0.01);
   free(got);
-  loop_case_deinit(&c);
 }
 
 // ---- Bits ------------------------------------------------------------------
 TEST(random_bits_are_the_words_of_the_blocks) {
   enum { COUNT = 16500 };
   for (int wide = 0; wide < 2; ++wide) {
-    loop_case c =
+    LS_OWN(loop_case, c) =
         new_case(LS_OP_RANDOM_BITS, wide ? LS_DTYPE_U64 : LS_DTYPE_U32, COUNT);
     void *got = loop_case_run(&c);
     const ls_random_source source = source_of(&c);
@@ -152,19 +152,17 @@ TEST(random_bits_are_the_words_of_the_blocks) {
       }
     }
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
 TEST(random_bits_of_floats_are_refused) {
-  loop_case c = new_case(LS_OP_RANDOM_BITS, LS_DTYPE_F32, 4);
+  LS_OWN(loop_case, c) = new_case(LS_OP_RANDOM_BITS, LS_DTYPE_F32, 4);
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'random_bits' has no CPU kernel for f32");
   loop_case_deinit(&c);
   c = new_case(LS_OP_RANDOM_PERMUTATION, LS_DTYPE_U8, 4);
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'random_permutation' has no CPU kernel for u8");
-  loop_case_deinit(&c);
 }
 
 // ---- Permutations ----------------------------------------------------------
@@ -178,7 +176,7 @@ static int by_key(const void *a, const void *b) {
 }
 
 static void check_permutation(ls_dtype dtype, int64_t count) {
-  loop_case c = new_case(LS_OP_RANDOM_PERMUTATION, dtype, count);
+  LS_OWN(loop_case, c) = new_case(LS_OP_RANDOM_PERMUTATION, dtype, count);
   void *got = loop_case_run(&c);
   const ls_random_source source = source_of(&c);
   uint64_t *keys = malloc((size_t)count * sizeof(*keys) + 1);
@@ -197,7 +195,6 @@ static void check_permutation(ls_dtype dtype, int64_t count) {
   free(keys);
   free(want);
   free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(a_permutation_is_the_order_of_random_keys) {
@@ -212,12 +209,11 @@ TEST(every_order_of_three_comes_as_often) {
   enum { DRAWS = 3000 };
   int seen[27] = {0};
   for (int i = 0; i < DRAWS; ++i) {
-    loop_case c = new_case(LS_OP_RANDOM_PERMUTATION, LS_DTYPE_I32, 3);
+    LS_OWN(loop_case, c) = new_case(LS_OP_RANDOM_PERMUTATION, LS_DTYPE_I32, 3);
     c.step = (uint64_t)i;
     int32_t *got = loop_case_run(&c);
     ++seen[9 * got[0] + 3 * got[1] + got[2]];
     free(got);
-    loop_case_deinit(&c);
   }
   int orders = 0;
   for (int i = 0; i < 27; ++i)

@@ -67,7 +67,7 @@ TEST(a_fill_gives_what_a_run_gives) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
   static const int counts[] = {1, 1000, 300000};
   for (int threads = 1; threads <= 4; threads += LS_SANITIZED ? 3 : 1) {
-    counted memory = counted_begin(threads);
+    LS_OWN(counted, memory) = counted_begin(threads);
     for (size_t i = 0; i < 3 * 3 * 3; ++i) {
       const char *op = ops[i / 9];
       drawn d = draw_begin(
@@ -78,7 +78,6 @@ TEST(a_fill_gives_what_a_run_gives) {
       ls_object_release(buffer);
       draw_end(&d);
     }
-    counted_end(&memory);
   }
 }
 
@@ -118,7 +117,7 @@ TEST(what_is_bound_is_filled) {
 }
 
 TEST(a_fill_that_is_not_wanted_leaves_nothing_behind) {
-  counted memory = counted_begin(2);
+  LS_OWN(counted, memory) = counted_begin(2);
   drawn d = draw_begin("random_normal", normal, LS_DTYPE_F32, 300000);
   char *other = malloc(d.size);
   memset(other, 7, d.size);
@@ -145,5 +144,4 @@ TEST(a_fill_that_is_not_wanted_leaves_nothing_behind) {
   assert_int_equal(counted_now(&memory).live_bytes, before);
   free(other);
   draw_end(&d);
-  counted_end(&memory);
 }

@@ -45,7 +45,7 @@ static const char held_text[] =
     "  return %6, %6:1 }";
 
 TEST(a_branch_that_changes_nothing_moves_nothing) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = held_text,
                                               .num_uses = 2,
                                               .written = {true, true}},
@@ -61,7 +61,6 @@ TEST(a_branch_that_changes_nothing_moves_nothing) {
                         ((float[]){0 - steps, 0 - 2 * steps}), 8);
     assert_memory_equal(variable(&program, 1), ((float[]){held, 2 * held}), 8);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Any program -----------------------------------------------------------

@@ -130,7 +130,7 @@ TEST(long_chains_are_cut) {
     ls_text_append_format(&text, "  %%%d = add(%%%d, %%%d) : " V, i + 3, i + 2,
                           i / 2 + 1);
   ls_text_append_format(&text, "  return %%%d }", STEPS + 2);
-  lowered p;
+  LS_OWN(lowered, p) = {0};
   expect_ok(
       lowered_create(&(lowered_options){.text = ls_text_data(&text)}, &p));
   assert_in_range(lowered_plan_count(&p, "fused"), 2, 6);
@@ -146,7 +146,6 @@ TEST(long_chains_are_cut) {
   free(x);
   free(got);
   ls_text_deinit(&text);
-  lowered_destroy(&p);
 }
 
 // A value that the body of a loop carries is read where it was left.

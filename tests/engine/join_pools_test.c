@@ -11,6 +11,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
+#include "runtime/own.h"
 #include "support/lowered.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -98,25 +99,21 @@ static void call(const net *self, outcome *out) {
       array_of_numbers(self->dtype, LS_SHAPE(self->out), 5),
       array_of_numbers(self->dtype, LS_SHAPE(self->out), 6)};
   if (self->edit != NULL) self->edit(arrays[X], arrays[W], arrays[BY]);
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(arrays[X]), ls_nest_array(arrays[W]),
                ls_nest_array(arrays[BIAS]), ls_nest_array(arrays[BY]));
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = call_net, .user = (void *)(uintptr_t)self},
       &function));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(function, args, &result));
   *out = (outcome){.text = NULL};
   for (size_t i = 0; i < ls_nest_count(result); ++i)
     keep(out, i, ls_nest_as_array(ls_nest_item(result, i)));
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   out->text = strdup(text);
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 static void run(const net *self, outcome *out) {
@@ -137,6 +134,7 @@ static void outcome_deinit(outcome *out) {
     free(out->values[i]);
   free(out->text);
 }
+LS_OWNED_STRUCT(outcome, outcome_deinit)
 
 static bool has(const outcome *out, const char *op) {
   char call_of[64];
@@ -307,10 +305,9 @@ TEST(what_does_not_fit_stays_as_it_is) {
                    .high = LS_SHAPE(1, 1)}},
   };
   for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); ++i) {
-    outcome out;
+    LS_OWN(outcome, out) = {0};
     run(&odd[i], &out);
     if (strstr(out.text, "pool") != NULL) fail_msg("net %zu is joined", i);
-    outcome_deinit(&out);
   }
 }
 
@@ -350,7 +347,7 @@ TEST(a_nan_is_a_maximum_and_the_first_one_counts) {
   net self = {SHAPE(1, 8, 8, 16, 16), .dtype = LS_DTYPE_F32,
               .edit = give_nan,       .how = {.padding = LS_PADDING_SAME},
               .forward = true,        .math = LS_MATH_DIRECT};
-  outcome got;
+  LS_OWN(outcome, got) = {0};
   run(&self, &got);
   assert_true(has(&got, "conv_pool_max"));
   // The taps beside the middle are zeros, which a NaN does meet forward.
@@ -358,7 +355,6 @@ TEST(a_nan_is_a_maximum_and_the_first_one_counts) {
     const size_t x = i / 16 % 4, y = i / 64;
     assert_true(isnan(got.values[TOP][i]) == (x + y < 2));
   }
-  outcome_deinit(&got);
 }
 
 // ---- What is left out ------------------------------------------------------
@@ -463,10 +459,9 @@ TEST(other_channels_are_refused) {
        "conv_pool_max of channels in multiples of 16 only, not of 24"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     const ls_status status =
         lowered_create(&(lowered_options){.text = rows[i].text}, &program);
     expect_status(status, LS_UNIMPLEMENTED, rows[i].message);
-    lowered_destroy(&program);
   }
 }

@@ -81,7 +81,8 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
   enum { M = 3, N = 5 };
   for (int transposed = 0; transposed < 2; ++transposed) {
     loop_random random = {loop_random_seed()};
-    loop_case c = {.op = LS_OP_MATMUL, .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
+    LS_OWN(loop_case, c) = {.op = LS_OP_MATMUL,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
     loop_case_attr(&c, LS_ATTR_B("transpose_a", false));
     loop_case_attr(&c, LS_ATTR_B("transpose_b", transposed));
     const float *a = loop_case_add(
@@ -103,7 +104,6 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
       assert_memory_equal(&got[i], &sum, sizeof(sum));
     }
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -111,7 +111,8 @@ TEST(long_sums_are_chains_that_are_added_in_order) {
 TEST(rows_do_not_matter_to_long_sums) {
   enum { M = 1030, N = 256, FEW = 3 };
   loop_random random = {loop_random_seed()};
-  loop_case all = {.op = LS_OP_DENSE, .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
+  LS_OWN(loop_case, all) = {.op = LS_OP_DENSE,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(M, N)}};
   loop_case_attr(&all, LS_ATTR_S("activation", "relu"));
   const float *x = loop_case_add(
       &all, (ls_type){LS_DTYPE_F32, LS_SHAPE(M, LONG_K)}, -1, 1, &random);
@@ -121,8 +122,8 @@ TEST(rows_do_not_matter_to_long_sums) {
   const float *bias = loop_case_add(&all, bias_type, -1, 1, &random);
   float *want = loop_case_run(&all);
   for (size_t row = 0; row < M; row += M - FEW) {
-    loop_case few = {.op = LS_OP_DENSE,
-                     .out = {LS_DTYPE_F32, LS_SHAPE(FEW, N)}};
+    LS_OWN(loop_case, few) = {.op = LS_OP_DENSE,
+                              .out = {LS_DTYPE_F32, LS_SHAPE(FEW, N)}};
     loop_case_attr(&few, LS_ATTR_S("activation", "relu"));
     loop_case_add_copy(&few, (ls_type){LS_DTYPE_F32, LS_SHAPE(FEW, LONG_K)},
                        x + row * LONG_K);
@@ -131,10 +132,8 @@ TEST(rows_do_not_matter_to_long_sums) {
     float *got = loop_case_run(&few);
     assert_memory_equal(got, want + row * N, FEW * N * sizeof(*got));
     free(got);
-    loop_case_deinit(&few);
   }
   free(want);
-  loop_case_deinit(&all);
 }
 
 TEST(dense_adds_its_bias_and_activates) {
@@ -164,9 +163,9 @@ static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
     if (ls_cpu_kernels_find(names[i]) == NULL) continue;
     loop_random random = {7};
-    loop_case c = {.op = LS_OP_MATMUL,
-                   .out = {LS_DTYPE_F32, LS_SHAPE(m, n)},
-                   .kernels = names[i]};
+    LS_OWN(loop_case, c) = {.op = LS_OP_MATMUL,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(m, n)},
+                            .kernels = names[i]};
     loop_case_attr(&c, LS_ATTR_B("transpose_b", tb));
     const ls_shape b = tb ? LS_SHAPE(n, k) : LS_SHAPE(k, n);
     loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(m, k)}, -1, 1, &random);
@@ -178,7 +177,6 @@ static void check_bytes_on_every_instruction_set(int64_t m, int64_t n,
       assert_memory_equal(first, got, (size_t)(m * n) * sizeof(float));
       free(got);
     }
-    loop_case_deinit(&c);
   }
   free(first);
 }

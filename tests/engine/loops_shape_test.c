@@ -163,8 +163,8 @@ TEST(maxima_of_floats_are_nan_if_an_element_is) {
   for (int at = 0; at < 40; ++at) {
     for (unsigned mask = 1; mask < 4; ++mask) {
       int64_t axes[LS_MAX_RANK];
-      loop_case c = reduce_case(LS_OP_REDUCE_MAX, LS_DTYPE_F32, LS_SHAPE(2, 20),
-                                mask, axes);
+      LS_OWN(loop_case, c) = reduce_case(LS_OP_REDUCE_MAX, LS_DTYPE_F32,
+                                         LS_SHAPE(2, 20), mask, axes);
       float *x = loop_case_add_copy(
           &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(2, 20)}, NULL);
       for (int i = 0; i < 40; ++i)
@@ -174,7 +174,6 @@ TEST(maxima_of_floats_are_nan_if_an_element_is) {
       for (int64_t i = 0; i < ls_shape_num_elements(c.out.shape); ++i)
         assert_true(isnan(got[i]) == (i == to));
       free(got);
-      loop_case_deinit(&c);
     }
   }
 }
@@ -198,7 +197,7 @@ TEST(sums_along_rows_go_to_sixteen_partial_sums) {
     const int64_t b = loop_random_between(&random, 1, 3);
     const int64_t n = loop_random_between(&random, 2, 900);
     int64_t axes[LS_MAX_RANK];
-    loop_case c =
+    LS_OWN(loop_case, c) =
         reduce_case(LS_OP_REDUCE_SUM, LS_DTYPE_F32, LS_SHAPE(a, b, n), 5, axes);
     const float *x = loop_case_add(
         &c, (ls_type){LS_DTYPE_F32, LS_SHAPE(a, b, n)}, -1, 1, &random);
@@ -211,7 +210,6 @@ TEST(sums_along_rows_go_to_sixteen_partial_sums) {
     }
     free(row);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -250,7 +248,7 @@ TEST(short_rows_are_reduced_in_the_order_of_long_ones) {
     for (size_t k = 0; k < 3 * LS_COUNT_OF(tables); ++k) {
       if (ls_cpu_kernels_find(tables[k / 3]) == NULL) continue;
       int64_t axes[LS_MAX_RANK];
-      loop_case c =
+      LS_OWN(loop_case, c) =
           reduce_case(ops[k % 3], LS_DTYPE_F32, LS_SHAPE(ROWS, n), 2, axes);
       c.kernels = tables[k / 3];
       float *x = loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(ROWS, n)},
@@ -268,7 +266,6 @@ TEST(short_rows_are_reduced_in_the_order_of_long_ones) {
         assert_true(isnan(want) || memcmp(&got[i], &want, sizeof(want)) == 0);
       }
       free(got);
-      loop_case_deinit(&c);
     }
   }
 }
@@ -294,7 +291,7 @@ TEST(sums_of_columns_go_row_by_row_in_chains_of_512) {
     const int64_t rows = loop_random_between(&random, 1, 1600);
     const int64_t n = loop_random_between(&random, 2, 300);
     int64_t axes[LS_MAX_RANK];
-    loop_case c =
+    LS_OWN(loop_case, c) =
         reduce_case(LS_OP_REDUCE_SUM, dtype, LS_SHAPE(rows, n), 1, axes);
     const void *x =
         loop_case_add(&c, (ls_type){dtype, LS_SHAPE(rows, n)}, -1, 1, &random);
@@ -313,7 +310,6 @@ TEST(sums_of_columns_go_row_by_row_in_chains_of_512) {
       loop_expect(&c, got, j, rounded, 0);
     }
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -331,14 +327,14 @@ TEST(add_n_follows_the_canonical_tree) {
   loop_random random = {loop_random_seed()};
   for (size_t n = 1; n <= 33; ++n) {
     const int64_t count = n % 4 == 0 ? 17000 : 100;
-    loop_case c = {.op = LS_OP_ADD_N, .out = {LS_DTYPE_F32, LS_SHAPE(count)}};
+    LS_OWN(loop_case, c) = {.op = LS_OP_ADD_N,
+                            .out = {LS_DTYPE_F32, LS_SHAPE(count)}};
     for (size_t i = 0; i < n; ++i)
       loop_case_add(&c, c.out, -1, 1, &random);
     float *got = loop_case_run(&c);
     for (int64_t i = 0; i < count; ++i)
       assert_true(got[i] == tree_sum((float *const *)c.data, i, 0, n));
     free(got);
-    loop_case_deinit(&c);
   }
 }
 

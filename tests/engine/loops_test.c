@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "engine/cpu/kernels/loops.h"
 #include "lockstep/half.h"
 #include "lockstep/shape_rules.h"
@@ -60,12 +61,11 @@ TEST(unary_ops_keep_nan_and_the_sign_of_zero) {
   static const float x[] = {-0.0F, NAN};
   static const uint16_t ops[] = {LS_OP_SIGN, LS_OP_RELU};
   for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
-    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_F32, 2)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_F32, 2)};
     loop_case_add_copy(&c, vector(LS_DTYPE_F32, 2), x);
     float *got = loop_case_run(&c);
     assert_true(got[0] == 0 && signbit(got[0]) && isnan(got[1]));
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -77,15 +77,13 @@ TEST(not_turns_every_bool) {
 }
 
 TEST(what_makes_no_sense_is_refused_by_name) {
-  loop_case c = {.op = LS_OP_POW, .out = vector(LS_DTYPE_BOOL, 2)};
+  LS_OWN(loop_case, c) = {.op = LS_OP_POW, .out = vector(LS_DTYPE_BOOL, 2)};
   loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
   loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
-  ls_status status = loop_case_prepare(&c);
+  LS_OWN(ls_status, status) = loop_case_prepare(&c);
   assert_int_equal(ls_status_code(status), LS_UNIMPLEMENTED);
   assert_string_equal(ls_status_message(status),
                       "op 'pow' has no CPU kernel for bool");
-  ls_status_free(status);
-  loop_case_deinit(&c);
 }
 
 // ---- Binary ----------------------------------------------------------------
@@ -143,14 +141,13 @@ TEST(integers_wrap_around_and_divide_as_stated) {
       {LS_OP_POW, {INT32_MAX, INT32_MIN, 0, 1, 49, 65537}},
   };
   for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
-    loop_case c = {.op = rows[r].op, .out = vector(LS_DTYPE_I32, 6)};
+    LS_OWN(loop_case, c) = {.op = rows[r].op, .out = vector(LS_DTYPE_I32, 6)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
     int32_t *got = loop_case_run(&c);
     for (int i = 0; i < 6; ++i)
       assert_int_equal(got[i], rows[r].want[i]);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -161,25 +158,23 @@ TEST(narrow_integers_wrap_around) {
   static const int8_t product[] = {-128, 1, 0, -10};
   static const uint16_t ops[] = {LS_OP_DIV, LS_OP_MUL};
   for (size_t o = 0; o < 2; ++o) {
-    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_I8, 4)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_I8, 4)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
     int8_t *got = loop_case_run(&c);
     assert_memory_equal(got, o == 0 ? quotient : product, 4);
     free(got);
-    loop_case_deinit(&c);
   }
   static const uint16_t large[] = {65535, 65535, 9};
   static const uint16_t small[] = {65535, 0, 10};
   static const uint16_t wants[2][3] = {{1, 65535, 0}, {1, 0, 90}};
   for (size_t o = 0; o < 2; ++o) {
-    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_U16, 3)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_U16, 3)};
     loop_case_add_copy(&c, c.out, large);
     loop_case_add_copy(&c, c.out, small);
     uint16_t *got = loop_case_run(&c);
     assert_memory_equal(got, wants[o], 6);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -187,12 +182,11 @@ TEST(neg_and_abs_of_the_least_number_are_itself) {
   static const int64_t least[] = {INT64_MIN};
   static const uint16_t ops[] = {LS_OP_NEG, LS_OP_ABS};
   for (size_t o = 0; o < 2; ++o) {
-    loop_case c = {.op = ops[o], .out = vector(LS_DTYPE_I64, 1)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_I64, 1)};
     loop_case_add_copy(&c, c.out, least);
     int64_t *got = loop_case_run(&c);
     assert_true(got[0] == INT64_MIN);
     free(got);
-    loop_case_deinit(&c);
   }
 }
 
@@ -201,7 +195,7 @@ TEST(maximum_and_minimum_pass_nan_on) {
   static const uint16_t ops[] = {LS_OP_MAXIMUM, LS_OP_MINIMUM};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (size_t o = 0; o < 2; ++o) {
-      loop_case c = {.op = ops[o], .out = vector(loop_types[t], 3)};
+      LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(loop_types[t], 3)};
       void *a = loop_case_add_copy(&c, c.out, NULL);
       void *b = loop_case_add_copy(&c, c.out, NULL);
       for (int i = 0; i < 3; ++i) {
@@ -212,7 +206,6 @@ TEST(maximum_and_minimum_pass_nan_on) {
       for (int i = 0; i < 3; ++i)
         assert_true(isnan(loop_read(loop_types[t], got, i)));
       free(got);
-      loop_case_deinit(&c);
     }
   }
 }
@@ -296,7 +289,7 @@ TEST(floats_saturate_at_integers) {
   for (size_t f = 0; f < 2; ++f) {
     for (size_t t = 0; t < LOOP_NUMBERS - LOOP_FLOATS; ++t) {
       const ls_dtype to = loop_types[LOOP_FLOATS + t];
-      loop_case c = convert_case(from[f], to, 8);
+      LS_OWN(loop_case, c) = convert_case(from[f], to, 8);
       void *data = loop_case_add_copy(&c, vector(from[f], 8), NULL);
       for (int i = 0; i < 8; ++i)
         loop_write(from[f], data, i, x[i]);
@@ -312,7 +305,6 @@ TEST(floats_saturate_at_integers) {
       for (int i = 0; i < 8; ++i)
         loop_expect(&c, got, i, want[i], 0);
       free(got);
-      loop_case_deinit(&c);
     }
   }
 }
@@ -335,7 +327,7 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
   loop_random random = {loop_random_seed()};
   static const ls_dtype to[] = {LS_DTYPE_F16, LS_DTYPE_BF16};
   for (size_t t = 0; t < 2; ++t) {
-    loop_case c = convert_case(LS_DTYPE_F64, to[t], 20000);
+    LS_OWN(loop_case, c) = convert_case(LS_DTYPE_F64, to[t], 20000);
     double *x = loop_case_add_copy(&c, vector(LS_DTYPE_F64, 20000), NULL);
     for (int i = 0; i < 20000; ++i) {
       // A little off the middle between two neighbours.
@@ -349,12 +341,11 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
     for (int i = 0; i < 20000; ++i)
       assert_int_equal(got[i], nearest(to[t], x[i]));
     free(got);
-    loop_case_deinit(&c);
   }
   static const int64_t whole[] = {(INT64_C(0x101) << 40) + 1,
                                   INT64_C(0x101) << 40,
                                   -(INT64_C(0x101) << 40) - 1, INT64_MIN};
-  loop_case c = convert_case(LS_DTYPE_I64, LS_DTYPE_BF16, 4);
+  LS_OWN(loop_case, c) = convert_case(LS_DTYPE_I64, LS_DTYPE_BF16, 4);
   loop_case_add_copy(&c, vector(LS_DTYPE_I64, 4), whole);
   uint16_t *got = loop_case_run(&c);
   assert_true(ls_bf16_to_f32(got[0]) == ldexpf(0x102, 40));
@@ -362,5 +353,4 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
   assert_true(ls_bf16_to_f32(got[2]) == -ldexpf(0x102, 40));
   assert_true(ls_bf16_to_f32(got[3]) == -0x1p63F);
   free(got);
-  loop_case_deinit(&c);
 }

@@ -21,7 +21,7 @@ TEST(sums_and_means_follow_the_canonical_tree) {
         "%4 = all_reduce(%3) {reduce = \"sum\"} : f32[7]"
         "%5 = all_reduce(%1) {reduce = \"mean\"} : f32[7] return %2, %4, %5",
         "f32[7], f32[7], f32[7]");
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     free(text);
     float sum[LANES_WIDTH], negated[LANES_WIDTH], mean[LANES_WIDTH];
@@ -42,7 +42,6 @@ TEST(sums_and_means_follow_the_canonical_tree) {
         straight += lanes_values[r][i];
       if (straight != want) depends_on_order = true;
     }
-    lowered_destroy(&program);
   }
   assert_true(depends_on_order);  // Else the test has shown nothing.
 }
@@ -85,7 +84,7 @@ TEST(short_floats_are_added_as_f32_and_rounded_once) {
       "%3 = all_reduce(%2) {reduce = \"sum\"} : bf16[7]"
       "%4 = all_reduce(%2) {reduce = \"mean\"} : bf16[7] return %3, %4",
       "bf16[7], bf16[7]");
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(&program, text);
   free(text);
   uint16_t sum[LANES_WIDTH], mean[LANES_WIDTH];
@@ -99,7 +98,6 @@ TEST(short_floats_are_added_as_f32_and_rounded_once) {
     assert_int_equal(sum[i], ls_bf16_from_f32(want));
     assert_int_equal(mean[i], ls_bf16_from_f32(want * (1.0F / 5)));
   }
-  lowered_destroy(&program);
 }
 
 // A value that all replicas share is merged without asking them, to the same
@@ -122,7 +120,7 @@ TEST(equal_contributions_merge_as_others_do) {
              "return %%2, %%4, %%5 }) : f32[7], f32[7], f32[7]"
              "return %%2, %%2:1, %%2:2 }",
              lanes_counts[k]);
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     float x[LANES_WIDTH], mean[LANES_WIDTH], sum[LANES_WIDTH], max[LANES_WIDTH];
     for (size_t i = 0; i < LANES_WIDTH; ++i)
@@ -142,7 +140,6 @@ TEST(equal_contributions_merge_as_others_do) {
       const float want_sum = lanes_tree_sum(copies, n, 1);
       assert_memory_equal(&sum[i], &want_sum, 4);
     }
-    lowered_destroy(&program);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
+#include "runtime/own.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -65,28 +66,25 @@ typedef struct outcome {
 static outcome run(const net *self) {
   const ls_dtype wide =
       self->dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
-  const ls_nest args = LS_LIST(
+  LS_OWN(ls_nest, args) = LS_LIST(
       ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(ROWS, COLUMNS), 1)),
       ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(COLUMNS, INNER), 2)),
       ls_nest_array(array_of_numbers(self->dtype, LS_SHAPE(INNER, COLUMNS), 3)),
       ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 4)),
       ls_nest_array(array_of_numbers(wide, LS_SHAPE(INNER), 5)));
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = gradients_of,
                              .user = (void *)(uintptr_t)self},
       &function));
   outcome out = {0};
-  char *plan = NULL;
+  LS_OWN(printed, plan) = NULL;
   expect_ok(ls_function_call(function, args, &out.values));
   expect_ok(ls_function_print_lowered(function, &out.text));
   expect_ok(ls_function_print_plan(function, &plan));
   const char *bytes = strstr(plan, "bytes: shared ");
   assert_non_null(bytes);
   out.bytes = (size_t)strtoull(bytes + strlen("bytes: shared "), NULL, 10);
-  ls_text_release(plan);
-  ls_nest_release(args);
-  ls_function_release(function);
   return out;
 }
 
@@ -143,22 +141,18 @@ static ls_nest forward_of(ls_nest args, void *user) {
 
 TEST(without_a_gradient_nothing_changes) {
   net plain = {.dtype = LS_DTYPE_F32};
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 3), 1)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(3, 4), 2)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(4, 3), 3)));
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
-  char *text = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = forward_of, .user = &plain}, &function));
   expect_ok(ls_function_call(function, args, &result));
   expect_ok(ls_function_print_lowered(function, &text));
   assert_null(strstr(text, "again("));
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 // A gelu of weights, which all replicas have in common, as is what else uses
@@ -235,7 +229,7 @@ static ls_nest shared_gradients_of(ls_nest args, void *user) {
 
 static ls_nest shared_gradients(const net *self, int replicas) {
   const ls_shape shape = LS_SHAPE(2 * replicas, 6);
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(split_of(replicas, array_of_numbers(LS_DTYPE_F32, shape, 1)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 6), 2)),
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(6, 5), 3)),
@@ -243,7 +237,6 @@ static ls_nest shared_gradients(const net *self, int replicas) {
               ls_nest_array(array_of_numbers(LS_DTYPE_F32, LS_SHAPE(6), 5)));
   const ls_nest got =
       call_on(replicas, shared_gradients_of, (void *)(uintptr_t)self, args, 1);
-  ls_nest_release(args);
   return got;
 }
 
@@ -261,14 +254,12 @@ TEST(what_all_replicas_share_waits_for_none_of_them) {
     const net shared = {.dtype = LS_DTYPE_F32, .norm = i % 2 != 0};
     net fetched = shared;
     fetched.fetches_y = true;
-    const ls_nest a = shared_gradients(&shared, replicas);
-    const ls_nest b = shared_gradients(&fetched, replicas);
+    LS_OWN(ls_nest, a) = shared_gradients(&shared, replicas);
+    LS_OWN(ls_nest, b) = shared_gradients(&fetched, replicas);
     for (size_t k = 0; k < 2; ++k)
       for (int r = 0; r < replicas; ++r)
         assert_memory_equal(numbers_on(a, k, r), numbers_on(b, k, r),
                             (k == 0 ? 12 : 30) * sizeof(float));
-    ls_nest_release(a);
-    ls_nest_release(b);
   }
 }
 

@@ -33,7 +33,7 @@ static const char update_text[] =
     "  return %3, %3:1 }";
 
 TEST(a_variable_that_lanes_read_is_updated_in_its_buffer) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(
       &(lowered_options){.text = update_text, .num_uses = 1, .written = {true}},
       &program));
@@ -46,7 +46,6 @@ TEST(a_variable_that_lanes_read_is_updated_in_its_buffer) {
   // Factors 0, 0.5, 1, 1.5: mean 0.75; the squares' sum is 3.5.
   assert_memory_equal(program.buffers[0]->data, ((float[]){2, 4}), 8);
   assert_true(loss == 24 * 3.5F);
-  lowered_destroy(&program);
 }
 
 // The same step in a loop of the program: lanes are launched again and again.
@@ -99,12 +98,11 @@ TEST(one_replica_costs_nothing) {
                           "%3 = all_reduce(%2) {reduce = \"mean\"} : f32[7]"
                           "return %3",
                           "f32[7]");
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(&program, text);
   free(text);
   assert_int_equal(lowered_facts(&program).num_instructions, 2);  // neg, end
   assert_int_equal(lowered_facts(&program).shared_bytes, 0);
-  lowered_destroy(&program);
 }
 
 LANE_TEST(many_replicas_take_the_memory_of_few) {
@@ -116,13 +114,12 @@ LANE_TEST(many_replicas_take_the_memory_of_few) {
         "%2 = exp(%1) varying : f32[7] %3 = mul(%2, %1) varying : f32[7]"
         "%4 = all_reduce(%3) {reduce = \"mean\"} : f32[7] return %4",
         "f32[7]");
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     lanes_create(&program, text);
     free(text);
     const ls_plan_facts facts = lowered_facts(&program);
     assert_int_equal(facts.frame_bytes, 0);
     bytes[i] = facts.shared_bytes + facts.scratch_bytes;
-    lowered_destroy(&program);
   }
   // Nine more partial sums wait for their sibling.
   assert_int_equal(bytes[1] - bytes[0], 9 * 64);
@@ -171,13 +168,12 @@ ONCE_TEST(operands_of_merged_products_are_not_kept) {
     ls_text_append_format(&text, "%s %%2:%d", i == 0 ? "" : ",", i);
   ls_text_append(&text, " }");
   char *program_text = ls_text_finish(&text);
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lanes_create(&program, program_text);
   free(program_text);
   const size_t value = 64 * 64 * sizeof(float) * REPLICAS;
   const ls_plan_facts facts = lowered_facts(&program);
   assert_in_range(facts.shared_bytes + facts.scratch_bytes, 1, 4 * value);
-  lowered_destroy(&program);
 }
 
 TEST_FILE(.run = lanes_run_tests)

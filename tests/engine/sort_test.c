@@ -132,7 +132,7 @@ static void check_scan(uint16_t op, ls_dtype dtype, ls_shape shape,
   const bool is_float = ls_dtype_is_float(dtype);
   const double low = op == LS_OP_CUMSUM || !is_float ? 0 : 0.75;
   const double high = op == LS_OP_CUMSUM ? 9 : is_float ? 1.25 : 2;
-  loop_case c = {.op = op, .out = {dtype, shape}};
+  LS_OWN(loop_case, c) = {.op = op, .out = {dtype, shape}};
   loop_case_attr(&c, LS_ATTR_I("axis", axis));
   loop_case_attr(&c, LS_ATTR_B("reverse", reverse));
   if (!is_linear) loop_case_attr(&c, LS_ATTR_B("exclusive", exclusive));
@@ -157,7 +157,6 @@ static void check_scan(uint16_t op, ls_dtype dtype, ls_shape shape,
     }
   }
   free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(scans_go_one_after_another) {

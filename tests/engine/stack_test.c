@@ -67,7 +67,7 @@ static void expect_reverse(lowered *program, int32_t pushed, int32_t taken,
 }
 
 TEST(what_is_pushed_last_is_taken_first) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = reverse_text});
   expect_reverse(&program, 4, 4, 3210);
   expect_reverse(&program, 0, 0, 0);
@@ -77,11 +77,10 @@ TEST(what_is_pushed_last_is_taken_first) {
   expect_reverse(&program, 2, 2, 10);
   // The pointer goes round in place: nothing but initial values is copied.
   assert_int_equal(lowered_plan_count(&program, "copy"), 3);
-  lowered_destroy(&program);
 }
 
 TEST(taking_too_much_fails_the_run_and_no_other) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = reverse_text});
   for (int32_t i = 0; i < 3; ++i) {
     const int32_t pushed = i, taken = i + 1;
@@ -91,7 +90,6 @@ TEST(taking_too_much_fails_the_run_and_no_other) {
                   LS_FAILED_PRECONDITION, "stack_pop");
     expect_reverse(&program, 4, 4, 3210);
   }
-  lowered_destroy(&program);
 }
 
 static const char endless_text[] =
@@ -111,7 +109,7 @@ static const char endless_text[] =
     "  return %4:1, %5:1, %6:1, %9:1 }";
 
 TEST(below_an_endless_stack_lie_zeros) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = endless_text});
   for (int32_t i = 5; i < 7; ++i) {
     int32_t got[4] = {-1, -1, -1, -1};
@@ -121,7 +119,6 @@ TEST(below_an_endless_stack_lie_zeros) {
     for (int k = 1; k < 4; ++k)
       assert_int_equal(got[k], 0);
   }
-  lowered_destroy(&program);
 }
 
 // A stack of two stacks, of n and of m numbers; the second one is digested.
@@ -159,7 +156,7 @@ static const char nested_text[] =
     "  return %13:2, %15:2 }";
 
 TEST(stacks_hold_stacks) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = nested_text});
   const struct {
     int32_t n, m, upper, lower;
@@ -171,7 +168,6 @@ TEST(stacks_hold_stacks) {
     assert_int_equal(upper, rows[i].upper);
     assert_int_equal(lower, rows[i].lower);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -182,8 +178,8 @@ static void run_reverse(lowered *program, int32_t pushed, int32_t taken) {
 }
 
 TEST(a_stack_keeps_its_memory_between_runs) {
-  counted memory = counted_begin(1);
-  lowered program;
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = reverse_text});
   run_reverse(&program, 10000, 10000);
   const uint64_t before = counted_now(&memory).allocations;
@@ -196,13 +192,11 @@ TEST(a_stack_keeps_its_memory_between_runs) {
   // Twice the room each time: a hundredfold takes seven requests.
   run_reverse(&program, 1000000, 1000000);
   assert_in_range(counted_now(&memory).allocations - before, 1, 7);
-  lowered_destroy(&program);
-  counted_end(&memory);
 }
 
 TEST(a_stack_that_cannot_grow_fails_the_run_and_no_other) {
-  counted memory = counted_begin(1);
-  lowered program;
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = reverse_text});
   const int32_t count = 100000;
   int32_t got = -1;
@@ -218,8 +212,6 @@ TEST(a_stack_that_cannot_grow_fails_the_run_and_no_other) {
     expect_reverse(&program, 4, 4, 3210);
   }
   assert_in_range(failures, 3, 20);
-  lowered_destroy(&program);
-  counted_end(&memory);
 }
 
 // steps times: push the numbers below n and take them all.
@@ -261,8 +253,8 @@ static const char steps_text[] =
     "  return %4:1 }";
 
 TEST(a_stack_that_was_emptied_serves_again_in_the_same_run) {
-  counted memory = counted_begin(1);
-  lowered program;
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = steps_text});
   const uint64_t before = counted_now(&memory).allocations;
   for (int32_t steps = 1; steps <= 1000; steps *= 10) {
@@ -274,8 +266,6 @@ TEST(a_stack_that_was_emptied_serves_again_in_the_same_run) {
   }
   // A stack and its memory.
   assert_int_equal(counted_now(&memory).allocations - before, 2);
-  lowered_destroy(&program);
-  counted_end(&memory);
 }
 
 // ---- Lanes -----------------------------------------------------------------
@@ -298,7 +288,7 @@ static const char lanes_text[] =
     "  return %4, %4:1, %4:2, %4:3 }";
 
 TEST(each_lane_has_stacks_of_its_own) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = lanes_text});
   for (int i = 0; i < 2; ++i) {
     const int32_t in[3] = {2, 0, 3};
@@ -310,7 +300,6 @@ TEST(each_lane_has_stacks_of_its_own) {
     assert_int_equal(got[1], 0);
     assert_int_equal(got[2], 3 * 5 * 1000 + 210);
   }
-  lowered_destroy(&program);
 }
 
 // ---- Elements --------------------------------------------------------------
@@ -333,7 +322,7 @@ static const char large_text[] =
     "  return %8:1, %7:1, %11:1 }";
 
 TEST(elements_of_any_size_come_back_as_they_were) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   lowered_make(&program, &(lowered_options){.text = large_text});
   int32_t a[1000], b[1000], first[1000], second[1000];
   for (int32_t i = 0; i < 1000; ++i) {
@@ -349,7 +338,6 @@ TEST(elements_of_any_size_come_back_as_they_were) {
     assert_memory_equal(first, a, sizeof(a));
     assert_memory_equal(second, b, sizeof(b));
   }
-  lowered_destroy(&program);
 }
 
 TEST(a_stack_does_not_leave_its_program) {

@@ -40,14 +40,13 @@ static ls_status run_program(const job *work, bool alone, rows out) {
   void *outputs[MOST_REPLICAS];
   for (int32_t r = 0; r < work->replicas; ++r)
     outputs[r] = out[r];
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   ls_status status = wide_create(work->template, work->replicas, &program);
   if (ls_status_is_ok(status) && !alone) status = check_plan(&program, work);
   for (int run = 0; run < 2 && ls_status_is_ok(status); ++run) {
     memset(out, 0x55, sizeof(rows));
     status = lowered_run(&program, lanes_rows, outputs);
   }
-  lowered_destroy(&program);
   return status;
 }
 

@@ -25,7 +25,7 @@ static void run_both(const wide_pair *p, int32_t replicas) {
     wanted[r] = want[r];
     outputs[r] = got[r];
   }
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   create(&program, p->whole, replicas);
   expect_ok(lowered_run(&program, wide_rows(), wanted));
   lowered_destroy(&program);
@@ -40,7 +40,6 @@ static void run_both(const wide_pair *p, int32_t replicas) {
     free(plan);
     fail();
   }
-  lowered_destroy(&program);
 }
 
 TEST(several_ops_give_the_bytes_of_one) {
@@ -75,7 +74,7 @@ static const char through_text[] =
 
 TEST(a_wide_value_takes_its_bytes_once_and_no_copy) {
   for (int32_t replicas = 1; replicas <= 64; replicas *= 4) {
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     create(&program, through_text, replicas);
     assert_int_equal(lowered_plan_count(&program, "copy"), 0);
     assert_int_equal(lowered_plan_count(&program, "line up"), 0);
@@ -93,7 +92,6 @@ TEST(a_wide_value_takes_its_bytes_once_and_no_copy) {
         sum += out[r][i];
       assert_float_equal(sum, 1, 1e-5);
     }
-    lowered_destroy(&program);
   }
 }
 
@@ -109,12 +107,11 @@ ONCE_TEST(side_by_side_it_is_bound_and_goes_round_in_place) {
   size_t num_pairs = 0;
   (void)wide_pairs(WIDE_FILE, &num_pairs);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    lowered program;
+    LS_OWN(lowered, program) = {0};
     create(&program, wide_pair_of(rows[i].what)->cut, 3);
     assert_int_equal(lowered_plan_count(&program, "copy"), rows[i].copies);
     assert_int_equal(lowered_plan_count(&program, "line up"), rows[i].line_ups);
     assert_int_equal(lowered_plan_count(&program, "deal"), rows[i].deals);
-    lowered_destroy(&program);
   }
 }
 

@@ -210,7 +210,7 @@ TEST(every_instruction_set_gives_the_same_bytes) {
       if (ls_cpu_kernels_find(names[i]) == NULL) continue;
       loop_random random = {loop_random_seed() + (uint64_t)round};
       numbers n;
-      loop_case run = {
+      LS_OWN(loop_case, run) = {
           .op = op, .out = type_of(&c, gradient), .kernels = names[i]};
       add_attrs(&c, &run, &n);
       float *x = add_ties(&c, &run, &random);
@@ -226,7 +226,6 @@ TEST(every_instruction_set_gives_the_same_bytes) {
                             (size_t)ls_shape_num_elements(run.out.shape) *
                                 sizeof(float));
       if (got != first) free(got);
-      loop_case_deinit(&run);
     }
     free(first);
   }
@@ -238,7 +237,7 @@ TEST(a_nan_is_the_maximum) {
   const float dy[] = {5, 6, 7};
   const ls_type in = {LS_DTYPE_F32, LS_SHAPE(1, 6, 1)};
   const ls_type out = {LS_DTYPE_F32, LS_SHAPE(1, 3, 1)};
-  loop_case c = {.op = LS_OP_REDUCE_WINDOW, .out = out};
+  LS_OWN(loop_case, c) = {.op = LS_OP_REDUCE_WINDOW, .out = out};
   loop_case_attr(&c, LS_ATTR_IS("window", window, 1));
   loop_case_attr(&c, LS_ATTR_IS("strides", window, 1));
   loop_case_attr(&c, LS_ATTR_S("reduce", "max"));
@@ -253,7 +252,6 @@ TEST(a_nan_is_the_maximum) {
   const float want[] = {0, 5, 6, 0, 0, 7};
   assert_memory_equal(got, want, sizeof(want));
   free(got);
-  loop_case_deinit(&c);
 }
 
 TEST(gradients_of_integers_have_no_kernel) {

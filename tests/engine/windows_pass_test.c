@@ -8,6 +8,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
+#include "runtime/own.h"
 #include "support/values.h"
 
 enum { COUNT = 2 * 6 * 7 * 5 };
@@ -45,15 +46,14 @@ static ls_nest by_hand(ls_nest args, void *user) {
 }
 
 static ls_nest call(ls_function *function, ls_array *x) {
-  const ls_nest args = LS_TUPLE(ls_nest_array(ls_array_retain(x)));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ls_array_retain(x)));
   ls_nest result = {0};
   expect_ok(ls_function_call(function, args, &result));
-  ls_nest_release(args);
   return result;
 }
 
 static void check(ls_dtype dtype, pool p) {
-  ls_array *x = array_of_numbers(dtype, LS_SHAPE(2, 6, 7, 5), 3);
+  LS_OWN(ls_array, x) = array_of_numbers(dtype, LS_SHAPE(2, 6, 7, 5), 3);
   ls_function *functions[2] = {NULL, NULL};
   ls_nest results[2];
   for (int i = 0; i < 2; ++i) {
@@ -71,7 +71,6 @@ static void check(ls_dtype dtype, pool p) {
     ls_nest_release(results[i]);
     ls_function_release(functions[i]);
   }
-  ls_array_release(x);
 }
 
 TEST(the_maxima_are_asked_and_the_bits_stay) {
@@ -88,12 +87,12 @@ TEST(the_maxima_are_asked_and_the_bits_stay) {
 // relu_grad comes before window_max_grad, and once.
 TEST(the_relu_output_is_not_read_again) {
   pool p = {.window = LS_SHAPE(2, 2)};
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = whole, .user = &p}, &function));
-  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 6, 7, 5), 3);
+  LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2, 6, 7, 5), 3);
   ls_nest_release(call(function, x));
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   const char *mask = strstr(text, "relu_grad");
   const char *give = strstr(text, "window_max_grad");
@@ -101,9 +100,6 @@ TEST(the_relu_output_is_not_read_again) {
   assert_non_null(give);
   assert_true(mask < give);
   assert_null(strstr(give + 1, "window_max_grad"));
-  ls_text_release(text);
-  ls_array_release(x);
-  ls_function_release(function);
 }
 
 // The gradient before the windows, summed over all places, as a bias wants it.
@@ -122,19 +118,16 @@ static ls_nest sums_of_twice(ls_nest args, void *user) {
 }
 
 static ls_array *run_sums(ls_callback callback, pool *p, bool *out_few) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = p}, &function));
-  ls_array *x = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 7, 5), 3);
-  const ls_nest result = call(function, x);
+  LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F64, LS_SHAPE(2, 6, 7, 5), 3);
+  LS_OWN(ls_nest, result) = call(function, x);
   char *text = NULL;
   expect_ok(ls_function_print_lowered(function, &text));
   *out_few = strstr(text, "window_max_grad") == NULL;
   ls_text_release(text);
   ls_array *got = ls_array_retain(ls_nest_as_array(result));
-  ls_nest_release(result);
-  ls_array_release(x);
-  ls_function_release(function);
   return got;
 }
 
@@ -144,14 +137,12 @@ TEST(sums_over_places_are_sums_over_windows) {
   for (size_t k = 0; k < 2; ++k) {
     pool p = {.window = LS_SHAPE(3, 2), .options = kinds[k]};
     bool few = false;
-    ls_array *got = run_sums(sums, &p, &few);
+    LS_OWN(ls_array, got) = run_sums(sums, &p, &few);
     assert_true(few);
-    ls_array *want = run_sums(sums_of_twice, &p, &few);
+    LS_OWN(ls_array, want) = run_sums(sums_of_twice, &p, &few);
     assert_false(few);
     for (size_t i = 0; i < 5; ++i)
       assert_true(fabs(((const double *)ls_array_data(got))[i] -
                        ((const double *)ls_array_data(want))[i]) < 1e-10);
-    ls_array_release(got);
-    ls_array_release(want);
   }
 }

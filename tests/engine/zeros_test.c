@@ -101,9 +101,8 @@ static bool check(loop_case *run, const ls_cpu_kernels *table) {
 
 static bool check_best(const net *c, way how, loop_random *random) {
   numbers n;
-  loop_case run = case_of(c, how, &n, random);
+  LS_OWN(loop_case, run) = case_of(c, how, &n, random);
   const bool lists = check(&run, ls_cpu_kernels_best());
-  loop_case_deinit(&run);
   return lists;
 }
 
@@ -135,9 +134,8 @@ TEST(every_table_has_the_bytes) {
     for (size_t k = 0; k < kernel_tables_here.count; ++k) {
       loop_random random = {loop_random_seed()};
       numbers n;
-      loop_case run = case_of(&small, how, &n, &random);
+      LS_OWN(loop_case, run) = case_of(&small, how, &n, &random);
       assert_true(check(&run, kernel_tables_here.at[k]));
-      loop_case_deinit(&run);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/monitored_session.h"
@@ -35,7 +36,7 @@ typedef struct counts {
 } counts;
 
 static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
-  const ls_nest tuple = fed_take(f, host, ordinal);
+  LS_OWN(ls_nest, tuple) = fed_take(f, host, ordinal);
   ls_feed_element v = fed_values(f, tuple);
   const ls_array *x = ls_nest_as_array(v.features);
   const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
@@ -56,7 +57,6 @@ static void count_core(fed *f, counts *c, int host, int ordinal, int64_t *out) {
   c->real += *out;
   ++c->tuples;
   ls_feed_element_drop(&v);
-  ls_nest_release(tuple);
 }
 
 static void expect_each_once(const counts *c) {
@@ -68,7 +68,7 @@ static void expect_each_once(const counts *c) {
 // All examples of one host with so many cores, in batches of that size.
 static void feed_all(const char *pod, int cores, int64_t count, int64_t batch,
                      ls_tpu_config tpu) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   examples e = {.count = count};
   const bool v2 = tpu.per_host_input == LS_INPUT_PER_HOST_V2;
   fed_begin(&f, (fed_facts){.pod = pod,
@@ -102,7 +102,6 @@ static void feed_all(const char *pod, int cores, int64_t count, int64_t batch,
   assert_int_equal(c.tuples, (count + step - 1) / step * cores);
   expect_each_once(&c);
   free(c.seen);
-  fed_close(&f);
 }
 
 TEST(each_example_is_fed_once) {
@@ -127,7 +126,7 @@ TEST(each_example_is_fed_once) {
 }
 
 TEST(all_cores_get_the_padded_batch_that_is_broadcast) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   examples e = {.count = 5};
   fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
                             .mode = LS_MODE_TRAIN,
@@ -139,12 +138,10 @@ TEST(all_cores_get_the_padded_batch_that_is_broadcast) {
   expect_ok(fed_run(&f, 2));
   for (int i = 0; i < 3; ++i) {
     FED_EXPECT(&f, 0, i, 0, 1, 2, 3);
-    const ls_nest tuple = fed_take(&f, 0, i);
+    LS_OWN(ls_nest, tuple) = fed_take(&f, 0, i);
     const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
     assert_true(ls_array_f64(mask, 0) == 1 && ls_array_f64(mask, 1) == 0);
-    ls_nest_release(tuple);
   }
-  fed_close(&f);
 }
 
 // Seven rows on three cores: 3, 2, 2, each in room for three.
@@ -196,10 +193,9 @@ static ls_nest make_unevenly(void *user, ls_input_call *call) {
 }
 
 static double real_of(fed *f, int host) {
-  const ls_nest tuple = fed_take(f, host, 0);
+  LS_OWN(ls_nest, tuple) = fed_take(f, host, 0);
   const ls_array *mask = ls_nest_as_array(ls_nest_item(tuple, 1));
   const double real = ls_array_f64(mask, 0) + ls_array_f64(mask, 1);
-  ls_nest_release(tuple);
   return real;
 }
 
@@ -214,7 +210,7 @@ static void begin_unevenly(fed *f) {
 
 TEST(hosts_that_have_ended_are_fed_padding) {
   LS_SPEC("E117");
-  fed f;
+  LS_OWN(fed, f) = {0};
   begin_unevenly(&f);
   assert_string_equal(f.seen[0].scope, "input_pipeline_task0/");
   assert_string_equal(f.seen[1].scope, "input_pipeline_task1/");
@@ -240,12 +236,11 @@ TEST(hosts_that_have_ended_are_fed_padding) {
   for (int step = 0; step < 3; ++step)
     for (int host = 0; host < 2; ++host)
       assert_true(real_of(&f, host) == wanted[host][step]);
-  fed_close(&f);
 }
 
 // A prediction's padded size is a multiple of the replicas.
 TEST(predictions_of_any_size_are_shared_out) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   examples e = {.count = 5};
   fed_begin(&f, (fed_facts){.pod = "virtual:3x1,cores=1",
                             .mode = LS_MODE_PREDICT,
@@ -259,7 +254,6 @@ TEST(predictions_of_any_size_are_shared_out) {
   FED_EXPECT(&f, 0, 1, 2, 3);
   FED_EXPECT(&f, 0, 2, 0, 0);
   FED_EXPECT(&f, 0, 0, 4, 0);
-  fed_close(&f);
 }
 
 // ---- Sessions --------------------------------------------------------------
@@ -288,7 +282,7 @@ static ls_status maybe_fail(void *user, ls_run_context *context,
 // checkpoints are saved each step, unless there is no folder.
 static void run_monitored(const char *folder, int fails_at,
                           const double *wanted, int count) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   examples e = {.count = 1000};
   fed_begin(&f, (fed_facts){.pod = "virtual:2x1,cores=1",
                             .mode = LS_MODE_TRAIN,
@@ -344,7 +338,6 @@ static void run_monitored(const char *folder, int fails_at,
   for (size_t i = 1; i < num_hooks; ++i)
     ls_hook_release(hooks[i]);
   expect_contains(f.infos_text, "began 1 data sets of the input in ");
-  fed_close(&f);
 }
 
 TEST(sessions_read_from_where_they_were_restored) {

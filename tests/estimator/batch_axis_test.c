@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/element_spec.h"
 #include "support/estimators.h"
 #include "support/fed.h"
@@ -122,11 +123,11 @@ TEST(examples_along_another_axis_count_once) {
       {IN_STRATEGY, 3, {.num_shards = {0}}},
       {IN_STRATEGY, 8, {.num_shards = {0}}},
   };
-  estimator_case rows;
+  LS_OWN(estimator_case, rows) = {0};
   const numbers wanted = wanted_of(&rows);
   assert_true(wanted.count == 151);
   for (size_t w = 0; w < LS_COUNT_OF(ways); ++w) {
-    estimator_case c;
+    LS_OWN(estimator_case, c) = {0};
     numbers got = {0};
     for (int evaluates = 0; evaluates < 2; ++evaluates) {
       c = case_of(ways[w].way, ways[w].replicas);
@@ -143,9 +144,7 @@ TEST(examples_along_another_axis_count_once) {
     assert_true(fabs(got.mean - wanted.mean) < 1e-5);
     assert_true(got.accuracy == wanted.accuracy);
     estimator_cases_expect_equal(&rows, &c, 1e-5);
-    estimator_case_end(&c);
   }
-  estimator_case_end(&rows);
 }
 
 // ---- What is fed -----------------------------------------------------------
@@ -175,11 +174,10 @@ static ls_nest columns_input(void *user, ls_input_call *call) {
   const columns *c = user;
   (void)call;
   if (c->values) {
-    const ls_nest made = make_columns(user, 0);
+    LS_OWN(ls_nest, made) = make_columns(user, 0);
     const ls_nest graph =
         LS_TUPLE(ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 0)))),
                  ls_leaf(ls_constant(ls_nest_as_array(ls_nest_item(made, 1)))));
-    ls_nest_release(made);
     return graph;
   }
   return ls_nest_dataset(ls_dataset_from_function(&(ls_index_options){
@@ -216,18 +214,16 @@ TEST(each_core_is_fed_its_share_of_columns) {
       {1, 2, 3, 4, 0, 0}, {5, 6, 7, 8, 0, 0}, {9, 10, 0, 0, 0, 0}};
   static const double masks[3][3] = {{1, 1, 0}, {1, 1, 0}, {1, 0, 0}};
   for (int values = 0; values < 2; ++values) {
-    fed f;
+    LS_OWN(fed, f) = {0};
     columns c = {.count = 5, .values = values == 1};
     fed_begin(&f, facts_of(&c, LS_MODE_TRAIN));
     expect_ok(fed_run(&f, 1));
     for (int i = 0; i < 3; ++i) {
-      const ls_nest tuple = fed_take(&f, 0, i);
+      LS_OWN(ls_nest, tuple) = fed_take(&f, 0, i);
       expect_array(ls_nest_as_array(ls_nest_item(tuple, 0)), features[i], 6);
       expect_array(ls_nest_as_array(ls_nest_item(tuple, 1)), labels[i], 6);
       expect_array(ls_nest_as_array(ls_nest_item(tuple, 2)), masks[i], 3);
-      ls_nest_release(tuple);
     }
-    fed_close(&f);
   }
 }
 

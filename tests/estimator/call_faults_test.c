@@ -235,7 +235,7 @@ static whole *whole_of(trial *t) {
            t->w.hosts);
   snprintf(t->checkpoint, sizeof(t->checkpoint), "%s/model.ckpt-%d", t->whole,
            WITNESSED_STEPS);
-  counted c = counted_begin(2);
+  LS_OWN(counted, c) = counted_begin(2);
   if (!it->trained) {
     ls_training_end end;
     remove_folder(t->whole);
@@ -250,7 +250,6 @@ static whole *whole_of(trial *t) {
   if (!it->called[t->call] && t->call != TRAIN_AND_EVALUATE)
     expect_ok(make_call(t, &it->of[t->call]));
   it->called[t->call] = true;
-  counted_end(&c);
   return it;
 }
 

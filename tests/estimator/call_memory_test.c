@@ -130,12 +130,10 @@ static ls_status make_call(estimator_case *c, call_kind call, double *outcome) {
 
 // ---- Lives -----------------------------------------------------------------
 static void train_once(void) {
-  counted memory = counted_begin(1);
-  estimator_case c = {.folder = "memory-model"};
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(estimator_case, c) = {.folder = "memory-model"};
   estimator_case_begin(&c);
   (void)estimator_case_train(&c, 1);
-  estimator_case_end(&c);
-  counted_end(&memory);
 }
 
 // A runtime's life, with request `nth` of its first call refused; 0: none. How

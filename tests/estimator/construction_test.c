@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "estimator/calls/estimator.h"
 #include "support/counted.h"
 #include "support/estimators.h"
@@ -121,7 +122,7 @@ TEST(a_models_arguments_are_checked) {
   LS_SPEC("E62");
   int warnings = 0;
   made m;
-  counted runtime = counted_begin_with(
+  LS_OWN(counted, runtime) = counted_begin_with(
       (ls_runtime_options){.threads = 1, .log = note, .log_user = &warnings});
   begin(&m, LS_FLAG_ON, (ls_run_config_options){0});
   const struct {
@@ -167,7 +168,6 @@ TEST(a_models_arguments_are_checked) {
   expect_made(&m);
   assert_int_equal(warnings, 1);
   end(&m);
-  counted_end(&runtime);
 }
 
 TEST(what_is_handed_out_is_a_copy) {
@@ -212,11 +212,10 @@ TEST(arrays_that_are_handed_out_are_copies) {
   ls_array *given = ls_nest_as_array(ls_nest_find(m.options.params, key));
   ls_array_set_f64(given, 1, 6);
   for (int i = 0; i < 2; ++i) {
-    const ls_nest params = ls_estimator_params(estimator);
+    LS_OWN(ls_nest, params) = ls_estimator_params(estimator);
     ls_array *mine = ls_nest_as_array(ls_nest_find(params, key));
     assert_true(ls_array_f64(mine, 1) == 5);
     ls_array_set_f64(mine, 1, 7);
-    ls_nest_release(params);
   }
   ls_nest_release(m.options.params);
   ls_estimator_destroy(estimator);
@@ -233,7 +232,7 @@ TEST(a_models_folder_is_one_that_is_given_or_a_new_one) {
   int warnings = 0;
   made m;
   ls_estimator *estimator = NULL, *other = NULL;
-  counted runtime = counted_begin_with((ls_runtime_options){
+  LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){
       .threads = 1, .log = note_folder, .log_user = &warnings});
   begin(&m, LS_FLAG_ON, (ls_run_config_options){.model_dir = "other"});
   expect_refused(&m, "construction");
@@ -264,14 +263,13 @@ TEST(a_models_folder_is_one_that_is_given_or_a_new_one) {
   ls_estimator_destroy(other);
   ls_estimator_destroy(estimator);
   end(&m);
-  counted_end(&runtime);
 }
 
 TEST(cores_and_a_strategy_together_are_refused) {
   LS_SPEC("E210");
   for (int i = 0; i < 2; ++i) {
     made m;
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
     begin(&m, LS_FLAG_ON,
@@ -282,7 +280,6 @@ TEST(cores_and_a_strategy_together_are_refused) {
     m.options.use_tpu = LS_FLAG_OFF;
     expect_made(&m);
     end(&m);
-    ls_strategy_release(strategy);
   }
 }
 

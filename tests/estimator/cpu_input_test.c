@@ -50,7 +50,7 @@ TEST(a_pair_is_features_and_labels) {
               {a_single, LS_KIND_TENSOR, LS_KIND_NONE}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode) {
-      fed f;
+      LS_OWN(fed, f) = {0};
       ls_cpu_input input;
       fed_open(&f, on_cpu(mode, rows[i].input));
       expect_ok(ls_cpu_input_make(&f.calls, &input));
@@ -59,26 +59,23 @@ TEST(a_pair_is_features_and_labels) {
       assert_null(input.hook);
       assert_null(input.iterator);
       ls_cpu_input_drop(&input);
-      fed_close(&f);
     }
-  fed f;
+  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   fed_open(&f, on_cpu(LS_MODE_TRAIN, a_triple));
   expect_status(ls_cpu_input_make(&f.calls, &input), LS_INVALID_ARGUMENT,
                 "len 2 tuple");
-  fed_close(&f);
 }
 
 TEST(slices_are_for_cores) {
   LS_SPEC("E105");
-  fed f;
+  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   fed_facts facts = on_cpu(LS_MODE_EVAL, a_pair);
   facts.tpu.eval_training_input = LS_INPUT_SLICED;
   fed_open(&f, facts);
   expect_status(ls_cpu_input_make(&f.calls, &input), LS_INVALID_ARGUMENT,
                 "eval_training_input_configuration");
-  fed_close(&f);
 }
 
 // ---- Data sets -------------------------------------------------------------
@@ -125,7 +122,7 @@ static int read_all(fed *f, const ls_cpu_input *input, double *sums,
 
 TEST(a_last_short_batch_is_used_on_a_cpu) {
   LS_SPEC("E176");
-  fed f;
+  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   double sums[8];
   int64_t rows[8];
@@ -138,12 +135,11 @@ TEST(a_last_short_batch_is_used_on_a_cpu) {
   assert_true(rows[0] == 4 && rows[1] == 4 && rows[2] == 2);
   expect_contains(f.infos_text, "began 1 data sets of the input in ");
   ls_cpu_input_drop(&input);
-  fed_close(&f);
 }
 
 TEST(batches_of_one_size_are_read_by_the_graph) {
   LS_SPEC("E176");
-  fed f;
+  LS_OWN(fed, f) = {0};
   ls_cpu_input input;
   double sums[8];
   int64_t rows[8];
@@ -153,5 +149,4 @@ TEST(batches_of_one_size_are_read_by_the_graph) {
   assert_true(sums[0] == 6 && sums[1] == 22);
   assert_int_equal(rows[0], 4);
   ls_cpu_input_drop(&input);
-  fed_close(&f);
 }

@@ -10,6 +10,7 @@
 #include "support/fault.h"
 #include "support/thread_count.h"
 #include "tpu/pod/pod.h"
+#include "train/own.h"
 
 static ls_hook *stop_hook(int64_t iterations, int64_t last) {
   ls_hook *hook = NULL;
@@ -29,7 +30,7 @@ TEST(steps_are_fed_and_taken_beside_the_program) {
   LS_SPEC("E83 E84 E85 E87");
   for (int way = 0; way < 4; ++way) {
     const int64_t each = way & 2 ? 4 : 1;
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(
         &d, &(device_runs_options){.hosts = 2, .cores = 2, .loops = way & 1});
     open_runs(&d, each, 10);
@@ -56,7 +57,6 @@ TEST(steps_are_fed_and_taken_beside_the_program) {
     assert_true(device_runs_now() == now);
     assert_null(device_runs_pod(&d));
     assert_false(d.input_ended);
-    device_runs_end(&d);
   }
 }
 
@@ -69,7 +69,7 @@ static ls_status look_at_end(void *user, ls_run_context *context) {
 }
 
 static ls_status open_with_look(device_runs *d) {
-  ls_hook *look = NULL;
+  LS_OWN(ls_hook, look) = NULL;
   LS_RETURN_IF_ERROR(
       ls_hook_create(&(ls_hook_options){.user = d, .end = look_at_end}, &look));
   ls_hook *hooks[] = {stop_hook(1, 20), d->hook, look};
@@ -78,13 +78,12 @@ static ls_status open_with_look(device_runs *d) {
           .graph = d->graph, .hooks = hooks, .num_hooks = 3},
       &d->session);
   ls_hook_release(hooks[0]);
-  ls_hook_release(look);
   return status;
 }
 
 TEST(all_is_taken_before_later_hooks_end) {
   LS_SPEC("E87");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 1});
   d.sink.micros = 1000;
   device_runs_make_hook(&d);
@@ -92,43 +91,39 @@ TEST(all_is_taken_before_later_hooks_end) {
   expect_ok(device_runs_all(&d));
   expect_ok(device_runs_close(&d, ls_ok()));
   assert_int_equal(taken_at_end, 20);
-  device_runs_end(&d);
 }
 
 TEST(steps_that_say_nothing_are_counted_too) {
   LS_SPEC("E85");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .silent = true});
   open_runs(&d, 3, 9);
   expect_ok(device_runs_all(&d));
   assert_true(device_runs_total(&d) == 45);
   expect_ok(device_runs_close(&d, ls_ok()));
-  device_runs_end(&d);
 }
 
 // At steps 0, 3, 6, ... of each run.
 TEST(hosts_are_called_each_so_many_steps) {
   LS_SPEC("E85");
   const ls_tpu_config tpu = {.host_call_every_n_steps = LS_SOME(3)};
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
   open_runs(&d, 4, 10);
   expect_ok(device_runs_all(&d));
   expect_ok(device_runs_close(&d, ls_ok()));
   assert_int_equal(d.sink.count, 2 + 2 + 1);
-  device_runs_end(&d);
 }
 
 TEST(feeding_may_begin_later) {
   LS_SPEC("E84");
   const ls_tpu_config tpu = {.initial_infeed_sleep_secs = LS_SOME(30)};
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .tpu = &tpu});
   open_runs(&d, 2, 6);
   expect_ok(device_runs_all(&d));
   assert_true(device_runs_now() >= 30 && device_runs_now() < 60);
   expect_ok(device_runs_close(&d, ls_ok()));
-  device_runs_end(&d);
 }
 
 // ---- The end of the input --------------------------------------------------
@@ -137,7 +132,7 @@ TEST(the_end_of_the_input_ends_the_loop) {
     const bool loops = way & 1, fails = way & 2;
     const int64_t steps = way & 4 ? 8 : 6;  // In a run, or between two.
     const int64_t each = way & 8 ? 4 : 1;
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(&d, &(device_runs_options){.hosts = 2,
                                                  .cores = 2,
                                                  .loops = loops,
@@ -157,7 +152,6 @@ TEST(the_end_of_the_input_ends_the_loop) {
     expect_status(ls_rendezvous_status(d.rendezvous, 0),
                   fails ? LS_OUT_OF_RANGE : LS_OK,
                   fails ? "the source has failed" : "");
-    device_runs_end(&d);
   }
 }
 
@@ -207,7 +201,7 @@ TEST(a_failing_input_ends_the_run) {
 // Where nobody waits for it, its failure is told at once.
 TEST(a_failing_input_of_single_steps_is_told) {
   LS_SPEC("E86");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
   d.source.at = 500;
   d.source.code = LS_DATA_LOSS;
@@ -217,13 +211,12 @@ TEST(a_failing_input_of_single_steps_is_told) {
   assert_int_equal(device_runs_step(&d), 500);
   assert_true(device_runs_now() < 5);
   expect_status(end_of(&d, status), LS_DATA_LOSS, "the source has failed");
-  device_runs_end(&d);
 }
 
 TEST(a_failing_host_function_ends_the_loop) {
   LS_SPEC("E86");
   for (int last = 0; last < 2; ++last) {
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(&d, &(device_runs_options){.hosts = 2, .cores = 2});
     d.sink.at = 5;
     d.sink.code = LS_DATA_LOSS;
@@ -234,7 +227,6 @@ TEST(a_failing_host_function_ends_the_loop) {
       assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
     expect_status(end_of(&d, status), LS_DATA_LOSS, "the sink has failed");
     expect_source(&d, "outfeed");
-    device_runs_end(&d);
   }
 }
 
@@ -348,7 +340,7 @@ static const ls_host_kernel counting = {.name = "device_hook_counting",
 // Its feed is not begun again by a later run; what is said is taken each time.
 TEST(a_prediction_is_launched_once) {
   LS_SPEC("E89");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   ls_hook *one = NULL;
   ls_tensor step;
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .predicts = true});
@@ -374,7 +366,6 @@ TEST(a_prediction_is_launched_once) {
   expect_ok(device_runs_close(&d, ls_ok()));
   assert_int_equal(d.source.count, 1);
   assert_int_equal(d.sink.count, 5);
-  device_runs_end(&d);
 }
 
 // ---- Making ----------------------------------------------------------------
@@ -407,10 +398,9 @@ MEMORY_TEST(make_a_device_hook) {
 }
 
 TEST(other_hooks_have_nothing_to_settle) {
-  ls_hook *hook = stop_hook(1, 2);
+  LS_OWN(ls_hook, hook) = stop_hook(1, 2);
   ls_device_hook_settle(hook);
   ls_device_hook_settle(NULL);
   assert_null(ls_device_hook_compile_error(hook));
   assert_null(ls_device_hook_compile_error(NULL));
-  ls_hook_release(hook);
 }

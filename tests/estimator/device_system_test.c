@@ -10,6 +10,7 @@
 #include "lockstep/summary_ops.h"
 #include "support/device_runs.h"
 #include "support/thread_count.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // A session that makes `last` steps, in runs of so many.
@@ -23,7 +24,7 @@ static void open_runs(device_runs *d, int64_t iterations, int64_t last) {
 // ---- The system ------------------------------------------------------------
 TEST(the_system_lives_as_long_as_the_loop) {
   LS_SPEC("E79");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 2});
   for (int time = 0; time < 2; ++time) {
     open_runs(&d, 2, 4);
@@ -36,13 +37,12 @@ TEST(the_system_lives_as_long_as_the_loop) {
     assert_null(device_runs_pod(&d));
     device_runs_renew(&d);
   }
-  device_runs_end(&d);
 }
 
 TEST(a_program_that_does_not_compile_is_not_run) {
   LS_SPEC("E82");
   for (int fails = 0; fails < 2; ++fails) {
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(
         &d, &(device_runs_options){.hosts = 1, .asks_compiler = true});
     ls_pod *pod = device_runs_pod(&d);
@@ -62,13 +62,12 @@ TEST(a_program_that_does_not_compile_is_not_run) {
     expect_ok(device_runs_close(&d, ls_ok()));
     assert_null(device_runs_pod(&d));
     expect_ok(ls_rendezvous_status(d.rendezvous, 0));
-    device_runs_end(&d);
   }
 }
 
 TEST(hosts_are_watched_where_it_is_asked_for) {
   for (int watches = 0; watches < 2; ++watches) {
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(&d, &(device_runs_options){.hosts = 2,
                                                  .watches = watches,
                                                  .real_clock = true});
@@ -78,7 +77,6 @@ TEST(hosts_are_watched_where_it_is_asked_for) {
     assert_int_equal(said, watches);
     expect_ok(device_runs_all(&d));
     expect_ok(device_runs_close(&d, ls_ok()));
-    device_runs_end(&d);
   }
 }
 
@@ -90,18 +88,16 @@ TEST(some_systems_are_left_alone) {
     const ls_tpu_config tpu = {
         .num_cores_per_replica = way & 1 ? (ls_opt)LS_SOME(2) : (ls_opt){0},
         .per_host_input = way & 2 ? LS_INPUT_BROADCAST : LS_INPUT_PER_HOST_V1};
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(
         &d, &(device_runs_options){.hosts = 1, .cores = 2, .tpu = &tpu});
     open_runs(&d, 2, 4);
-    ls_pod *pod = device_runs_pod(&d);
+    LS_OWN(ls_pod, pod) = device_runs_pod(&d);
     assert_int_equal(ls_pod_is_initialized(pod), way != 3);
     ls_pod_release(pod);
     expect_ok(device_runs_close(&d, ls_ok()));
     pod = device_runs_pod(&d);
     assert_int_equal(pod != NULL, way == 3);
-    ls_pod_release(pod);
-    device_runs_end(&d);
   }
 }
 
@@ -135,7 +131,7 @@ static const ls_host_kernel writing = {.name = "device_system_writer",
 
 TEST(a_session_begins_in_order) {
   LS_SPEC("E81");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   char *text = NULL;
   memset(order, 0, sizeof(order));
   while (num_threads() > 0)  // One that was joined is seen for a moment.
@@ -163,41 +159,38 @@ TEST(a_session_begins_in_order) {
     usleep(1000);
   expect_ok(device_runs_close(&d, ls_ok()));
   device_runs_on_line(NULL);
-  device_runs_end(&d);
 }
 
 TEST(only_a_1_asks_the_compiler) {
   LS_SPEC("E81");
   static const char *const says[] = {NULL, "", "0", "11", "1 ", "true", "1"};
   for (size_t i = 0; i < LS_COUNT_OF(says); ++i) {
-    device_runs d;
+    LS_OWN(device_runs, d) = {0};
     device_runs_begin(&d, &(device_runs_options){.hosts = 1, .asks = says[i]});
     open_runs(&d, 2, 4);
     const bool asked = strstr(device_runs_log(), "the program compiles");
     assert_int_equal(asked, i + 1 == LS_COUNT_OF(says));
     expect_ok(device_runs_close(&d, ls_ok()));
-    device_runs_end(&d);
   }
 }
 
 TEST(the_system_begins_in_a_session_of_the_configuration) {
   LS_SPEC("E81");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(
       &d, &(device_runs_options){.hosts = 1,
                                  .session_config = &(ls_session_config){
                                      .soft_placement = LS_FLAG_OFF}});
   expect_status(device_runs_try_open(&d, NULL, 0), LS_UNIMPLEMENTED,
                 "soft_placement");
-  device_runs_end(&d);
 }
 
 // ---- Writers of summaries --------------------------------------------------
 TEST(writers_are_initialized_and_flushed) {
   LS_SPEC("E80");
   static const char folder[] = "device_system_events";
-  device_runs d;
-  ls_summary_writer *writer = NULL;
+  LS_OWN(device_runs, d) = {0};
+  LS_OWN(ls_summary_writer, writer) = NULL;
   ls_event_numbers *numbers = NULL;
   // A test's clock would be put forward while files are made, by minutes.
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .real_clock = true});
@@ -219,8 +212,6 @@ TEST(writers_are_initialized_and_flushed) {
   assert_true(numbers->count > 0);
   assert_true(numbers->items[numbers->count - 1].value == 3);
   ls_event_numbers_destroy(numbers);
-  ls_summary_writer_release(writer);
-  device_runs_end(&d);
 }
 
 static ls_status never_ends(ls_host_call *call) {
@@ -237,7 +228,7 @@ static const ls_host_kernel stuck = {.name = "device_system_stuck",
 
 TEST(writers_have_five_minutes_to_begin) {
   LS_SPEC("E81");
-  device_runs d;
+  LS_OWN(device_runs, d) = {0};
   device_runs_begin(&d, &(device_runs_options){.hosts = 1, .stall_ms = -1});
   {
     LS_GRAPH_SCOPE(d.graph);
@@ -248,5 +239,4 @@ TEST(writers_have_five_minutes_to_begin) {
   expect_status(device_runs_try_open(&d, NULL, 0), LS_DEADLINE_EXCEEDED,
                 "more than 5 minutes");
   assert_true(device_runs_now() >= 300 && device_runs_now() < 310);
-  device_runs_end(&d);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
@@ -68,8 +69,8 @@ static ls_status run_threads(reader *r, bool once, const int64_t *counts,
        keep_status},
       {"OutfeedController", "outfeed", false, false, begin_nothing, drop_count,
        keep_status}};
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_rendezvous *rendezvous = NULL;
   ls_device_threads threads = {.runtime = NULL};
   ls_status status = ls_graph_create("g", &graph);
@@ -92,8 +93,6 @@ static ls_status run_threads(reader *r, bool once, const int64_t *counts,
   }
   ls_device_threads_deinit(&threads);
   ls_rendezvous_destroy(rendezvous);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
   return status;
 }
 

@@ -2,6 +2,7 @@
 // Batches without an example, whose mean loss is no number: they count nothing
 // in that of an evaluation, on a CPU and with any number of replicas.
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/ops.h"
 #include "lockstep/streams.h"
@@ -57,12 +58,12 @@ TEST(a_batch_without_examples_counts_nothing) {
     int replicas;
   } rows[] = {{ON_CPU, 1}, {IN_STRATEGY, 1}, {IN_STRATEGY, 2}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    estimator_case c = {.way = rows[i].way,
-                        .replicas = rows[i].replicas,
-                        .folder = "empty-batches",
-                        .more.model_fn = {.call = model}};
+    LS_OWN(estimator_case, c) = {.way = rows[i].way,
+                                 .replicas = rows[i].replicas,
+                                 .folder = "empty-batches",
+                                 .more.model_fn = {.call = model}};
     source s = {0};
-    ls_nest metrics = ls_none();
+    LS_OWN(ls_nest, metrics) = ls_none();
     estimator_case_begin(&c);
     expect_ok(ls_estimator_evaluate(
         c.estimator,
@@ -71,7 +72,5 @@ TEST(a_batch_without_examples_counts_nothing) {
     const double loss = estimator_metric(metrics, "loss");
     if (!(loss > 2.999 && loss < 3.001))
       fail_msg("row %zu: the loss is %g, not 3", i, loss);
-    ls_nest_release(metrics);
-    estimator_case_end(&c);
   }
 }

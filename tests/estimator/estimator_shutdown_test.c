@@ -10,6 +10,7 @@
 #include "lockstep/events.h"
 #include "support/counted.h"
 #include "support/estimators.h"
+#include "train/own.h"
 
 enum { LAST = 12, REPLICAS = 3 };
 static const char mode_name[] = "TF_TPU_GRACEFUL_SHUTDOWN_MODE";
@@ -53,7 +54,8 @@ static ls_status train(estimator_case *c, ls_training_end *end) {
 
 TEST(a_training_goes_on_without_a_host_that_goes) {
   LS_SPEC("E190 E191");
-  estimator_case whole, c;
+  LS_OWN(estimator_case, whole) = {0};
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   unsetenv(mode_name);
   begin(&whole, "undisturbed", "virtual:3x1,cores=1,hosts=3", true);
@@ -64,13 +66,12 @@ TEST(a_training_goes_on_without_a_host_that_goes) {
   assert_true(has_checkpoint("lame", 4));
   assert_false(has_checkpoint("undisturbed", 4));
   estimator_cases_expect_equal(&whole, &c, 0);
-  estimator_case_end(&c);
-  estimator_case_end(&whole);
 }
 
 TEST(a_computation_that_is_shut_down_can_go_on_later) {
   LS_SPEC("E190 E191");
-  estimator_case whole, c;
+  LS_OWN(estimator_case, whole) = {0};
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   unsetenv(mode_name);
   begin(&whole, "undisturbed", "virtual:3x1,cores=1,hosts=3", true);
@@ -89,25 +90,22 @@ TEST(a_computation_that_is_shut_down_can_go_on_later) {
   assert_int_equal(end.step, LAST);
   estimator_cases_expect_equal(&whole, &c, 0);
   unsetenv(mode_name);
-  estimator_case_end(&c);
-  estimator_case_end(&whole);
 }
 
 TEST(without_savers_the_hook_saves_itself) {
   LS_SPEC("E191");
-  estimator_case c;
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   setenv(mode_name, "shutdown_computation", 1);
   begin(&c, "alone", "virtual:3x1,cores=1,hosts=3" LAME, false);
   expect_status(train(&c, &end), LS_ABORTED, "coordinator shutdown");
   assert_true(has_checkpoint("alone", 4));
   unsetenv(mode_name);
-  estimator_case_end(&c);
 }
 
 TEST(a_users_saver_is_the_only_one) {
   LS_SPEC("E191");
-  estimator_case c;
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   ls_hook *saver = NULL;
   setenv(mode_name, "shutdown_computation", 1);
@@ -127,15 +125,14 @@ TEST(a_users_saver_is_the_only_one) {
   assert_false(has_checkpoint("users", 4));
   ls_hook_release(saver);
   unsetenv(mode_name);
-  estimator_case_end(&c);
 }
 
 // Nor is it made to save when the training goes on.
 TEST(a_users_saver_saves_when_it_likes) {
   LS_SPEC("E191");
-  estimator_case c;
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
-  ls_hook *saver = NULL;
+  LS_OWN(ls_hook, saver) = NULL;
   unsetenv(mode_name);
   begin(&c, "users", "virtual:3x1,cores=1,hosts=3" LAME, true);
   (void)!system("rm -rf users-own");
@@ -151,13 +148,11 @@ TEST(a_users_saver_saves_when_it_likes) {
                          &end));
   assert_false(has_checkpoint("users", 4) || has_checkpoint("users-own", 4));
   assert_true(has_checkpoint("users-own", LAST));
-  ls_hook_release(saver);
-  estimator_case_end(&c);
 }
 
 TEST(an_empty_mode_is_no_hook_and_another_is_refused) {
   LS_SPEC("E190");
-  estimator_case c;
+  LS_OWN(estimator_case, c) = {0};
   ls_training_end end;
   setenv(mode_name, "", 1);
   begin(&c, "none", "virtual:3x1,cores=1,hosts=3" LAME, true);
@@ -170,27 +165,25 @@ TEST(an_empty_mode_is_no_hook_and_another_is_refused) {
   expect_status(train(&c, &end), LS_INVALID_ARGUMENT,
                 "TF_TPU_GRACEFUL_SHUTDOWN_MODE is 'reset'");
   unsetenv(mode_name);
-  estimator_case_end(&c);
 }
 
 // ---- Early stopping --------------------------------------------------------
 static void evaluate(estimator_case *c) {
-  ls_nest metrics = ls_none();
+  LS_OWN(ls_nest, metrics) = ls_none();
   expect_ok(ls_estimator_evaluate(
       c->estimator,
       &(ls_estimator_evaluation){.input = estimator_input(c),
                                  .steps = LS_SOME(4)},
       &metrics));
-  ls_nest_release(metrics);
 }
 
 TEST(evaluations_end_a_training) {
   LS_SPEC("E205");
   for (int way = 0; way < 3; ++way) {
-    estimator_case c = {.way = (estimator_way)way,
-                        .folder = "early",
-                        .repeats = true,
-                        .save_steps = LS_SOME(100)};
+    LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                 .folder = "early",
+                                 .repeats = true,
+                                 .save_steps = LS_SOME(100)};
     estimator_case_begin(&c);
     for (int step = 4; step <= 8; step += 4) {
       (void)estimator_case_train(&c, step);
@@ -206,7 +199,7 @@ TEST(evaluations_end_a_training) {
     const double reached = numbers->items[1].value;
     ls_event_numbers_destroy(numbers);
     for (int stops = 0; stops < 2; ++stops) {
-      ls_hook *hook = NULL;
+      LS_OWN(ls_hook, hook) = NULL;
       ls_training_end end;
       expect_ok(ls_early_stopping_hook(
           &(ls_early_stopping_options){
@@ -225,9 +218,7 @@ TEST(evaluations_end_a_training) {
           &end));
       const int run = way == ON_TPU ? 2 : 1;
       assert_int_equal(end.step, stops ? 16 + run : 16);
-      ls_hook_release(hook);
     }
-    estimator_case_end(&c);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "support/estimators.h"
+#include "train/own.h"
 
 TEST(a_model_is_trained_evaluated_and_used) {
   for (int way = 0; way < 3; ++way) {
@@ -11,15 +12,15 @@ TEST(a_model_is_trained_evaluated_and_used) {
       if (way == ON_CPU && replicas > 1) continue;
       char folder[40];
       snprintf(folder, sizeof(folder), "whole-%d-%d", way, replicas);
-      estimator_case c = {.way = (estimator_way)way,
-                          .replicas = replicas,
-                          .folder = folder,
-                          .repeats = true};
+      LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                   .replicas = replicas,
+                                   .folder = folder,
+                                   .repeats = true};
       estimator_case_begin(&c);
       const ls_training_end end = estimator_case_train(&c, 20);
       assert_int_equal(end.step, 20);
       assert_true(end.has_loss && end.loss < 1.2);
-      ls_nest metrics = ls_none();
+      LS_OWN(ls_nest, metrics) = ls_none();
       expect_ok(ls_estimator_evaluate(
           c.estimator,
           &(ls_estimator_evaluation){.input = estimator_input(&c),
@@ -29,8 +30,6 @@ TEST(a_model_is_trained_evaluated_and_used) {
       assert_true(estimator_metric(metrics, "accuracy") > 0.3);
       assert_true(fabs(estimator_metric(metrics, "loss") -
                        estimator_metric(metrics, "mean")) < 1e-5);
-      ls_nest_release(metrics);
-      estimator_case_end(&c);
     }
   }
 }
@@ -44,9 +43,9 @@ static ls_status fail_after(void *user, ls_run_context *context,
 
 // The system of a call that failed is not in the way of the next one.
 TEST(another_system_can_be_used_after_a_failure) {
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   estimator_case one = {.way = ON_TPU, .repeats = true, .folder = "one"};
-  estimator_case three = {
+  LS_OWN(estimator_case, three) = {
       .way = ON_TPU, .replicas = 3, .repeats = true, .folder = "three"};
   estimator_case_begin(&one);
   expect_ok(ls_hook_create(
@@ -62,8 +61,6 @@ TEST(another_system_can_be_used_after_a_failure) {
   estimator_case_end(&one);
   estimator_case_begin(&three);
   assert_int_equal(estimator_case_train(&three, 8).step, 8);
-  estimator_case_end(&three);
-  ls_hook_release(hook);
 }
 
 // ---- What functions are given ----------------------------------------------
@@ -151,7 +148,7 @@ TEST(functions_are_given_what_their_path_has) {
 
 TEST(no_hook_in_a_list_is_refused) {
   ls_hook *const none[] = {NULL};
-  estimator_case c = {.folder = "none"};
+  LS_OWN(estimator_case, c) = {.folder = "none"};
   ls_nest metrics = ls_none();
   ls_predictions *predictions = NULL;
   estimator_case_begin(&c);
@@ -178,5 +175,4 @@ TEST(no_hook_in_a_list_is_refused) {
                     &predictions),
                 LS_INVALID_ARGUMENT, "hooks[0] is NULL");
   assert_int_equal(c.model_calls, 0);
-  estimator_case_end(&c);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/metrics.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "train/own.h"
 
 static ls_status evaluate(estimator_case *c, ls_estimator_evaluation evaluation,
                           ls_nest *metrics) {
@@ -48,11 +49,11 @@ TEST(an_evaluation_on_cores_is_one_run) {
   LS_SPEC("E67 E68");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     told lines = {0};
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = look_for_count, .log_user = &lines});
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     watch seen = {0};
-    ls_hook *hook = NULL;
+    LS_OWN(ls_hook, hook) = NULL;
     ls_nest metrics = ls_none();
     c.folder = "one-run";
     c.iterations = "3";
@@ -74,17 +75,14 @@ TEST(an_evaluation_on_cores_is_one_run) {
       assert_int_equal(lines.all, 5);
       ls_nest_release(metrics);
     }
-    ls_hook_release(hook);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
 TEST(steps_are_needed_on_cores_and_must_be_positive) {
   LS_SPEC("E67 E68");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
-    ls_nest metrics = ls_none();
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_nest, metrics) = ls_none();
     c.folder = "refused";
     c.iterations = "3";
     estimator_case_begin(&c);
@@ -103,8 +101,6 @@ TEST(steps_are_needed_on_cores_and_must_be_positive) {
         evaluate(&c, (ls_estimator_evaluation){.steps = LS_SOME(4)}, &metrics));
     assert_true(fabs(estimator_metric(metrics, "loss") -
                      estimator_metric(metrics, "mean")) < 1e-5);
-    ls_nest_release(metrics);
-    estimator_case_end(&c);
   }
 }
 
@@ -112,10 +108,10 @@ TEST(an_evaluation_ends_with_its_input) {
   LS_SPEC("E68 E173");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int fails = 0; fails < 2; ++fails) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       watch seen = {0};
-      ls_hook *hook = NULL;
-      ls_nest metrics = ls_none();
+      LS_OWN(ls_hook, hook) = NULL;
+      LS_OWN(ls_nest, metrics) = ls_none();
       c.folder = "whole";
       c.more.input_end_fails = fails == 1;
       estimator_case_begin(&c);
@@ -142,9 +138,6 @@ TEST(an_evaluation_ends_with_its_input) {
         assert_int_equal(seen.runs, 4);
         assert_int_equal(seen.ends, 1);
       }
-      ls_nest_release(metrics);
-      ls_hook_release(hook);
-      estimator_case_end(&c);
     }
   }
 }
@@ -158,13 +151,13 @@ TEST(an_evaluation_that_is_asked_to_stop_ends) {
   LS_SPEC("E216");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int warnings = 0;
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note, .log_user = &warnings});
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_train_stop stop = {0};
     watch seen = {0};
-    ls_hook *hook = NULL;
-    ls_nest metrics = ls_none();
+    LS_OWN(ls_hook, hook) = NULL;
+    LS_OWN(ls_nest, metrics) = ls_none();
     c.folder = "stopped";
     c.repeats = true;
     estimator_case_begin(&c);
@@ -186,10 +179,6 @@ TEST(an_evaluation_that_is_asked_to_stop_ends) {
     assert_true(estimator_metric(metrics, "global_step") == 0);
     assert_int_not_equal(access("stopped/eval", F_OK), 0);
     assert_int_equal(warnings, 1);
-    ls_nest_release(metrics);
-    ls_hook_release(hook);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
@@ -197,8 +186,8 @@ TEST(an_evaluation_that_is_asked_to_stop_ends) {
 TEST(slices_are_for_cores) {
   LS_SPEC("E105");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
-    ls_nest metrics = ls_none();
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_nest, metrics) = ls_none();
     const ls_tpu_config tpu = {.eval_training_input = LS_INPUT_SLICED};
     c.folder = "slices";
     c.config.tpu = &tpu;
@@ -210,7 +199,5 @@ TEST(slices_are_for_cores) {
     else
       expect_status(status, LS_INVALID_ARGUMENT,
                     "eval_training_input_configuration");
-    ls_nest_release(metrics);
-    estimator_case_end(&c);
   }
 }

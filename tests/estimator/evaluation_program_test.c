@@ -103,9 +103,8 @@ static double metric_of(programs *p, const char *name) {
 }
 
 static int64_t integer_of(programs *p, ls_variable *variable) {
-  ls_array *value = programs_value(p, variable);
+  LS_OWN(ls_array, value) = programs_value(p, variable);
   const int64_t number = ls_array_i64(value, 0);
-  ls_array_release(value);
   return number;
 }
 
@@ -184,13 +183,11 @@ TEST(the_loss_of_no_step_is_0) {
 // ---- Metrics ---------------------------------------------------------------
 static double error_of(const programs *p, int64_t step, int replica, int row) {
   static const double w[] = {0.5, -0.25, 1};
-  ls_array *features = programs_fed(p, step, replica, 0);
-  ls_array *labels = programs_fed(p, step, replica, 1);
+  LS_OWN(ls_array, features) = programs_fed(p, step, replica, 0);
+  LS_OWN(ls_array, labels) = programs_fed(p, step, replica, 1);
   double out = -ls_array_f64(labels, row);
   for (int k = 0; k < PROGRAMS_COLUMNS; ++k)
     out += w[k] * ls_array_f64(features, row * PROGRAMS_COLUMNS + k);
-  ls_array_release(features);
-  ls_array_release(labels);
   return out;
 }
 

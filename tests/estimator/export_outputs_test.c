@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "graph/own.h"
 #include "lockstep/full.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -34,9 +35,9 @@ static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
   m->inside[2] = ls_add(y, y);
   const char *const names[] = {"a", "b"};
   const ls_nest leaves[] = {ls_leaf(m->inside[1]), ls_leaf(m->inside[2])};
-  const ls_nest scores = dict_of("scores", ls_leaf(y)),
-                value = dict_of("value", ls_leaf(m->inside[2])),
-                both = ls_nest_dict("", names, leaves, 2);
+  LS_OWN(ls_nest, scores) = dict_of("scores", ls_leaf(y));
+  LS_OWN(ls_nest, value) = dict_of("value", ls_leaf(m->inside[2]));
+  LS_OWN(ls_nest, both) = ls_nest_dict("", names, leaves, 2);
   const ls_export_output outputs[] = {
       {"classes", LS_EXPORT_CLASSIFICATION, scores},
       {"value", LS_EXPORT_REGRESSION, value},
@@ -46,18 +47,14 @@ static ls_status build(void *user, ls_nest inputs, ls_estimator_spec **out) {
                                        .export_outputs = outputs,
                                        .num_export_outputs = 3};
   const ls_status made = ls_tpu_estimator_spec_create(&options, out);
-  ls_nest_release(scores);
-  ls_nest_release(value);
-  ls_nest_release(both);
   return made;
 }
 
 static double fetch(ls_session *session, ls_nest fetch_of) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(session, fetch_of, NULL, 0, &results));
   const ls_array *array = ls_nest_as_array(results);
   const double number = array != NULL ? ls_array_f64(array, 0) : 0;
-  ls_nest_release(results);
   return number;
 }
 
@@ -74,7 +71,7 @@ static void expect_host_copy(ls_session *session, const model *m, ls_nest leaf,
 
 TEST(outputs_become_copies_on_the_host) {
   LS_SPEC("E195");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_export_outputs outputs;
   model m = {0};
@@ -109,7 +106,6 @@ TEST(outputs_become_copies_on_the_host) {
   ls_export_outputs_release(&outputs);
   ls_session_destroy(session);
   ls_variable_release(m.w);
-  ls_graph_destroy(graph);
 }
 
 TEST(other_modes_and_kinds_are_refused) {
@@ -129,7 +125,7 @@ TEST(other_modes_and_kinds_are_refused) {
     ls_nest_release(x);
   }
   ls_graph_destroy(graph);
-  const ls_nest one = dict_of("x", ls_none());
+  LS_OWN(ls_nest, one) = dict_of("x", ls_none());
   const ls_export_output odd = {"odd", (ls_export_kind)9, one};
   const ls_nest list = ls_export_output_tensors(&odd);
   expect_status(ls_nest_status(list), LS_INVALID_ARGUMENT,
@@ -138,13 +134,12 @@ TEST(other_modes_and_kinds_are_refused) {
   ls_export_output made;
   expect_status(ls_export_output_with(&odd, ls_none(), &made),
                 LS_INVALID_ARGUMENT, "'odd' is of kind 9");
-  ls_nest_release(one);
 }
 
 // Two of a classification, one of a regression.
 TEST(outputs_are_rebuilt_of_as_many_tensors) {
   LS_SPEC("E195");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -169,7 +164,6 @@ TEST(outputs_are_rebuilt_of_as_many_tensors) {
     ls_nest_release(scores);
     ls_nest_release(value);
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Exported --------------------------------------------------------------
@@ -187,7 +181,7 @@ TEST(a_model_is_exported_for_cpus_and_tpus) {
     expect_ok(ls_graph_create(i == 0 ? "cpu" : "tpu", &graphs[i]));
     LS_GRAPH_SCOPE(graphs[i]);
     x[i] = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1), "x");
-    const ls_nest args = LS_LIST(ls_leaf(x[i]));
+    LS_OWN(ls_nest, args) = LS_LIST(ls_leaf(x[i]));
     ls_estimator_spec *spec = NULL;
     if (i == 0) {
       expect_ok(build(&m[0], args, &spec));
@@ -201,7 +195,6 @@ TEST(a_model_is_exported_for_cpus_and_tpus) {
       ls_export_outputs_release(&outputs);
     }
     inputs[i] = dict_of("x", ls_leaf(x[i]));
-    ls_nest_release(args);
   }
   expect_ok(ls_session_create(graphs[0], &session));
   fetch(session, ls_nest_op(ls_variable_initializer(m[0].w)));

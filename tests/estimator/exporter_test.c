@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
 #include "support/waits.h"
@@ -41,7 +42,7 @@ TEST(exporters_that_cannot_be_are_refused) {
 // Whether it exports a model of this loss.
 static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
                     double loss, bool is_final) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   struct stat there;
   const ls_nest metrics =
       ls_nest_dict("", (const char *const[]){"loss", "global_step"},
@@ -52,15 +53,14 @@ static bool exports(ls_exporter *exporter, estimator_case *c, int64_t step,
   ls_nest_release(metrics);
   const bool did = path != NULL;
   if (did) assert_int_equal(stat(path, &there), 0);  // Others go.
-  ls_text_release(path);
   return did;
 }
 
 TEST(exporters_choose_and_keep) {
   LS_SPEC("E208");
-  waits w;
+  LS_OWN(waits, w) = {0};
   waits_begin(&w, NULL);
-  estimator_case c = {.folder = "chosen", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "chosen", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   ls_exporter *final = waits_exporter((ls_exporter_options){
@@ -81,15 +81,13 @@ TEST(exporters_choose_and_keep) {
   ls_exporter_destroy(final);
   ls_exporter_destroy(latest);
   ls_exporter_destroy(best);
-  estimator_case_end(&c);
-  waits_end(&w);
 }
 
 // What an export has a link to is somebody else's.
 TEST(an_export_goes_without_what_it_links_to) {
-  waits w;
+  LS_OWN(waits, w) = {0};
   waits_begin(&w, NULL);
-  estimator_case c = {.folder = "linked", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "linked", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   ls_exporter *latest = waits_exporter(
@@ -105,8 +103,6 @@ TEST(an_export_goes_without_what_it_links_to) {
                           "test -e linked/others/file"),
                    0);
   ls_exporter_destroy(latest);
-  estimator_case_end(&c);
-  waits_end(&w);
 }
 
 static void write_loss(const char *folder, int64_t step, double loss) {
@@ -125,10 +121,10 @@ static bool is_higher(void *user, ls_nest best, ls_nest metrics) {
 
 TEST(the_best_so_far_is_in_event_files) {
   LS_SPEC("E208");
-  waits w;
+  LS_OWN(waits, w) = {0};
   int asked = 0;
   waits_begin(&w, NULL);
-  estimator_case c = {.folder = "recovered", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "recovered", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   write_loss("recovered/eval", 1, 3);
@@ -156,6 +152,4 @@ TEST(the_best_so_far_is_in_event_files) {
   assert_true(exports(other, &c, 8, 10, false));
   assert_true(asked > 0);
   ls_exporter_destroy(other);
-  estimator_case_end(&c);
-  waits_end(&w);
 }

@@ -308,14 +308,13 @@ static whole whole_of(const witnessed *like) {
   }
   remove_folder(it.folder);
   unlink(it.log);
-  counted c = counted_begin(2);
+  LS_OWN(counted, c) = counted_begin(2);
   witnessed w = {.folder = it.folder,
                  .log = it.log,
                  .replicas = like->replicas,
                  .hosts = like->hosts,
                  .save_steps = 1000};
   expect_ok(witnessed_train(&w, &end));
-  counted_end(&c);
   return it;
 }
 

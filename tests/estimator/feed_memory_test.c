@@ -7,10 +7,10 @@
 #include "distribute/input/feed.h"
 #include "estimator/input/cpu_input.h"
 #include "estimator/input/input_feed.h"
-#include "graph/own.h"
 #include "lockstep/ops.h"
 #include "support/fault.h"
 #include "support/fed.h"
+#include "tpu/own.h"
 
 // ---- Inputs ----------------------------------------------------------------
 // Data sets and values of a pair.
@@ -92,7 +92,7 @@ static ls_status make_plans(const way *w, ls_run_config *config) {
 static ls_status make(void *user) {
   const way *w = user;
   ls_run_config *config = NULL;
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = w->pod}, &resolver));
   ls_status status = ls_tpu_initialize(resolver, NULL);
@@ -108,7 +108,6 @@ static ls_status make(void *user) {
     status = ls_status_join(status, ended);
   else
     ls_status_free(ended);
-  ls_tpu_resolver_release(resolver);
   return status;
 }
 

@@ -19,6 +19,7 @@
 #include "support/estimator_ways.h"
 #include "tpu/system/resolver.h"
 #include "train/hooks/monitored.h"
+#include "train/own.h"
 
 // ---- Arguments -------------------------------------------------------------
 static void expect_on_cores(const ls_estimator *e, ls_estimator_mode mode) {
@@ -34,7 +35,7 @@ static ls_nest no_cache(void *user, int64_t batch_size) {
 
 TEST(arguments_have_their_defaults) {
   LS_SPEC("E59");
-  estimator_case c = {.way = ON_TPU};
+  LS_OWN(estimator_case, c) = {.way = ON_TPU};
   ls_estimator *e = NULL;
   const ls_plan *plan = NULL;
   estimator_case_begin(&c);
@@ -75,13 +76,13 @@ TEST(arguments_have_their_defaults) {
   assert_int_equal(e->num_batch_axes, 1);
   assert_int_equal(e->batch_axis[0], 1);
   ls_estimator_destroy(e);
-  estimator_case_end(&c);
 }
 
 // ---- Order on cores --------------------------------------------------------
 static void expect_device_hooks(ls_estimator_mode mode,
                                 const char *const *names, size_t count) {
-  estimator_case c = {.way = ON_TPU, .replicas = 2, .folder = "order-device"};
+  LS_OWN(estimator_case,
+         c) = {.way = ON_TPU, .replicas = 2, .folder = "order-device"};
   ls_job job = {.steps_wanted = LS_SOME(1)};
   estimator_case_begin(&c);
   const ls_input_function input = estimator_input(&c);
@@ -95,7 +96,6 @@ static void expect_device_hooks(ls_estimator_mode mode,
   for (size_t i = 0; i < count; ++i)
     assert_string_equal(ls_hook_name(job.hooks.hooks[i]), names[i]);
   expect_ok(ls_job_end(&job, "test", ls_ok()));
-  estimator_case_end(&c);
 }
 
 #define DATA_SETS "data sets of the input"
@@ -241,9 +241,9 @@ TEST(hooks_of_trainings_on_cores_have_their_order) {
                            .repeats = true,
                            .save_steps = LS_SOME(100),
                            .config = {.log_step_count_steps = LS_SOME(2)}}};
-    counted runtime =
+    LS_OWN(counted, runtime) =
         counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
-    ls_tpu_resolver *resolver = NULL;
+    LS_OWN(ls_tpu_resolver, resolver) = NULL;
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){.name = "virtual:2x1,cores=1"}, &resolver));
     w.setup.config.resolver = resolver;
@@ -262,8 +262,6 @@ TEST(hooks_of_trainings_on_cores_have_their_order) {
     assert_string_equal(w.names, wanted);
     assert_non_null(strstr(w.order, "CSc"));
     assert_non_null(strstr(w.order, "ulem"));
-    ls_tpu_resolver_release(resolver);
-    counted_end(&runtime);
   }
 }
 
@@ -323,8 +321,8 @@ TEST(a_training_has_one_saver_of_its_own) {
                            .folder = "order-saver",
                            .iterations = "4",
                            .repeats = true}};
-    estimator_case c = w.setup;
-    ls_hook *own = NULL;
+    LS_OWN(estimator_case, c) = w.setup;
+    LS_OWN(ls_hook, own) = NULL;
     if (way == 0) c.config.checkpoints = LS_FLAG_OFF;
     if (way == 1) c.save_steps = LS_SOME(6);
     if (way == 2) c.config.save_checkpoints_secs = LS_SOME(1000);
@@ -352,8 +350,6 @@ TEST(a_training_has_one_saver_of_its_own) {
         NULL));
     static const int saved[] = {0, 3, 2, 0, 2, 0, 2, 2};
     assert_int_equal(checkpoints_in("order-saver"), saved[way]);
-    ls_hook_release(own);
-    estimator_case_end(&c);
   }
 }
 
@@ -368,7 +364,7 @@ TEST(hooks_of_evaluations_and_predictions_have_theirs) {
                 .folder = "order-eval",
                 .config = {.master = "virtual:1x1,cores=1,fault=compile@host0",
                            .evaluation_master = "virtual:1x1,cores=1"}}};
-  counted runtime =
+  LS_OWN(counted, runtime) =
       counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
   ls_hook *users = begin(&w);
   ls_nest metrics = ls_none(), row = ls_none();
@@ -406,7 +402,6 @@ TEST(hooks_of_evaluations_and_predictions_have_theirs) {
                       "users,TPU stop at prediction's end,infeed and outfeed,"
                       "data sets of the input,models,hook,");
   end(&w, users);
-  counted_end(&runtime);
 }
 
 // ---- Order in a training ---------------------------------------------------
@@ -433,7 +428,7 @@ static ls_nest shuffled(void *user, ls_input_call *call) {
 }
 
 static double loss_of(int i, ls_opt seed) {
-  estimator_case c = estimator_case_of(i);
+  LS_OWN(estimator_case, c) = estimator_case_of(i);
   ls_training_end end;
   c.folder = "order-seed";
   c.config.random_seed = seed;
@@ -443,7 +438,6 @@ static double loss_of(int i, ls_opt seed) {
       &(ls_estimator_training){.input = {.call = shuffled, .user = &c},
                                .max_steps = LS_SOME(3)},
       &end));
-  estimator_case_end(&c);
   return end.loss;
 }
 
@@ -463,7 +457,7 @@ TEST(a_trainings_hooks_have_their_order) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i)};
     ls_event_numbers *numbers = NULL;
-    counted runtime = counted_begin_with((ls_runtime_options){0});
+    LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
     w.setup.folder = "order-whole";
     w.setup.save_steps = LS_SOME(1);
     w.setup.iterations = "1";
@@ -485,7 +479,6 @@ TEST(a_trainings_hooks_have_their_order) {
     expect_ok(ls_events_read("order-whole", "loss", &numbers));
     assert_true(numbers->count >= 7);
     ls_event_numbers_destroy(numbers);
-    counted_end(&runtime);
   }
 }
 
@@ -546,7 +539,7 @@ TEST(variables_that_go_bad_are_named) {
                           .folder = "order-bad",
                           .config = {.tpu = &tpu},
                           .more = {.model_fn = {.call = linear}}};
-      counted runtime = counted_begin_with((ls_runtime_options){0});
+      LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
       estimator_case_begin(&c);
       const ls_status status = ls_estimator_train(
           c.estimator,
@@ -558,6 +551,5 @@ TEST(variables_that_go_bad_are_named) {
       else
         expect_status(status, LS_INVALID_ARGUMENT, "Gradient for w:0 is NaN");
       estimator_case_end(&c);
-      counted_end(&runtime);
     }
 }

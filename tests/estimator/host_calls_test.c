@@ -137,12 +137,11 @@ TEST(all_tensors_leave_in_one_tuple_a_step) {
     // Metrics' before the host call's; a dict's by sorted keys.
     for (int s = 0; s < 2; ++s)
       for (int r = 0; r < counts[i]; ++r) {
-        const ls_nest tuple = take(&p, r);
+        LS_OWN(ls_nest, tuple) = take(&p, r);
         assert_int_equal(ls_nest_count(tuple), 3);
         for (int k = 0; k < 3; ++k)
           expect_array(ls_nest_as_array(ls_nest_item(tuple, (size_t)k)),
                        programs_fed(&p, s, r, k > 0));
-        ls_nest_release(tuple);
       }
     end(&p, &j);
   }
@@ -204,12 +203,11 @@ TEST(replicas_parts_are_put_together_in_their_order) {
       programs_run(
           &p, LS_LIST(ls_leaf(joined), ls_nest_retain(p.program.host_ops)));
       for (int r = 0; r < counts[i]; ++r) {
-        ls_array *fed = programs_fed(&p, s, r, 1);
+        LS_OWN(ls_array, fed) = programs_fed(&p, s, r, 1);
         for (int k = 0; k < PROGRAMS_ROWS; ++k)
           assert_true(
               ls_array_f64(programs_array(&p, 0), r * PROGRAMS_ROWS + k) ==
               ls_array_f64(fed, k));
-        ls_array_release(fed);
       }
     }
     end(&p, &j);
@@ -235,10 +233,9 @@ TEST(replicas_of_several_cores_say_it_from_their_first) {
   linear_expect_same(&p, &j.m, &r);
   for (int s = 0; s < 2; ++s)
     for (int replica = 0; replica < 4; ++replica) {
-      const ls_nest tuple = take(&p, replica);
+      LS_OWN(ls_nest, tuple) = take(&p, replica);
       expect_array(ls_nest_as_array(ls_nest_item(tuple, 0)),
                    programs_fed(&p, s, replica, 1));
-      ls_nest_release(tuple);
     }
   // Or by the hosts' ops.
   programs_run(&p,
@@ -246,12 +243,11 @@ TEST(replicas_of_several_cores_say_it_from_their_first) {
                            ls_tensor_op(p.program.host_results.as.tensor), 0)),
                        ls_nest_retain(p.program.host_ops)));
   for (int replica = 0; replica < 4; ++replica) {
-    ls_array *fed = programs_fed(&p, 2, replica, 1);
+    LS_OWN(ls_array, fed) = programs_fed(&p, 2, replica, 1);
     for (int k = 0; k < PROGRAMS_ROWS; ++k)
       assert_true(
           ls_array_f64(programs_array(&p, 0), replica * PROGRAMS_ROWS + k) ==
           ls_array_f64(fed, k));
-    ls_array_release(fed);
   }
   linear_reference_end(&r);
   end(&p, &j);
@@ -340,10 +336,9 @@ TEST(hosts_hear_of_every_nth_step_of_a_run) {
       run(&p, runs[k]);
       for (int s = 0; s < runs[k]; s += 3)
         for (int r = 0; r < counts[i]; ++r) {
-          const ls_nest tuple = take(&p, r);
+          LS_OWN(ls_nest, tuple) = take(&p, r);
           expect_array(ls_nest_as_array(ls_nest_item(tuple, 0)),
                        programs_fed(&p, at + s, r, 1));
-          ls_nest_release(tuple);
         }
       at += runs[k];
     }
@@ -360,10 +355,9 @@ TEST(hosts_hear_of_every_nth_step_of_a_run) {
   run(&p, 4);
   for (int s = 0; s < 4; ++s)
     for (int r = 0; r < 3; ++r) {
-      const ls_nest tuple = take(&p, r);
+      LS_OWN(ls_nest, tuple) = take(&p, r);
       expect_array(ls_nest_as_array(ls_nest_item(tuple, 0)),
                    programs_fed(&p, s, r, 0));
-      ls_nest_release(tuple);
     }
   end(&p, &j);
 }

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "lockstep/events.h"
 #include "support/estimators.h"
 
@@ -17,22 +18,21 @@ static size_t count_numbers(const char *folder, const char *tag) {
 }
 
 static void evaluate(estimator_case *c) {
-  ls_nest metrics = ls_none();
+  LS_OWN(ls_nest, metrics) = ls_none();
   expect_ok(ls_estimator_evaluate(
       c->estimator,
       &(ls_estimator_evaluation){.input = estimator_input(c),
                                  .steps = LS_SOME(2)},
       &metrics));
-  ls_nest_release(metrics);
 }
 
 // What goes on behind a checkpoint adds to what there is.
 TEST(later_events_stand_behind_former_ones) {
-  estimator_case c = {.way = ON_TPU,
-                      .folder = "host_loop_events",
-                      .repeats = true,
-                      .save_steps = LS_SOME(2),
-                      .config = {.save_summary_steps = LS_SOME(1)}};
+  LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                               .folder = "host_loop_events",
+                               .repeats = true,
+                               .save_steps = LS_SOME(2),
+                               .config = {.save_summary_steps = LS_SOME(1)}};
   estimator_case_begin(&c);
   for (int64_t step = 4; step <= 8; step += 4) {
     estimator_case_train(&c, step);
@@ -40,17 +40,16 @@ TEST(later_events_stand_behind_former_ones) {
   }
   assert_int_equal(count_numbers("host_loop_events", "loss"), 4);
   assert_int_equal(count_numbers("host_loop_events/eval", "loss"), 2);
-  estimator_case_end(&c);
 }
 
 // ---- Compiling -------------------------------------------------------------
 TEST(what_does_not_compile_is_told) {
   LS_SPEC("E82");
-  estimator_case c = {
-      .way = ON_TPU,
-      .folder = "host_loop_compile",
-      .more = {.eval_on_tpu = LS_FLAG_OFF},
-      .config = {.master = "virtual:1x1,cores=1,fault=compile@host0"}};
+  LS_OWN(estimator_case,
+         c) = {.way = ON_TPU,
+               .folder = "host_loop_compile",
+               .more = {.eval_on_tpu = LS_FLAG_OFF},
+               .config = {.master = "virtual:1x1,cores=1,fault=compile@host0"}};
   estimator_case_begin(&c);
   assert_null(ls_estimator_last_compile_error(c.estimator));
   setenv("TPU_SPLIT_COMPILE_AND_EXECUTE", "1", 1);
@@ -68,5 +67,4 @@ TEST(what_does_not_compile_is_told) {
                          NULL),
       LS_INVALID_ARGUMENT, "must be set");
   expect_contains(ls_estimator_last_compile_error(c.estimator), "planned");
-  estimator_case_end(&c);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/estimator_spec.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/summary_ops.h"
@@ -45,6 +46,7 @@ static void end(world *w) {
   ls_summary_writer_release(w->old);
   event_files_end(&w->files);
 }
+LS_OWNED_STRUCT(world, end)
 
 // What a host call of a user's does: tensors are [loss], or none.
 static ls_nest write_summaries(ls_nest tensors, void *user) {
@@ -67,7 +69,7 @@ static ls_nest write_summaries(ls_nest tensors, void *user) {
 static ls_estimator_spec *plain_of(world *w, ls_host_function host_call) {
   ls_estimator_spec *spec = NULL, *plain = NULL;
   LS_GRAPH_SCOPE(w->graph);
-  const ls_nest tensors = LS_LIST(ls_leaf(w->loss));
+  LS_OWN(ls_nest, tensors) = LS_LIST(ls_leaf(w->loss));
   host_call.tensors = tensors;
   expect_ok(ls_tpu_estimator_spec_create(
       &(ls_estimator_spec_options){.mode = LS_MODE_TRAIN,
@@ -77,7 +79,6 @@ static ls_estimator_spec *plain_of(world *w, ls_host_function host_call) {
       &spec));
   expect_ok(ls_estimator_spec_as_plain(spec, &plain));
   ls_estimator_spec_release(spec);
-  ls_nest_release(tensors);
   return plain;
 }
 
@@ -96,7 +97,7 @@ static ls_monitored_session *session_of(const world *w,
 
 TEST(a_hook_begins_and_flushes_writers) {
   LS_SPEC("E150 E211");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w);
   ls_estimator_spec *plain = plain_of(&w, (ls_host_function){
                                               .call = write_summaries,
@@ -124,11 +125,10 @@ TEST(a_hook_begins_and_flushes_writers) {
   }
   assert_null(event_files_nth(&w.files, 2));
   ls_estimator_spec_release(plain);
-  end(&w);
 }
 
 TEST(a_failed_loop_flushes_nothing) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w);
   ls_estimator_spec *plain = plain_of(&w, (ls_host_function){
                                               .call = write_summaries,
@@ -143,7 +143,6 @@ TEST(a_failed_loop_flushes_nothing) {
                 LS_INTERNAL, "out of coffee");
   assert_null(event_files_nth(&w.files, 0));
   ls_estimator_spec_release(plain);
-  end(&w);
 }
 
 // ---- The old style ---------------------------------------------------------
@@ -162,7 +161,7 @@ static ls_nest summarize_metrics(ls_nest tensors, void *user) {
 TEST(summaries_of_the_old_style_are_refused) {
   LS_SPEC("E144");
   for (int metrics = 0; metrics < 2; ++metrics) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w);
     ls_estimator_spec *spec = NULL, *plain = NULL;
     {
@@ -196,6 +195,5 @@ TEST(summaries_of_the_old_style_are_refused) {
     }
     assert_null(plain);
     ls_estimator_spec_release(spec);
-    end(&w);
   }
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "estimator/input/enqueue.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
@@ -36,19 +37,17 @@ static ls_nest values(void *user, ls_input_call *call) {
 }
 
 static ls_nest a_triple(void *user, ls_input_call *call) {
-  const ls_nest two = values(user, call);
+  LS_OWN(ls_nest, two) = values(user, call);
   const ls_nest made =
       LS_TUPLE(ls_nest_retain(ls_nest_item(two, 0)),
                ls_nest_retain(ls_nest_item(two, 1)), ls_nest_i64(3));
-  ls_nest_release(two);
   return made;
 }
 
 static ls_nest a_list(void *user, ls_input_call *call) {
-  const ls_nest two = values(user, call);
+  LS_OWN(ls_nest, two) = values(user, call);
   const ls_nest made = LS_LIST(ls_nest_retain(ls_nest_item(two, 0)),
                                ls_nest_retain(ls_nest_item(two, 1)));
-  ls_nest_release(two);
   return made;
 }
 
@@ -63,7 +62,7 @@ static ls_nest turned(void *user, ls_input_call *call) {
 // ---- One call a host -------------------------------------------------------
 TEST(data_sets_of_all_hosts_begin_in_one_hook) {
   LS_SPEC("E120");
-  fed f;
+  LS_OWN(fed, f) = {0};
   ls_monitored_session *session = NULL;
   fed_begin(&f,
             (fed_facts){
@@ -74,12 +73,11 @@ TEST(data_sets_of_all_hosts_begin_in_one_hook) {
       &session));
   expect_contains(f.infos_text, "began 2 data sets of the input in ");
   expect_ok(ls_monitored_session_close(session, ls_ok()));
-  fed_close(&f);
 }
 
 TEST(a_host_shares_its_batch_out) {
   LS_SPEC("E99 E106 E117 E118");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f,
             (fed_facts){
                 .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
@@ -110,13 +108,12 @@ TEST(a_host_shares_its_batch_out) {
   // The next run goes on.
   expect_ok(fed_run(&f, 1));
   FED_EXPECT(&f, 1, 1, 14, 15);
-  fed_close(&f);
 }
 
 // Predicting and evaluating, too, where cores are fed each by itself to train.
 TEST(other_modes_are_fed_by_hosts) {
   LS_SPEC("E99");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f, (fed_facts){.pod = TWO,
                             .mode = LS_MODE_EVAL,
                             .batch = 4,
@@ -127,7 +124,6 @@ TEST(other_modes_are_fed_by_hosts) {
   expect_ok(fed_run(&f, 1));
   FED_EXPECT(&f, 0, 0, 0, 1);
   FED_EXPECT(&f, 0, 1, 2, 3);
-  fed_close(&f);
 }
 
 TEST(values_are_fed_a_step_a_run) {
@@ -158,7 +154,7 @@ TEST(values_are_fed_a_step_a_run) {
     expect_ok(fed_run(&f, 7));
     for (int h = 0; h < 2; ++h)
       for (int o = 0; o < 2; ++o) {
-        const ls_nest tuple = fed_take(&f, h, o);
+        LS_OWN(ls_nest, tuple) = fed_take(&f, h, o);
         ls_feed_element v = fed_values(&f, tuple);
         assert_true(ls_array_f64(ls_nest_as_array(v.features), 1) ==
                     100 * h + 2 * o + 1);
@@ -166,7 +162,6 @@ TEST(values_are_fed_a_step_a_run) {
                     100 * h + 2 * o + 0.5);
         assert_int_equal(v.mask.kind, LS_KIND_NONE);
         ls_feed_element_drop(&v);
-        ls_nest_release(tuple);
       }
   }
   fed_close(&f);
@@ -196,14 +191,13 @@ TEST(batches_are_cut_along_the_axes_that_are_said) {
                         .input = turned});
   expect_ok(fed_run(&f, 1));
   for (int o = 0; o < 2; ++o) {
-    const ls_nest tuple = fed_take(&f, 0, o);
+    LS_OWN(ls_nest, tuple) = fed_take(&f, 0, o);
     const ls_array *x = ls_nest_as_array(ls_nest_item(tuple, 0));
     const ls_array *y = ls_nest_as_array(ls_nest_item(tuple, 1));
     assert_true(ls_shape_equal(ls_array_shape(x), LS_SHAPE(2, 3)));
     assert_true(ls_shape_equal(ls_array_shape(y), LS_SHAPE(2, 2)));
     assert_true(ls_array_f64(x, 0) == 2 * o);
     assert_true(ls_array_f64(y, 1) == 2 * o + 1);
-    ls_nest_release(tuple);
   }
   fed_close(&f);
   // Without them labels have too few rows.
@@ -252,7 +246,7 @@ TEST(each_core_has_an_input_of_its_own) {
 TEST(elements_go_to_replicas_in_order) {
   LS_SPEC("E101");
   for (int parallel = 0; parallel < 2; ++parallel) {
-    fed f;
+    LS_OWN(fed, f) = {0};
     fed_begin(&f,
               (fed_facts){.pod = FOUR,
                           .mode = LS_MODE_TRAIN,
@@ -275,7 +269,6 @@ TEST(elements_go_to_replicas_in_order) {
       for (int i = 0; i < 4; ++i)
         FED_EXPECT(&f, i / 2, i % 2, 4 * k + 2 * (i % 2),
                    4 * k + 2 * (i % 2) + 1);
-    fed_close(&f);
   }
   for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
     fed_refused((fed_facts){.pod = TWO,
@@ -289,7 +282,7 @@ TEST(elements_go_to_replicas_in_order) {
 
 // A warning of many reads is not for these.
 TEST(a_host_may_have_many_replicas) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f, (fed_facts){.pod = "virtual:8x8,cores=1",
                             .mode = LS_MODE_TRAIN,
                             .batch = 128,
@@ -300,14 +293,13 @@ TEST(a_host_may_have_many_replicas) {
   for (int i = 0; i < 64; i += 21)
     for (int k = 0; k < 2; ++k)
       FED_EXPECT(&f, 0, i, 128 * k + 2 * i, 128 * k + 2 * i + 1);
-  fed_close(&f);
 }
 
 // ---- The same for all ------------------------------------------------------
 TEST(one_element_goes_to_all_replicas) {
   LS_SPEC("E104 E117");
   for (int way = 0; way < 2; ++way) {
-    fed f;
+    LS_OWN(fed, f) = {0};
     fed_begin(&f, (fed_facts){.pod = FOUR,
                               .mode = way == 0 ? LS_MODE_TRAIN : LS_MODE_EVAL,
                               .batch = 3,
@@ -324,7 +316,6 @@ TEST(one_element_goes_to_all_replicas) {
         FED_EXPECT(&f, i / 2, i % 2, 3 * k, 3 * k + 1, 3 * k + 2);
     for (int i = 0; i < 4 && way == 1; ++i)
       FED_EXPECT(&f, i / 2, i % 2, 0, 1, 2);
-    fed_close(&f);
   }
 }
 
@@ -354,7 +345,7 @@ TEST(slices_of_one_element_go_to_replicas) {
 
 TEST(slices_go_to_all_replicas_that_are_on_several_hosts) {
   LS_SPEC("E39 E105");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f, (fed_facts){.pod = "virtual:4x2,hosts=4",
                             .mode = LS_MODE_EVAL,
                             .batch = 4,
@@ -370,7 +361,6 @@ TEST(slices_go_to_all_replicas_that_are_on_several_hosts) {
       const ls_replica_core core = f.calls.plan->system->replicas[i];
       FED_EXPECT(&f, core.host, core.ordinal, 4 * k + 2 * i, 4 * k + 2 * i + 1);
     }
-  fed_close(&f);
 }
 
 // ---- The end ---------------------------------------------------------------
@@ -400,7 +390,7 @@ static ls_nest ten_in_a_stream(void *user, ls_input_call *call) {
 
 TEST(a_last_short_batch_is_left_out) {
   for (int way = 0; way < 2; ++way) {
-    fed f;
+    LS_OWN(fed, f) = {0};
     fed_begin(&f, (fed_facts){.pod = TWO,
                               .mode = LS_MODE_TRAIN,
                               .batch = 4,
@@ -412,12 +402,11 @@ TEST(a_last_short_batch_is_left_out) {
     const char *line = strstr(f.infos_text, "a last batch of 2 examples");
     assert_non_null(line);
     assert_null(strstr(line + 1, "a last batch of"));
-    fed_close(&f);
   }
 }
 
 TEST(cores_are_told_that_there_is_no_more) {
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f,
             (fed_facts){
                 .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 4, .input = rows});
@@ -428,7 +417,6 @@ TEST(cores_are_told_that_there_is_no_more) {
   ls_nest_release(results);
   FED_EXPECT(&f, 1, 1, 1);
   expect_status(fed_run(&f, 1), LS_FAILED_PRECONDITION, "closed");
-  fed_close(&f);
 }
 
 // ---- Rules of all ----------------------------------------------------------
@@ -460,19 +448,17 @@ TEST(all_hosts_feed_the_same_types) {
                           .input = other_shapes},
               LS_INVALID_ARGUMENT, "f32[3] on host 1");
   // The queue of the program is as the first host's, of all replicas.
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_begin(&f,
             (fed_facts){
                 .pod = FOUR, .mode = LS_MODE_TRAIN, .batch = 8, .input = rows});
   assert_int_equal(ls_infeed_queue_num_shards(f.feed.queue).value, 4);
   assert_true(
       ls_shape_equal(ls_infeed_queue_type(f.feed.queue, 0).shape, LS_SHAPE(8)));
-  ls_nest tuple = ls_none();
+  LS_OWN(ls_nest, tuple) = ls_none();
   expect_ok(ls_infeed_queue_dequeue(f.feed.queue, 0, &tuple));
   assert_true(
       ls_shape_equal(ls_tensor_shape(ls_nest_tensor(tuple, 0)), LS_SHAPE(2)));
-  ls_nest_release(tuple);
-  fed_close(&f);
 }
 
 TEST(ops_of_a_host_are_built_once) {
@@ -481,7 +467,7 @@ TEST(ops_of_a_host_are_built_once) {
       LS_INPUT_PER_HOST_V1, LS_INPUT_PER_HOST_V2, LS_INPUT_BROADCAST};
   for (int i = 0; i < 6; ++i) {
     const bool predicts = i % 2 == 1;
-    fed f;
+    LS_OWN(fed, f) = {0};
     ls_enqueue enqueue;
     ls_recorder recorder;
     ls_nest ops = ls_none(), signals = ls_none(), more = ls_none();
@@ -507,7 +493,6 @@ TEST(ops_of_a_host_are_built_once) {
     ls_nest_release(signals);
     ls_enqueue_deinit(&enqueue);
     ls_recorder_deinit(&recorder);
-    fed_close(&f);
   }
 }
 
@@ -520,7 +505,7 @@ static ls_nest with_runners(void *user, ls_input_call *call) {
 
 TEST(queue_runners_are_told) {
   LS_SPEC("E121 E6");
-  fed f;
+  LS_OWN(fed, f) = {0};
   const fed_facts facts = {
       .pod = TWO, .mode = LS_MODE_TRAIN, .batch = 4, .input = with_runners};
   fed_begin(&f, facts);
@@ -537,13 +522,12 @@ TEST(queue_runners_are_told) {
   expect_ok(ls_input_feed_set_loops(false));
   expect_ok(fed_make(&f));
   assert_true(f.feed.each_step);
-  fed_close(&f);
 }
 
 // The switch: inputs of cores, too, are in loops on their hosts.
 TEST(a_switch_puts_values_into_loops) {
   LS_SPEC("E6 E118");
-  fed f;
+  LS_OWN(fed, f) = {0};
   fed_open(&f, (fed_facts){.pod = FOUR,
                            .mode = LS_MODE_TRAIN,
                            .batch = 8,
@@ -558,5 +542,4 @@ TEST(a_switch_puts_values_into_loops) {
   for (int k = 0; k < 3; ++k)
     for (int i = 0; i < 4; ++i)
       FED_EXPECT(&f, i / 2, i % 2, 100 * i, 100 * i + 1);
-  fed_close(&f);
 }

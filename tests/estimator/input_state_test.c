@@ -24,9 +24,9 @@ static ls_status open_input(uint64_t seed, ls_iterator **out_iterator) {
 static ls_status restore(void *user) {
   const place *p = user;
   ls_estimator estimator = {.runtime = ls_runtime_current()};
-  ls_iterator *input = NULL;
+  LS_OWN(ls_iterator, input) = NULL;
   ls_job job = {.estimator = &estimator};
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   LS_RETURN_IF_ERROR(open_input(p->seed, &input));
   job.iterators = &input;
   job.num_iterators = 1;
@@ -37,14 +37,12 @@ static ls_status restore(void *user) {
   if (ls_status_is_ok(status))
     assert_int_equal(*(const int64_t *)ls_nest_data(element, 0),
                      p->fits ? 3 : 0);
-  ls_nest_release(element);
-  ls_iterator_release(input);
   return status;
 }
 
 static void save(place *p) {
   ls_estimator estimator = {.runtime = ls_runtime_current()};
-  ls_iterator *input = NULL;
+  LS_OWN(ls_iterator, input) = NULL;
   ls_job job = {.estimator = &estimator};
   ls_nest element = ls_none();
   expect_ok(open_input(1, &input));
@@ -56,7 +54,6 @@ static void save(place *p) {
   ls_job_set_state(&job);
   expect_ok(ls_record_create(&p->record));
   expect_ok(job.state.save(job.state.self, p->record));
-  ls_iterator_release(input);
 }
 
 TEST(only_another_input_begins_anew) {

@@ -5,16 +5,15 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/saved_file.h"
+#include "state/own.h"
 #include "support/estimator_ways.h"
 
 static bool is_saved(const char *folder, int64_t step) {
   char path[100];
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   snprintf(path, sizeof(path), "%s/model.ckpt-%lld", folder, (long long)step);
-  const ls_status status = ls_saved_file_open(path, &file);
+  LS_OWN(ls_status, status) = ls_saved_file_open(path, &file);
   const bool is_there = ls_status_is_ok(status);
-  ls_status_free(status);
-  ls_saved_file_close(file);
   return is_there;
 }
 
@@ -25,7 +24,7 @@ TEST(as_many_checkpoints_are_kept_as_are_wanted) {
   } rows[] = {{{true, 2}, 7}, {{false, 0}, 4}, {{true, 0}, 0}};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (size_t k = 0; k < LS_COUNT_OF(rows); ++k) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       c.folder = "kept";
       c.repeats = true;
       c.iterations = "1";
@@ -35,21 +34,19 @@ TEST(as_many_checkpoints_are_kept_as_are_wanted) {
       estimator_case_train(&c, 8);
       for (int64_t step = 0; step <= 8; ++step)
         assert_int_equal(is_saved("kept", step), step >= rows[k].first);
-      estimator_case_end(&c);
     }
 }
 
 TEST(the_graph_is_written_unless_it_is_not_wanted) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i)
     for (int wanted = 0; wanted < 2; ++wanted) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       c.folder = "graphs";
       c.save_steps = (ls_opt){true, 2};
       if (wanted == 0) c.config.checkpoint_save_graph_def = LS_FLAG_OFF;
       estimator_case_begin(&c);
       estimator_case_train(&c, 2);
       assert_int_equal(access("graphs/graph.ls", R_OK) == 0, wanted);
-      estimator_case_end(&c);
     }
 }
 
@@ -64,7 +61,7 @@ static told_losses tell_losses(estimator_case of) {
   told_losses told;
   for (int k = 0; k < 2; ++k) {
     estimator_case *c = &both[k];
-    ls_nest metrics = ls_none();
+    LS_OWN(ls_nest, metrics) = ls_none();
     *c = of;
     c->folder = k == 0 ? "mean" : "first";
     c->save_steps = (ls_opt)LS_SOME(2);
@@ -77,7 +74,6 @@ static told_losses tell_losses(estimator_case of) {
                                    .steps = LS_SOME(4)},
         &metrics));
     told.evaluated[k] = estimator_metric(metrics, "loss");
-    ls_nest_release(metrics);
   }
   const bool same = of.replicas == 1;
   assert_int_equal(told.trained[0] == told.trained[1], same);

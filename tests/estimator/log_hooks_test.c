@@ -12,7 +12,7 @@
 // ---- Losses ----------------------------------------------------------------
 // Lines of 12 runs.
 static int loss_lines(int64_t iterations, int64_t seconds, int64_t log_steps) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
   int lines = 0;
   monitored_runs_begin(&f);
@@ -33,7 +33,6 @@ static int loss_lines(int64_t iterations, int64_t seconds, int64_t log_steps) {
     lines += told;
   }
   monitored_runs_close(&f);
-  monitored_runs_end(&f);
   return lines;
 }
 
@@ -44,7 +43,7 @@ TEST(losses_are_logged_by_runs) {
   assert_int_equal(loss_lines(4, 0, 8), 6);
   assert_int_equal(loss_lines(4, 0, 9), 4);  // Each 3 runs.
   assert_int_equal(loss_lines(100, 0, 10), 12);
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
   monitored_runs_begin(&f);
   expect_ok(ls_loss_log_hook(f.loss, (ls_loop_length){.steps = 4}, (ls_opt){0},
@@ -52,7 +51,6 @@ TEST(losses_are_logged_by_runs) {
   assert_null(hook);
   expect_ok(ls_examples_hook((ls_opt){0}, 1, 2, NULL, &hook));
   assert_null(hook);
-  monitored_runs_end(&f);
 }
 
 // Runs of a second each, as long as four of them: their steps are not known.
@@ -77,7 +75,7 @@ static void expect_numbers(const char *folder, const char *tag, int64_t first,
 
 // Runs of `each` steps and half a second, told each 8 steps.
 static void count_examples(int64_t each, const char *folder) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hook = NULL;
   ls_event_writer *events = NULL;
   ls_op train;
@@ -107,13 +105,12 @@ static void count_examples(int64_t each, const char *folder) {
   const int64_t first = each + 8;
   expect_numbers(folder, "global_step/sec", first, first + 8, speed);
   expect_numbers(folder, "examples/sec", first, first + 8, 16 * speed);
-  monitored_runs_end(&f);
 }
 
 // Also where the step is read before a run's op adds to it.
 TEST(late_steps_are_told_at_the_end_of_their_run) {
   LS_SPEC("E159");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   ls_hook *hooks[2] = {NULL};
   monitored_runs_begin(&f);
   expect_ok(ls_examples_hook(LS_SOME(4), 4, 16, NULL, &hooks[0]));
@@ -125,7 +122,6 @@ TEST(late_steps_are_told_at_the_end_of_their_run) {
   }
   expect_contains(monitored_runs_log(), "examples/sec: 32\n");
   monitored_runs_close(&f);
-  monitored_runs_end(&f);
 }
 
 TEST(steps_and_examples_a_second_are_told) {

@@ -8,16 +8,16 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
 #include "support/monitored_runs.h"
+#include "train/own.h"
 
 // ---- The variable ----------------------------------------------------------
 TEST(a_graph_has_one_loop_variable) {
   LS_SPEC("E10 E11");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *variable = NULL, *again = NULL;
   {
@@ -71,21 +71,19 @@ TEST(a_graph_has_one_loop_variable) {
   ls_nest_release(leaf);
   expect_status(ls_iterations_per_loop(f.graph, &again), LS_FAILED_PRECONDITION,
                 "Multiple iterations_per_loop_var in collection");
-  ls_graph *other = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   expect_ok(ls_graph_create("other", &other));
   expect_status(ls_iterations_per_loop(other, &again), LS_FAILED_PRECONDITION,
                 "Global step");
-  ls_graph_destroy(other);
-  monitored_runs_end(&f);
 }
 
 TEST(a_loaded_graph_has_it_too) {
   LS_SPEC("E12");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_variable *variable = NULL, *again = NULL, *step = NULL;
   ls_graph *copy = NULL;
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_iterations_per_loop(f.graph, &variable));
   expect_ok(ls_graph_print(f.graph, &text));
   expect_ok(ls_graph_parse(text, NULL, 0, &copy));
@@ -108,8 +106,6 @@ TEST(a_loaded_graph_has_it_too) {
       ls_graph_collection(copy, LS_COLLECTION_LOCAL_VARIABLES, &leaf, 1), 1);
   assert_ptr_equal(ls_nest_as_variable(leaf), again);
   ls_graph_destroy(copy);
-  ls_text_release(text);
-  monitored_runs_end(&f);
 }
 
 // ---- A loop of as many steps as the variable says --------------------------
@@ -132,10 +128,9 @@ static void begin(device_loop *d) {
 }
 
 static int64_t next_steps(const device_loop *d, ls_session *session) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(session, d->iterations, &value));
   const int64_t steps = (int64_t)ls_array_f64(value, 0);
-  ls_array_release(value);
   return steps;
 }
 
@@ -235,8 +230,8 @@ TEST(steps_are_counted_from_where_a_training_began) {
 
 TEST(a_graph_without_steps_is_refused) {
   LS_SPEC("E70");
-  ls_graph *graph = NULL;
-  ls_hook *hook = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   ls_monitored_session *session = NULL;
   expect_ok(ls_graph_create("other", &graph));
   expect_ok(ls_tpu_stop_hook((ls_loop_length){.steps = 4}, LS_SOME(10),
@@ -246,8 +241,6 @@ TEST(a_graph_without_steps_is_refused) {
                         .graph = graph, .hooks = &hook, .num_hooks = 1},
                     &session),
                 LS_FAILED_PRECONDITION, "Global step should be created");
-  ls_hook_release(hook);
-  ls_graph_destroy(graph);
 }
 
 // Each step takes two seconds.
@@ -322,7 +315,7 @@ TEST(evaluations_are_counted_in_the_log) {
                                 {19, 1, 19, 19},
                                 {25, 1, 25, 13}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
     ls_hook *hook = NULL;
     const ls_op some = count_evaluations(&f, rows[i][1]);
@@ -339,7 +332,6 @@ TEST(evaluations_are_counted_in_the_log) {
     assert_int_equal(runs, rows[i][2]);
     assert_int_equal(lines, rows[i][3]);
     monitored_runs_close(&f);
-    monitored_runs_end(&f);
   }
 }
 
@@ -375,20 +367,19 @@ TEST(a_prediction_ends_by_its_signal) {
 
 // ---- Beside the loop -------------------------------------------------------
 static void set_weight(monitored_runs *f, float value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SCALAR, &value, &array));
   expect_ok(ls_session_set_variable_value(ls_monitored_session_now(f->session),
                                           f->weight, array));
-  ls_array_release(array);
 }
 
 TEST(variables_that_are_no_numbers_fail_the_run) {
   LS_SPEC("E14");
   for (int broadcast = 0; broadcast < 2; ++broadcast) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     monitored_runs_begin(&f);
     ls_nest ops = ls_none(), results = ls_none();
-    ls_variable *count = NULL;
+    LS_OWN(ls_variable, count) = NULL;
     {
       LS_GRAPH_SCOPE(f.graph);
       expect_ok(ls_variable_create(
@@ -410,14 +401,12 @@ TEST(variables_that_are_no_numbers_fail_the_run) {
     }
     ls_nest_release(ops);
     monitored_runs_close(&f);
-    ls_variable_release(count);
-    monitored_runs_end(&f);
   }
 }
 
 static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
                            float value, bool is_checked) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_nest results = ls_none();
   const float values[] = {1, value, 2};
   char says[60] = "";
@@ -431,7 +420,6 @@ static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
                 is_checked ? LS_INVALID_ARGUMENT : LS_OK, says);
   ls_array_set_f64(array, 1, 0);
   expect_ok(ls_session_set_variable_value(session, of, array));
-  ls_array_release(array);
 }
 
 // Each is checked by an op of its own, of which one number is enough; what is
@@ -439,7 +427,7 @@ static void expect_checked(monitored_runs *f, ls_nest ops, ls_variable *of,
 TEST(each_trainable_variable_is_checked) {
   LS_SPEC("E14");
   static const char *const names[] = {"first", "second", "kept"};
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_nest ops = ls_none();
   ls_variable *all[3] = {NULL};
@@ -463,5 +451,4 @@ TEST(each_trainable_variable_is_checked) {
   monitored_runs_close(&f);
   for (int i = 0; i < 3; ++i)
     ls_variable_release(all[i]);
-  monitored_runs_end(&f);
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/monitored_session.h"
 #include "support/fault.h"
@@ -98,6 +99,7 @@ static void end(fixture *f) {
   ls_session_destroy(f->session);
   ls_graph_destroy(f->graph);
 }
+LS_OWNED_STRUCT(fixture, end)
 
 static void update(fixture *f, data *d, int from, int count) {
   void *const columns[] = {d->values, d->weights, d->scores, d->labels,
@@ -122,12 +124,11 @@ static void update(fixture *f, data *d, int from, int count) {
 }
 
 static double value_of(fixture *f, size_t metric) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(f->session,
                            ls_nest_item(ls_nest_item(f->metrics, metric), 0),
                            NULL, 0, &result));
   const double value = ls_array_f64(ls_nest_as_array(result), 0);
-  ls_nest_release(result);
   return value;
 }
 
@@ -136,7 +137,7 @@ TEST(values_are_of_all_examples) {
   static data d;
   for (int weighted = 0; weighted < 2; ++weighted)
     for (int batch = 64; batch <= EXAMPLES; batch *= 4) {
-      fixture f;
+      LS_OWN(fixture, f) = {0};
       fill(&d, weighted);
       begin(&f, weighted);
       for (size_t i = 0; i < METRICS; ++i)
@@ -148,13 +149,12 @@ TEST(values_are_of_all_examples) {
         const double most = i == 5 ? 2e-3 : 1e-6;
         assert_true(fabs(value - d.wanted[i]) <= most * fabs(d.wanted[i]));
       }
-      end(&f);
     }
 }
 
 TEST(what_was_seen_is_local) {
   LS_SPEC("E212");
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   begin(&f, false);
   ls_nest leaf = ls_none();
   const size_t all =
@@ -167,11 +167,10 @@ TEST(what_was_seen_is_local) {
       ls_graph_collection(f.graph, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0), 0);
   assert_string_equal(ls_variable_name(ls_nest_as_variable(leaf)), "sum/total");
   assert_false(ls_variable_is_trainable(ls_nest_as_variable(leaf)));
-  end(&f);
 }
 
 TEST(what_does_not_fit_is_refused) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   begin(&f, false);
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -186,12 +185,11 @@ TEST(what_does_not_fit_is_refused) {
     expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT, "");
     ls_nest_release(made);
   }
-  end(&f);
 }
 
 // [8] against [8, 1] would be 64 comparisons.
 TEST(labels_are_not_broadcast) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("shapes", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -214,11 +212,10 @@ TEST(labels_are_not_broadcast) {
     expect_ok(ls_nest_status(made));
     ls_nest_release(made);
   }
-  ls_graph_destroy(graph);
 }
 
 MEMORY_TEST(make_an_area) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("area", &graph));
   ls_status status = ls_ok();
   {
@@ -231,6 +228,5 @@ MEMORY_TEST(make_an_area) {
     status = ls_nest_status(made);
     ls_nest_release(made);
   }
-  ls_graph_destroy(graph);
   return status;
 }

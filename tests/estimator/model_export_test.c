@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/training_parts.h"
 #include "support/estimators.h"
@@ -102,12 +103,12 @@ TEST(exports_predict_what_the_estimator_does) {
   for (int way = 0; way < 3; ++way) {
     for (int replicas = 1; replicas <= 3; replicas += 2) {
       if (way == ON_CPU && replicas > 1) continue;
-      estimator_case c = {.way = (estimator_way)way,
-                          .replicas = replicas,
-                          .folder = "exported",
-                          .repeats = true};
+      LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                   .replicas = replicas,
+                                   .folder = "exported",
+                                   .repeats = true};
       receiving r = {.bare = replicas == 3};
-      char *path = NULL;
+      LS_OWN(printed, path) = NULL;
       estimator_case_begin(&c);
       estimator_case_train(&c, 6);
       clear("exports");
@@ -128,13 +129,10 @@ TEST(exports_predict_what_the_estimator_does) {
       assert_int_equal(is_there(path, "serve+tpu.ls"), way == ON_TPU);
       assert_true(is_there(path, "assets.extra/words/graph.ls"));
       assert_false(is_there(path, "model.onnx"));
-      const ls_nest predicted = predict_all(&c);
+      LS_OWN(ls_nest, predicted) = predict_all(&c);
       const char *input = r.bare ? "input" : "pixels";
       expect_serves(path, NULL, 0, input, predicted);
       if (way == ON_TPU) expect_serves(path, tpu, 2, input, predicted);
-      ls_nest_release(predicted);
-      ls_text_release(path);
-      estimator_case_end(&c);
     }
   }
 }
@@ -160,11 +158,11 @@ static ls_status see(void *user, ls_model_call *call,
 TEST(a_model_is_exported_without_a_batch_size) {
   LS_SPEC("E151 E194");
   // 25 is no multiple of the cores, which a prediction refuses.
-  estimator_case c = {.way = ON_TPU,
-                      .replicas = 3,
-                      .folder = "seen",
-                      .repeats = true,
-                      .more = {.predict_batch_size = LS_SOME(25)}};
+  LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                               .replicas = 3,
+                               .folder = "seen",
+                               .repeats = true,
+                               .more = {.predict_batch_size = LS_SOME(25)}};
   seeing s = {.c = &c};
   receiving r = {0};
   char *path = NULL;
@@ -186,7 +184,6 @@ TEST(a_model_is_exported_without_a_batch_size) {
   const int again = s.calls;
   estimator_case_train(&c, 4);
   assert_true(s.calls > again && s.has_batch[again] && s.has_context[again]);
-  estimator_case_end(&c);
 }
 
 // ---- Others ----------------------------------------------------------------
@@ -194,12 +191,12 @@ TEST(a_model_of_cpus_is_exported_for_tpus) {
   LS_SPEC("E196");
   static const char *const tpu[] = {LS_SERVING_TAG, LS_SERVING_TPU_TAG};
   for (int way = 0; way < 3; way += 2) {
-    estimator_case c = {.way = (estimator_way)way,
-                        .replicas = 2,
-                        .folder = "wrapped",
-                        .repeats = true};
+    LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                 .replicas = 2,
+                                 .folder = "wrapped",
+                                 .repeats = true};
     receiving r = {0};
-    char *path = NULL;
+    LS_OWN(printed, path) = NULL;
     if (way == ON_CPU) c.replicas = 1;
     estimator_case_begin(&c);
     estimator_case_train(&c, 4);
@@ -209,18 +206,15 @@ TEST(a_model_of_cpus_is_exported_for_tpus) {
                                   .receiver = {.call = receive, .user = &r}},
         &path));
     assert_true(is_there(path, "serve+tpu.ls"));
-    const ls_nest predicted = predict_all(&c);
+    LS_OWN(ls_nest, predicted) = predict_all(&c);
     expect_serves(path, tpu, 2, "pixels", predicted);
-    ls_nest_release(predicted);
-    ls_text_release(path);
-    estimator_case_end(&c);
   }
 }
 
 TEST(files_for_others_are_written_where_asked_for) {
-  estimator_case c = {.folder = "others", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "others", .repeats = true};
   receiving r = {0};
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   expect_ok(ls_estimator_export(
@@ -237,32 +231,26 @@ TEST(files_for_others_are_written_where_asked_for) {
   snprintf(command, sizeof(command),
            "grep -q 'tensor<5x6xf32>' '%s/serve.stablehlo.mlir'", path);
   assert_int_equal(system(command), 0);
-  ls_text_release(path);
-  estimator_case_end(&c);
 }
 
 TEST(without_a_checkpoint_a_warm_start_is_exported) {
   LS_SPEC("E196");
-  estimator_case from = {.folder = "warm-from", .repeats = true};
+  LS_OWN(estimator_case, from) = {.folder = "warm-from", .repeats = true};
   estimator_case_begin(&from);
   estimator_case_train(&from, 4);
   const ls_warm_start warm = {.path = "warm-from"};
-  estimator_case c = {
+  LS_OWN(estimator_case, c) = {
       .folder = "warm-to", .repeats = true, .more = {.warm_start = &warm}};
   receiving r = {0};
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   estimator_case_begin(&c);
   expect_ok(ls_estimator_export(
       c.estimator,
       &(ls_estimator_exporting){.base = "exports",
                                 .receiver = {.call = receive, .user = &r}},
       &path));
-  const ls_nest predicted = predict_all(&from);
+  LS_OWN(ls_nest, predicted) = predict_all(&from);
   expect_serves(path, NULL, 0, "pixels", predicted);
-  ls_nest_release(predicted);
-  ls_text_release(path);
-  estimator_case_end(&c);
-  estimator_case_end(&from);
 }
 
 // ---- What is refused -------------------------------------------------------
@@ -274,7 +262,8 @@ static ls_status fails(void *user, ls_serving_receiver *out) {
 
 TEST(what_cannot_be_exported_is_refused) {
   LS_SPEC("E194 E196");
-  estimator_case c = {.way = ON_TPU, .folder = "refused", .repeats = true};
+  LS_OWN(estimator_case,
+         c) = {.way = ON_TPU, .folder = "refused", .repeats = true};
   receiving r = {0};
   char *path = NULL;
   estimator_case_begin(&c);
@@ -307,7 +296,6 @@ TEST(what_cannot_be_exported_is_refused) {
   assert_null(path);
   assert_int_equal(r.calls, 0);
   assert_false(is_there("refused-exports", "*"));
-  estimator_case_end(&c);
 }
 
 static ls_status more_variables(void *user, ls_model_call *call,
@@ -315,7 +303,7 @@ static ls_status more_variables(void *user, ls_model_call *call,
   ls_variable *w = NULL;
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){.name = "unsaved", .dtype = LS_DTYPE_F32}, &w));
-  const ls_nest predictions =
+  LS_OWN(ls_nest, predictions) =
       ls_nest_dict("", (const char *const[]){"y"},
                    (ls_nest[]){ls_leaf(
                        ls_mul(call->features.as.tensor, ls_variable_read(w)))},
@@ -326,7 +314,6 @@ static ls_status more_variables(void *user, ls_model_call *call,
       &(ls_estimator_spec_options){.mode = call->mode,
                                    .predictions = predictions},
       out_spec);
-  ls_nest_release(predictions);
   return status;
 }
 
@@ -338,9 +325,9 @@ TEST(a_variable_that_was_not_saved_is_named) {
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   estimator_case_end(&c);
-  estimator_case d = {.folder = "missing",
-                      .goes_on = true,
-                      .more = {.model_fn = {.call = more_variables}}};
+  LS_OWN(estimator_case, d) = {.folder = "missing",
+                               .goes_on = true,
+                               .more = {.model_fn = {.call = more_variables}}};
   estimator_case_begin(&d);
   const ls_estimator_exporting e = {.base = "exports",
                                     .receiver = {.call = receive, .user = &r}};
@@ -348,7 +335,6 @@ TEST(a_variable_that_was_not_saved_is_named) {
   expect_contains(ls_status_message(status), "unsaved");
   expect_contains(ls_status_message(status), "missing/model.ckpt-2");
   expect_status(status, LS_FAILED_PRECONDITION, "predict");
-  estimator_case_end(&d);
 }
 
 static ls_status receive_labels(void *user, ls_serving_receiver *out) {
@@ -365,9 +351,9 @@ static ls_status receive_labels(void *user, ls_serving_receiver *out) {
 }
 
 TEST(an_evaluation_is_exported_where_no_tpu_is) {
-  estimator_case c = {.folder = "evaluations", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "evaluations", .repeats = true};
   receiving r = {0};
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   ls_serving *serving = NULL;
   ls_serving_info info;
   estimator_case_begin(&c);
@@ -385,8 +371,6 @@ TEST(an_evaluation_is_exported_where_no_tpu_is) {
   assert_int_equal(info.num_inputs, 2);
   assert_string_equal(info.outputs[0].name, "loss");
   ls_serving_destroy(serving);
-  ls_text_release(path);
-  estimator_case_end(&c);
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -400,7 +384,7 @@ static ls_status hidden(void *user, ls_model_call *call,
                              .dtype = LS_DTYPE_F32,
                              .shape = LS_SHAPE(ESTIMATOR_WIDTH, 8)},
       &w));
-  const ls_nest predictions =
+  LS_OWN(ls_nest, predictions) =
       ls_nest_dict("", (const char *const[]){"y"},
                    (ls_nest[]){ls_leaf(ls_matmul(call->features.as.tensor,
                                                  ls_variable_read(w)))},
@@ -412,7 +396,6 @@ static ls_status hidden(void *user, ls_model_call *call,
         &(ls_estimator_spec_options){.mode = call->mode,
                                      .predictions = predictions},
         out_spec);
-  ls_nest_release(predictions);
   return status;
 }
 
@@ -449,7 +432,7 @@ static ls_status export_anew(void *user) {
 }
 
 TEST(exports_survive_memory_that_fails) {
-  estimator_case c = {.folder = "scarce", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "scarce", .repeats = true};
   estimator_case_begin(&c);
   estimator_case_train(&c, 2);
   REFUSE_EACH(export_anew, NULL);
@@ -466,5 +449,4 @@ TEST(exports_survive_memory_that_fails) {
   REFUSE_EACH(export_anew, &warm);
   ls_text_release(path);
   clear("scarce-first");
-  estimator_case_end(&c);
 }

@@ -43,20 +43,18 @@ static ls_status predict(estimator_case *c) {
 }
 
 static ls_status export_it(estimator_case *c) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   const ls_status status = ls_estimator_export(
       c->estimator,
       &(ls_estimator_exporting){.base = "folder-exports",
                                 .receiver = {estimator_receive, NULL}},
       &path);
-  ls_text_release(path);
   return status;
 }
 
 static ls_status find_latest(estimator_case *c) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   const ls_status status = ls_estimator_latest_checkpoint(c->estimator, &path);
-  ls_text_release(path);
   return status;
 }
 
@@ -71,7 +69,7 @@ TEST(a_folder_may_have_a_long_path) {
   strcat(folder, "far");
   assert_int_equal(system("rm -rf far"), 0);
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
-    estimator_case c = estimator_case_of(way);
+    LS_OWN(estimator_case, c) = estimator_case_of(way);
     c.folder = folder;
     c.goes_on = true;  // Nobody clears it.
     c.save_steps = LS_SOME(1);
@@ -79,13 +77,12 @@ TEST(a_folder_may_have_a_long_path) {
     estimator_case_begin(&c);
     for (size_t k = 0; k < USES; ++k)
       expect_ok(uses[k](&c));
-    estimator_case_end(&c);
   }
 }
 
 TEST(a_file_in_the_place_of_the_folder_is_named) {
   for (int way = 0; way < ESTIMATOR_WAYS; ++way) {
-    estimator_case c = estimator_case_of(way);
+    LS_OWN(estimator_case, c) = estimator_case_of(way);
     c.folder = "a-file";
     c.repeats = true;
     estimator_case_begin(&c);
@@ -97,7 +94,6 @@ TEST(a_file_in_the_place_of_the_folder_is_named) {
       expect_status(uses[k](&c), LS_INVALID_ARGUMENT, "'a-file' is a file");
       expect_status(uses[k](&c), LS_INVALID_ARGUMENT, "model_dir");
     }
-    estimator_case_end(&c);
   }
 }
 
@@ -106,7 +102,7 @@ static const char *const bad_names[] = {"a/b", "/tmp/x", "../../out", "..",
                                         "."};
 
 TEST(names_of_evaluations_stay_in_the_folder) {
-  estimator_case c = {.folder = "named", .repeats = true};
+  LS_OWN(estimator_case, c) = {.folder = "named", .repeats = true};
   c.save_steps = LS_SOME(1);
   estimator_case_begin(&c);
   expect_ok(train(&c));
@@ -124,7 +120,6 @@ TEST(names_of_evaluations_stay_in_the_folder) {
   expect_ok(evaluate_as(&c, ""));
   expect_ok(evaluate_as(&c, "held out"));
   assert_int_equal(access("named/eval_held out", F_OK), 0);
-  estimator_case_end(&c);
 }
 
 // Exporters, and suffixes of event files, are held to the same.

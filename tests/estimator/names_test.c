@@ -8,6 +8,7 @@
 #include "lockstep/cross_replica.h"
 #include "lockstep/estimator_hooks.h"
 #include "support/estimators.h"
+#include "train/own.h"
 
 // What a hook sees of the graph.
 typedef struct seen {
@@ -16,10 +17,9 @@ typedef struct seen {
 } seen;
 
 static bool has_sum(const ls_graph *graph) {
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   const bool has = strstr(text, "= cross_replica_sum(") != NULL;
-  ls_text_release(text);
   return has;
 }
 
@@ -46,12 +46,12 @@ TEST(constants_are_those_that_others_look_for) {
   assert_int_equal(LS_ONE_GIGABYTE, 1073741824);
   // What is in a graph that trains.
   seen s = {0};
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   expect_ok(ls_hook_create(&(ls_hook_options){.name = "look",
                                               .user = &s,
                                               .after_create_session = look},
                            &hook));
-  estimator_case c = {.way = ON_TPU, .replicas = 3, .repeats = true};
+  LS_OWN(estimator_case, c) = {.way = ON_TPU, .replicas = 3, .repeats = true};
   estimator_case_begin(&c);
   ls_training_end end;
   expect_ok(
@@ -65,17 +65,15 @@ TEST(constants_are_those_that_others_look_for) {
   assert_int_equal(s.train_ops, 1);
   assert_int_equal(s.iterations, 1);
   assert_true(s.has_sum);
-  estimator_case_end(&c);
-  ls_hook_release(hook);
 }
 
 // An estimator with this parameter.
 static ls_status create_with(const char *key) {
-  estimator_case c = {.way = ON_TPU, .replicas = 1};
+  LS_OWN(estimator_case, c) = {.way = ON_TPU, .replicas = 1};
   ls_estimator *estimator = NULL;
   estimator_case_begin(&c);
   const ls_nest value = ls_nest_i64(1);
-  const ls_nest params = ls_nest_dict("", &key, &value, 1);
+  LS_OWN(ls_nest, params) = ls_nest_dict("", &key, &value, 1);
   const ls_status status = ls_estimator_create(
       &(ls_estimator_options){.model_fn = estimator_model(&c),
                               .config = c.made_config,
@@ -83,8 +81,6 @@ static ls_status create_with(const char *key) {
                               .params = params},
       &estimator);
   ls_estimator_destroy(estimator);
-  ls_nest_release(params);
-  estimator_case_end(&c);
   return status;
 }
 

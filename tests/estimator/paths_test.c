@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "support/estimators.h"
 
 typedef struct outcome {
@@ -19,12 +20,11 @@ static ls_nest evaluate(estimator_case *c, ls_opt steps) {
 }
 
 static outcome evaluated(estimator_case *c, ls_opt steps) {
-  const ls_nest metrics = evaluate(c, steps);
+  LS_OWN(ls_nest, metrics) = evaluate(c, steps);
   const outcome o = {.loss = estimator_metric(metrics, "loss"),
                      .accuracy = estimator_metric(metrics, "accuracy"),
                      .mean = estimator_metric(metrics, "mean"),
                      .count = estimator_metric(metrics, "count")};
-  ls_nest_release(metrics);
   return o;
 }
 
@@ -43,23 +43,21 @@ TEST(cores_and_replicas_of_a_strategy_make_the_same_bytes) {
   static const int counts[] = {1, 3, 8};
   static const char *const lengths[] = {"1", "50"};
   for (int r = 0; r < 3; ++r) {
-    estimator_case mirrored = {.way = IN_STRATEGY,
-                               .replicas = counts[r],
-                               .folder = "bytes-mirrored",
-                               .repeats = true};
+    LS_OWN(estimator_case, mirrored) = {.way = IN_STRATEGY,
+                                        .replicas = counts[r],
+                                        .folder = "bytes-mirrored",
+                                        .repeats = true};
     const outcome wanted = run(&mirrored);
     for (int l = 0; l < 2; ++l) {
-      estimator_case cores = {.way = ON_TPU,
-                              .replicas = counts[r],
-                              .folder = "bytes-cores",
-                              .iterations = lengths[l],
-                              .repeats = true};
+      LS_OWN(estimator_case, cores) = {.way = ON_TPU,
+                                       .replicas = counts[r],
+                                       .folder = "bytes-cores",
+                                       .iterations = lengths[l],
+                                       .repeats = true};
       const outcome got = run(&cores);
       assert_memory_equal(&got, &wanted, sizeof(got));
       estimator_cases_expect_equal(&mirrored, &cores, 0);
-      estimator_case_end(&cores);
     }
-    estimator_case_end(&mirrored);
   }
 }
 
@@ -67,8 +65,8 @@ TEST(a_cpu_makes_the_same_to_rounding) {
   LS_SPEC("E175 E178");
   estimator_case cpu = {
       .way = ON_CPU, .folder = "rounding-cpu", .repeats = true};
-  estimator_case core = {
-      .way = ON_TPU, .folder = "rounding-core", .repeats = true};
+  LS_OWN(estimator_case,
+         core) = {.way = ON_TPU, .folder = "rounding-core", .repeats = true};
   const outcome a = run(&cpu), b = run(&core);
   assert_true(fabs(a.train_loss - b.train_loss) < 1e-5);
   assert_true(fabs(a.loss - b.loss) < 1e-5);
@@ -76,23 +74,21 @@ TEST(a_cpu_makes_the_same_to_rounding) {
   assert_true(a.accuracy == b.accuracy);
   estimator_cases_expect_equal(&cpu, &core, 1e-5);
   estimator_case_end(&cpu);
-  estimator_case_end(&core);
 }
 
 // ---- Any batch -------------------------------------------------------------
 // Evaluates all of the data, by the values that training has left in `folder`.
 static outcome evaluate_all(estimator_way way, int replicas, int64_t batch,
                             const char *folder) {
-  estimator_case c = {.way = way,
-                      .replicas = replicas,
-                      .batch = batch,
-                      .examples = 10007,
-                      .any_batch = way == ON_TPU,
-                      .folder = folder,
-                      .goes_on = true};
+  LS_OWN(estimator_case, c) = {.way = way,
+                               .replicas = replicas,
+                               .batch = batch,
+                               .examples = 10007,
+                               .any_batch = way == ON_TPU,
+                               .folder = folder,
+                               .goes_on = true};
   estimator_case_begin(&c);
   const outcome o = evaluated(&c, (ls_opt){0});
-  estimator_case_end(&c);
   return o;
 }
 
@@ -126,12 +122,12 @@ TEST(each_example_counts_once_whatever_the_batches) {
 TEST(a_short_batch_has_the_gradient_of_its_examples) {
   LS_SPEC("E214");
   estimator_case cpu = {.batch = 10, .examples = 23, .folder = "short-cpu"};
-  estimator_case cores = {.way = ON_TPU,
-                          .replicas = 4,
-                          .batch = 10,
-                          .examples = 23,
-                          .any_batch = true,
-                          .folder = "short-cores"};
+  LS_OWN(estimator_case, cores) = {.way = ON_TPU,
+                                   .replicas = 4,
+                                   .batch = 10,
+                                   .examples = 23,
+                                   .any_batch = true,
+                                   .folder = "short-cores"};
   estimator_case_begin(&cpu);
   estimator_case_begin(&cores);
   const ls_training_end a = estimator_case_train(&cpu, 100);
@@ -142,5 +138,4 @@ TEST(a_short_batch_has_the_gradient_of_its_examples) {
   assert_true(fabs(a.loss - b.loss) < 1e-5);
   estimator_cases_expect_equal(&cpu, &cores, 1e-5);
   estimator_case_end(&cpu);
-  estimator_case_end(&cores);
 }

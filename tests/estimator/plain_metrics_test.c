@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/metrics.h"
 #include "support/estimators.h"
 
@@ -75,14 +76,13 @@ static ls_status model(void *user, ls_model_call *call,
   const ls_tensor x = ls_nest_tensor(call->features, 0);
   const ls_tensor labels = call->labels.as.tensor;
   const ls_tensor weights = ls_convert(labels, LS_DTYPE_F32);
-  const ls_nest metrics = metrics_of(x, labels, weights, &status);
+  LS_OWN(ls_nest, metrics) = metrics_of(x, labels, weights, &status);
   const ls_estimator_spec_options o = {
       .mode = call->mode,
       .loss = ls_reduce_mean(ls_slice_axis(x, 1, 0, 1), LS_ALL_AXES),
       .eval_metric_ops = metrics};
   if (ls_status_is_ok(status)) status = ls_nest_status(metrics);
   if (ls_status_is_ok(status)) status = ls_estimator_spec_create(&o, out);
-  ls_nest_release(metrics);
   return status;
 }
 
@@ -128,15 +128,16 @@ TEST(metrics_of_replicas_are_of_all_examples) {
     int64_t batch, examples, batches;
   } sizes[] = {{24, 96, 4}, {64, 1007, 16}, {24, 50, 3}, {5, 11, 3}};
   for (size_t s = 0; s < LS_COUNT_OF(sizes); ++s) {
-    estimator_case cpu = case_of(ON_CPU, 1, sizes[s].batch, sizes[s].examples);
+    LS_OWN(estimator_case, cpu) =
+        case_of(ON_CPU, 1, sizes[s].batch, sizes[s].examples);
     begin(&cpu);
-    const ls_nest wanted = evaluate(&cpu, (ls_opt){0});
+    LS_OWN(ls_nest, wanted) = evaluate(&cpu, (ls_opt){0});
     assert_true(estimator_metric(wanted, "sum") == (double)sizes[s].examples);
     for (size_t r = 0; r < LS_COUNT_OF(counts); ++r) {
-      estimator_case c =
+      LS_OWN(estimator_case, c) =
           case_of(IN_STRATEGY, counts[r], sizes[s].batch, sizes[s].examples);
       begin(&c);
-      const ls_nest got = evaluate(&c, (ls_opt){0});
+      LS_OWN(ls_nest, got) = evaluate(&c, (ls_opt){0});
       assert_int_equal(c.model_calls, counts[r]);
       // Sums are in f64, and what is told in f32: to its last bit.
       for (int i = 0; i < NUM_METRICS; ++i)
@@ -146,17 +147,12 @@ TEST(metrics_of_replicas_are_of_all_examples) {
       // Replica 0's own.
       assert_true(estimator_metric(got, "by_hand") == (double)sizes[s].batches);
       // Anew each time.
-      const ls_nest again = evaluate(&c, LS_SOME(1));
+      LS_OWN(ls_nest, again) = evaluate(&c, LS_SOME(1));
       assert_true(estimator_metric(again, "sum") ==
                   (double)(sizes[s].batch < sizes[s].examples
                                ? sizes[s].batch
                                : sizes[s].examples));
-      ls_nest_release(again);
-      ls_nest_release(got);
-      estimator_case_end(&c);
     }
-    ls_nest_release(wanted);
-    estimator_case_end(&cpu);
   }
 }
 
@@ -179,7 +175,7 @@ TEST(calls_have_the_strategies_of_their_own) {
   LS_SPEC("E210");
   for (int which = 1; which < 4; ++which) {
     counting c = {.setup = {.way = ON_CPU, .folder = "own-strategies"}};
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     ls_nest metrics = ls_none(), row = ls_none();
     ls_predictions *p = NULL;
     expect_ok(ls_mirrored_strategy_create(
@@ -206,6 +202,5 @@ TEST(calls_have_the_strategies_of_their_own) {
     ls_nest_release(row);
     ls_nest_release(metrics);
     estimator_case_end(&c.setup);
-    ls_strategy_release(strategy);
   }
 }

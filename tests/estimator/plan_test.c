@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "estimator/config/params.h"
 #include "estimator/config/plan.h"
 #include "support/counted.h"
@@ -64,7 +65,7 @@ static ls_status query(void *user, const ls_tpu_question *question,
 // Hosts split x; chips have two cores.
 static ls_topology *topology_of(int hosts, int each, bool turns) {
   const int32_t mesh[] = {hosts * each / 4, 2, 1, 2};
-  ls_array *places = NULL;
+  LS_OWN(ls_array, places) = NULL;
   ls_topology *topology = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, each, 4), &places));
   for (int i = 0; i < hosts * each; ++i) {
@@ -76,7 +77,6 @@ static ls_topology *topology_of(int hosts, int each, bool turns) {
     ls_array_set_i64(places, 4 * i + 3, at % 2);
   }
   expect_ok(ls_topology_create(mesh, 4, places, &topology));
-  ls_array_release(places);
   return topology;
 }
 
@@ -125,6 +125,7 @@ static void end(world *w) {
   if (w->topology != NULL) ls_topology_release(w->topology);
   counted_end(&w->runtime);
 }
+LS_OWNED_STRUCT(world, end)
 
 static const ls_plan *in(const world *w, ls_estimator_mode mode) {
   const ls_plan *plan = NULL;
@@ -151,16 +152,15 @@ static void expect_refused(const world *w, ls_estimator_mode mode, ls_code code,
 
 static void expect_invalid(facts f, ls_estimator_mode mode, ls_code code,
                            const char *says) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, f);
   expect_refused(&w, mode, code, says);
-  end(&w);
 }
 
 // ---- The system ------------------------------------------------------------
 TEST(one_shard_is_one_core) {
   LS_SPEC("E34");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (facts){.tpu.num_shards = LS_SOME(1), .train = LS_SOME(3)});
   assert_int_equal(w.warnings, 1);
   assert_non_null(strstr(w.last_warning, "num_shards is 1"));
@@ -181,12 +181,11 @@ TEST(one_shard_is_one_core) {
                             .num_cores_per_replica = LS_SOME(4)}});
   assert_int_equal(w.warnings, 0);
   assert_int_equal(of_training(&w)->system->num_cores, 4);
-  end(&w);
 }
 
 TEST(a_mode_is_needed_and_systems_are_asked_once) {
   LS_SPEC("E35 E36");
-  world w;
+  LS_OWN(world, w) = {0};
   facts f = {.hosts = 2,
              .each = 4,
              .tpu.per_host_input = LS_INPUT_BROADCAST,
@@ -221,18 +220,16 @@ TEST(a_mode_is_needed_and_systems_are_asked_once) {
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(2)});
   assert_non_null(of_training(&w)->system->assignment);
   assert_int_equal(w.topologies, 1);
-  end(&w);
 }
 
 // A system that did not answer is asked again.
 TEST(what_is_refused_is_resolved_again) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (facts){.hosts = 2});
   expect_refused(&w, LS_MODE_TRAIN, LS_NOT_FOUND, "no TPU");
   w.each = 4;
   assert_int_equal(of_training(&w)->system->num_replicas, 8);
   assert_int_equal(w.queries, 2);
-  end(&w);
 }
 
 // ---- Replicas --------------------------------------------------------------
@@ -246,7 +243,7 @@ TEST(model_parallelism_deals_cores_to_replicas) {
               {4, 2, 1, {0, 1, 0, 1}},
               {8, 1, 0, {1, 1, 0, 1}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, (facts){.hosts = 2,
                       .each = 4,
                       .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
@@ -270,7 +267,6 @@ TEST(model_parallelism_deals_cores_to_replicas) {
     if (rows[i].cores <= 2)
       for (int k = 0; k < 4; ++k)
         assert_int_equal(last.at[k] - first.at[k], rows[i].last[k]);
-    end(&w);
   }
   // Without it there is no assignment, and each core is a replica.
   world w;
@@ -308,7 +304,7 @@ TEST(every_shape_of_a_replica_is_known) {
       {16, "virtual:8x8", {4, 2, 1, 2}}, {32, "virtual:8x8", {4, 4, 1, 2}},
       {64, "virtual:8x8", {8, 4, 1, 2}}, {128, "virtual:8x8", {8, 8, 1, 2}}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, (facts){.master = rows[i].pod,
                       .tpu = {.num_cores_per_replica = LS_SOME(rows[i].cores),
                               .per_host_input = LS_INPUT_PER_HOST_V2}});
@@ -324,7 +320,6 @@ TEST(every_shape_of_a_replica_is_known) {
       }
       assert_int_equal(most - least + 1, rows[i].blocks[axis]);
     }
-    end(&w);
   }
 }
 
@@ -357,19 +352,18 @@ TEST(how_input_is_fed_follows_from_mode_and_configuration) {
         end(&w);
       }
   for (int64_t cores = 4; cores <= 8; cores *= 2) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, (facts){.hosts = 2,
                       .each = 4,
                       .tpu = {.num_cores_per_replica = LS_SOME(cores),
                               .per_host_input = LS_INPUT_PER_HOST_V2}});
     assert_int_equal(of_training(&w)->input.per_replica, cores == 8);
-    end(&w);
   }
 }
 
 TEST(what_runs_on_cpus_is_not_checked) {
   LS_SPEC("E40");
-  world w;
+  LS_OWN(world, w) = {0};
   // A configuration that cannot be on a TPU.
   const facts wrong = {.hosts = 2,
                        .each = 4,
@@ -402,12 +396,11 @@ TEST(what_runs_on_cpus_is_not_checked) {
   assert_int_equal(w.warnings, 1);  // Of PER_HOST_V2 on two hosts.
   expect_refused(&w, LS_MODE_PREDICT, LS_INVALID_ARGUMENT,
                  "predict_batch_size");
-  end(&w);
 }
 
 static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
                          int64_t model) {
-  world w;
+  LS_OWN(world, w) = {0};
   // No other mode's.
   *(mode == LS_MODE_TRAIN  ? &f.train
     : mode == LS_MODE_EVAL ? &f.eval
@@ -417,7 +410,6 @@ static void expect_sizes(facts f, ls_estimator_mode mode, int64_t input,
   assert_true(plan->input_batch_size.set && plan->model_batch_size.set);
   assert_int_equal(plan->input_batch_size.value, input);
   assert_int_equal(plan->model_batch_size.value, model);
-  end(&w);
 }
 
 TEST(batches_are_shared_out) {
@@ -446,11 +438,10 @@ TEST(batches_are_shared_out) {
   f.use_tpu = LS_FLAG_OFF;
   expect_sizes(f, LS_MODE_TRAIN, 64, 64);
   // Not given, on a CPU.
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, f);
   assert_false(of_training(&w)->input_batch_size.set);
   assert_false(of_training(&w)->model_batch_size.set);
-  end(&w);
 }
 
 // ---- Validation ------------------------------------------------------------
@@ -476,14 +467,13 @@ TEST(a_system_that_does_not_fit_is_refused_in_order) {
       (facts){.hosts = 2, .each = 4, .tpu.num_cores_per_replica = LS_SOME(8)},
       LS_MODE_TRAIN, LS_INVALID_ARGUMENT,
       "num_cores_per_replica is 8, a host has 4 cores");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (facts){.hosts = 2,
                     .each = 4,
                     .tpu = {.num_shards = LS_SOME(1),
                             .num_cores_per_replica = LS_SOME(8),
                             .per_host_input = LS_INPUT_PER_HOST_V2}});
   assert_false(in(&w, LS_MODE_TRAIN)->on_cpu);
-  end(&w);
 }
 
 TEST(a_batch_that_cannot_be_shared_out_is_refused) {
@@ -503,13 +493,12 @@ TEST(a_batch_that_cannot_be_shared_out_is_refused) {
   // Broadcast, or told that any can be.
   f.train = (ls_opt)LS_SOME(6);
   for (int i = 0; i < 2; ++i) {
-    world w;
+    LS_OWN(world, w) = {0};
     f.any_batch = i == 0;
     f.tpu.per_host_input = i == 0 ? 0 : LS_INPUT_BROADCAST;
     begin(&w, f);
     for (ls_estimator_mode mode = LS_MODE_TRAIN; mode < LS_NUM_MODES; ++mode)
       assert_false(in(&w, mode)->on_cpu);
-    end(&w);
   }
 }
 
@@ -531,7 +520,7 @@ TEST(several_hosts_need_a_way_to_feed_them) {
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
   f.tpu.per_host_input = LS_INPUT_PER_HOST_V2;
   expect_invalid(f, LS_MODE_PREDICT, LS_INVALID_ARGUMENT, "mode predict");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, f);
   assert_false(in(&w, LS_MODE_EVAL)->on_cpu);
   assert_int_equal(w.warnings, 1);
@@ -558,13 +547,12 @@ TEST(several_hosts_need_a_way_to_feed_them) {
   // Training needs none of it.
   begin(&w, two_hosts);
   assert_false(in(&w, LS_MODE_TRAIN)->on_cpu);
-  end(&w);
 }
 
 // ---- Places ----------------------------------------------------------------
 static void expect_job(const char *master, const char *given,
                        const ls_cluster_spec *cluster, const char *wanted) {
-  counted c = counted_begin_with(
+  LS_OWN(counted, c) = counted_begin_with(
       (ls_runtime_options){.threads = 1, .environment = no_environment});
   ls_run_config *config = NULL;
   ls_session_config session = {0};
@@ -588,7 +576,6 @@ static void expect_job(const char *master, const char *given,
       assert_string_equal(job, wanted);
   }
   ls_run_config_release(config);
-  counted_end(&c);
 }
 
 TEST(the_job_follows_from_master_and_cluster) {
@@ -624,7 +611,7 @@ static void expect_host(const world *w, ls_opt host, ls_opt replica,
 
 TEST(hosts_and_cores_have_their_places) {
   LS_SPEC("E46");
-  world w;
+  LS_OWN(world, w) = {0};
   ls_device_name name;
   const ls_opt none = {0};
   begin(&w, (facts){.hosts = 2, .each = 4});
@@ -654,12 +641,11 @@ TEST(hosts_and_cores_have_their_places) {
     expect_ok(ls_device_assignment_host(assignment, r, 0, "worker", &name));
     expect_host(&w, none, (ls_opt)LS_SOME(r), name.text);
   }
-  end(&w);
 }
 
 TEST(replicas_have_cores_on_their_hosts) {
   LS_SPEC("E47");
-  world w;
+  LS_OWN(world, w) = {0};
   ls_device_name name, wanted;
   int64_t ordinal = 0;
   begin(&w, (facts){.hosts = 2, .each = 4});
@@ -701,12 +687,11 @@ TEST(replicas_have_cores_on_their_hosts) {
       assert_string_equal(name.text, wanted.text);
     }
   }
-  end(&w);
 }
 
 // ---- As users see it -------------------------------------------------------
 static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
-  world w;
+  LS_OWN(world, w) = {0};
   ls_input_deployment d;
   begin(&w, f);
   const ls_user_context user = {.plan = of_training(&w),
@@ -718,7 +703,6 @@ static void expect_deployment(facts f, int64_t invocations, int64_t replicas) {
   assert_int_equal(d.invocation, 1);
   assert_int_equal(d.num_invocations, invocations);
   assert_int_equal(d.num_replicas, replicas);
-  end(&w);
 }
 
 TEST(a_deployment_says_how_often_input_is_made) {
@@ -763,7 +747,7 @@ TEST(no_context_is_refused) {
 
 TEST(each_function_may_ask_what_is_its_own) {
   LS_SPEC("E50");
-  world w;
+  LS_OWN(world, w) = {0};
   ls_input_deployment deployment;
   ls_device_name host;
   ls_device_assignment *assignment = NULL;
@@ -807,7 +791,6 @@ TEST(each_function_may_ask_what_is_its_own) {
                 LS_INVALID_ARGUMENT, "num_of_replicas_per_host");
   expect_ok(ls_user_context_assignment(&model, &assignment));
   assert_non_null(assignment);
-  end(&w);
 }
 
 TEST(a_plain_configuration_is_refused) {

@@ -20,7 +20,7 @@ static ls_status lose_once(void *user, ls_run_context *context, ls_nest all) {
 TEST(a_session_made_anew_has_the_same_checkpoint) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     float told[2][55];
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     c.folder = "anew";
     c.examples = 55;
     c.repeats = true;
@@ -54,6 +54,5 @@ TEST(a_session_made_anew_has_the_same_checkpoint) {
       expect_ok(ls_predictions_close(p));
     }
     assert_memory_equal(told[0], told[1], sizeof(told[0]));
-    estimator_case_end(&c);
   }
 }

@@ -7,6 +7,7 @@
 #include "support/counted.h"
 #include "support/estimator_ways.h"
 #include "support/fault.h"
+#include "tpu/own.h"
 
 static ls_predictions *predict(estimator_case *c,
                                ls_estimator_prediction prediction) {
@@ -20,7 +21,7 @@ TEST(all_rows_come_and_none_that_fills_a_batch_up) {
   LS_SPEC("E97 E168");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int batches = 0; batches < 2; ++batches) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       c.folder = "predicted";
       c.examples = 55;  // Two batches of 24, and 7.
       estimator_case_begin(&c);
@@ -44,7 +45,6 @@ TEST(all_rows_come_and_none_that_fills_a_batch_up) {
       assert_int_equal(calls, batches == 1 ? 3 : 55);
       ls_nest_release(row);
       expect_ok(ls_predictions_close(p));
-      estimator_case_end(&c);
     }
   }
 }
@@ -55,7 +55,7 @@ TEST(rows_are_those_of_their_examples) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     enum { ROWS = 55 };
     float whole[ROWS * ESTIMATOR_CLASSES];
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     c.folder = "rows";
     c.examples = ROWS;
     estimator_case_begin(&c);
@@ -80,14 +80,13 @@ TEST(rows_are_those_of_their_examples) {
     }
     assert_memory_not_equal(whole, whole + ESTIMATOR_CLASSES,
                             sizeof(float) * ESTIMATOR_CLASSES);
-    estimator_case_end(&c);
   }
 }
 
 TEST(keys_must_be_some_of_those_that_there_are) {
   LS_SPEC("E168");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_predictions *p = NULL;
     c.folder = "keys";
     estimator_case_begin(&c);
@@ -101,7 +100,6 @@ TEST(keys_must_be_some_of_those_that_there_are) {
                                &p),
           LS_INVALID_ARGUMENT, "keys");
     assert_null(p);
-    estimator_case_end(&c);
   }
 }
 
@@ -226,16 +224,14 @@ TEST(keys_are_of_dicts_alone) {
 TEST(predictions_of_nothing_are_none) {
   LS_SPEC("E179");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
-    ls_nest row = ls_none();
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_nest, row) = ls_none();
     c.folder = "nothing";
     estimator_case_begin(&c);
     c.examples = 0;
     ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
     expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
     expect_ok(ls_predictions_close(p));
-    ls_nest_release(row);
-    estimator_case_end(&c);
   }
 }
 
@@ -248,7 +244,7 @@ static ls_nest give_out_of_range(void *user, ls_input_call *call) {
 // It is no end of data either: nothing has begun.
 TEST(an_input_that_cannot_be_made_is_a_failure) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_predictions *p = NULL;
     c.folder = "no-input";
     estimator_case_begin(&c);
@@ -261,13 +257,12 @@ TEST(an_input_that_cannot_be_made_is_a_failure) {
     assert_null(p);
     p = predict(&c, (ls_estimator_prediction){0});
     expect_ok(ls_predictions_close(p));
-    estimator_case_end(&c);
   }
 }
 
 TEST(a_system_is_not_shared_with_open_predictions) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_nest metrics = ls_none(), row = ls_none();
     ls_training_end reached;
     c.folder = "beside";
@@ -297,16 +292,15 @@ TEST(a_system_is_not_shared_with_open_predictions) {
       if (open) expect_ok(ls_predictions_close(p));
     }
     ls_nest_release(row);
-    estimator_case_end(&c);
   }
 }
 
 TEST(predictions_are_left_early_and_made_one_at_a_time) {
   LS_SPEC("E169");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_predictions *other = NULL;
-    ls_nest row = ls_none();
+    LS_OWN(ls_nest, row) = ls_none();
     c.folder = "early";
     c.repeats = true;
     estimator_case_begin(&c);
@@ -321,8 +315,6 @@ TEST(predictions_are_left_early_and_made_one_at_a_time) {
           LS_FAILED_PRECONDITION, "close them first");
       expect_ok(ls_predictions_close(p));
     }
-    ls_nest_release(row);
-    estimator_case_end(&c);
   }
 }
 
@@ -334,7 +326,7 @@ TEST(predictions_of_endless_data_stop_when_asked) {
   LS_SPEC("E177");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int warnings = 0;
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note, .log_user = &warnings});
     estimator_case c = estimator_case_of(i);
     ls_train_stop stop = {0};
@@ -355,7 +347,6 @@ TEST(predictions_of_endless_data_stop_when_asked) {
     ls_nest_release(row);
     estimator_case_end(&c);
     assert_int_equal(warnings, 0);
-    counted_end(&runtime);
   }
 }
 
@@ -380,11 +371,11 @@ static int64_t predict_all(estimator_case *c, int64_t *out_rows) {
 // open, however the one before has ended.
 TEST(calls_on_a_system_of_others_begin_anew) {
   LS_SPEC("E79");
-  counted runtime = counted_begin_with((ls_runtime_options){0});
+  LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
   const ls_tpu_config tpu = {.num_cores_per_replica = LS_SOME(2),
                              .per_host_input = LS_INPUT_BROADCAST,
                              .iterations_per_loop = "3"};
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:1x1,cores=2"}, &resolver));
   expect_ok(ls_tpu_connect(resolver));
@@ -412,8 +403,6 @@ TEST(calls_on_a_system_of_others_begin_anew) {
   }
   estimator_case_end(&c);
   expect_ok(ls_tpu_shutdown(resolver));
-  ls_tpu_resolver_release(resolver);
-  counted_end(&runtime);
 }
 
 TEST(what_cores_learn_a_cpu_uses) {
@@ -421,12 +410,13 @@ TEST(what_cores_learn_a_cpu_uses) {
   for (int replicas = 1; replicas <= 3; replicas += 2) {
     float told[3][55 * ESTIMATOR_CLASSES];
     for (int way = 0; way < 3; ++way) {
-      estimator_case c = {.way = way == 0 ? ON_TPU : ON_CPU,
-                          .replicas = way == 0 ? replicas : 1,
-                          .repeats = way == 0,
-                          .folder = way < 2 ? "learned" : "not-learned",
-                          .goes_on = way == 1};
-      ls_nest row = ls_none();
+      LS_OWN(estimator_case,
+             c) = {.way = way == 0 ? ON_TPU : ON_CPU,
+                   .replicas = way == 0 ? replicas : 1,
+                   .repeats = way == 0,
+                   .folder = way < 2 ? "learned" : "not-learned",
+                   .goes_on = way == 1};
+      LS_OWN(ls_nest, row) = ls_none();
       estimator_case_begin(&c);
       if (way == 0) (void)estimator_case_train(&c, 10);
       c.repeats = false;
@@ -440,8 +430,6 @@ TEST(what_cores_learn_a_cpu_uses) {
             sizeof(float) * ESTIMATOR_CLASSES);
       }
       expect_ok(ls_predictions_close(p));
-      ls_nest_release(row);
-      estimator_case_end(&c);
     }
     assert_memory_equal(told[0], told[1], sizeof(told[0]));
     assert_memory_not_equal(told[0], told[2], sizeof(told[0]));
@@ -501,9 +489,9 @@ static void count_fresh(void *user, const ls_log_line *line) {
 TEST(that_nothing_was_trained_is_told) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     int lines = 0;
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = count_fresh, .log_user = &lines});
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     int64_t rows = 0;
     c.folder = "fresh";
     c.save_steps = LS_SOME(2);
@@ -513,7 +501,5 @@ TEST(that_nothing_was_trained_is_told) {
     (void)estimator_case_train(&c, 2);
     (void)predict_all(&c, &rows);
     assert_int_equal(lines, 1);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }

@@ -74,11 +74,10 @@ typedef struct loop {
 
 static void *run_loop(void *user) {
   loop *l = user;
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_runtime_make_current(l->p->runtime.runtime);
   l->status = ls_session_run(l->p->session, ls_nest_op(l->p->program.run), NULL,
                              0, &results);
-  ls_nest_release(results);
   return NULL;
 }
 
@@ -113,7 +112,7 @@ static void expect_batch(const programs *p, int64_t step, int parts) {
       ls_shape_equal(ls_array_shape(in), LS_SHAPE(rows, PROGRAMS_COLUMNS)));
   assert_true(ls_shape_equal(ls_array_shape(out), LS_SHAPE(rows, 1)));
   for (int r = 0; r < parts; ++r) {
-    ls_array *fed = programs_fed(p, step, r, 0);
+    LS_OWN(ls_array, fed) = programs_fed(p, step, r, 0);
     for (int i = 0; i < PROGRAMS_ROWS; ++i) {
       const int at = r * PROGRAMS_ROWS + i;
       double x[PROGRAMS_COLUMNS];
@@ -124,14 +123,12 @@ static void expect_batch(const programs *p, int64_t step, int parts) {
       const double wanted = 0.5 * x[0] - 0.25 * x[1] + x[2];
       assert_true(fabs(ls_array_f64(out, at) - wanted) < 1e-6);
     }
-    ls_array_release(fed);
   }
 }
 
 static int64_t times_called(programs *p, const job *j) {
-  ls_array *value = programs_value(p, j->called);
+  LS_OWN(ls_array, value) = programs_value(p, j->called);
   const int64_t number = ls_array_i64(value, 0);
-  ls_array_release(value);
   return number;
 }
 

@@ -16,6 +16,7 @@
 #include "support/device_runs.h"
 #include "support/draw.h"
 #include "support/thread_count.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 enum { FEW = 60, WIDE = 2, MOST_STEPS = 30, MOST_RUNS = 1000 };
@@ -103,9 +104,8 @@ static void plan_fault(device_runs *d, const plan *p) {
     end->code = p->end.code;
     end->once = true;
   }
-  ls_pod *pod = device_runs_pod(d);
+  LS_OWN(ls_pod, pod) = device_runs_pod(d);
   if (p->cause == POD) expect_ok(ls_pod_inject(pod, &p->fault));
-  ls_pod_release(pod);
 }
 
 static ls_status run(device_runs *d) {

@@ -52,7 +52,7 @@ static void say(void *user) {
 
 TEST(it_waits_for_all_sources) {
   LS_SPEC("E189");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   expect_ok(ls_rendezvous_create(2, &waited_for));
   ls_rendezvous_record_done(waited_for, "early");
@@ -62,12 +62,11 @@ TEST(it_waits_for_all_sources) {
   assert_true(monitored_runs_now() < 3);
   monitored_runs_on_sleep(NULL, NULL);
   ls_rendezvous_destroy(waited_for);
-  monitored_runs_end(&f);
 }
 
 // Longer than a clock can count.
 TEST(it_may_wait_for_ever) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   static const double times[] = {1e300, (double)INFINITY};
   for (size_t i = 0; i < 2; ++i) {
@@ -82,7 +81,6 @@ TEST(it_may_wait_for_ever) {
   expect_ok(ls_rendezvous_status(waited_for, (double)NAN));
   expect_ok(ls_rendezvous_status(waited_for, -1));
   ls_rendezvous_destroy(waited_for);
-  monitored_runs_end(&f);
 }
 
 static ls_status never_ends(ls_host_call *call) {
@@ -118,7 +116,7 @@ static ls_status run_stuck(monitored_runs *f, ls_rendezvous *r,
 // A run that nothing would ever end is ended five seconds after a failure.
 TEST(a_failure_closes_the_session) {
   LS_SPEC("E188");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
@@ -128,18 +126,16 @@ TEST(a_failure_closes_the_session) {
   expect_contains(monitored_runs_log(), "closing the session");
   expect_status(ls_rendezvous_status(r, 0), LS_INVALID_ARGUMENT, "no such");
   ls_rendezvous_destroy(r);
-  monitored_runs_end(&f);
 }
 
 // Who is told of it may look.
 static void look(void *user) {
-  const ls_status status = ls_rendezvous_status(user, 0);
+  LS_OWN(ls_status, status) = ls_rendezvous_status(user, 0);
   assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
-  ls_status_free(status);
 }
 
 TEST(that_a_session_is_closed_is_told_without_a_lock) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
   expect_ok(ls_rendezvous_create(1, &r));
@@ -148,12 +144,11 @@ TEST(that_a_session_is_closed_is_told_without_a_lock) {
                 LS_CANCELLED, "");
   monitored_runs_on_line(NULL, NULL, NULL);
   ls_rendezvous_destroy(r);
-  monitored_runs_end(&f);
 }
 
 TEST(the_first_failure_says_when_the_session_is_closed) {
   LS_SPEC("E188");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
   ls_session *session = NULL;
@@ -168,12 +163,11 @@ TEST(the_first_failure_says_when_the_session_is_closed) {
   ls_rendezvous_forget(r, session);
   ls_session_destroy(session);
   ls_rendezvous_destroy(r);
-  monitored_runs_end(&f);
 }
 
 // One that is forgotten is left alone; the next failure closes another one.
 TEST(a_session_that_is_forgotten_stays_open) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
   ls_session *session = NULL;
@@ -198,7 +192,6 @@ TEST(a_session_that_is_forgotten_stays_open) {
   expect_contains(monitored_runs_log(), "closing the session");
   ls_nest_release(results);
   ls_rendezvous_destroy(r);
-  monitored_runs_end(&f);
 }
 
 static void *request(void *cancel) {
@@ -209,10 +202,11 @@ static void *request(void *cancel) {
 
 // What a run says that has found a variable which is not finite.
 static ls_status fail_by_numbers(void) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  ls_nest checks = ls_none(), results = ls_none();
-  ls_variable *w = NULL;
+  LS_OWN(ls_nest, checks) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_variable, w) = NULL;
   expect_ok(ls_graph_create("numbers", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -228,17 +222,13 @@ static ls_status fail_by_numbers(void) {
   const ls_status status = ls_session_run(session, checks, NULL, 0, &results);
   expect_contains(ls_status_message(status), "Gradient for w:0 is NaN");
   ls_session_destroy(session);
-  ls_nest_release(checks);
-  ls_nest_release(results);
-  ls_variable_release(w);
-  ls_graph_destroy(graph);
   return status;
 }
 
 // A check of numbers ends its own run. What only reads like one does not.
 TEST(a_check_of_numbers_closes_nothing) {
   LS_SPEC("E188");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   ls_rendezvous *r = NULL;
   ls_cancel *cancel = NULL;
@@ -258,5 +248,4 @@ TEST(a_check_of_numbers_closes_nothing) {
                 LS_CANCELLED, "");
   assert_true(monitored_runs_now() >= began + 5);
   ls_rendezvous_destroy(r);
-  monitored_runs_end(&f);
 }

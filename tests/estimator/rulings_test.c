@@ -98,11 +98,11 @@ TEST(embeddings_are_layers_on_every_path) {
                             .repeats = true,
                             .folder = "embeds-cores",
                             .more = {.model_fn = {.call = embed}}};
-    estimator_case mirrored = {.way = IN_STRATEGY,
-                               .replicas = replicas,
-                               .repeats = true,
-                               .folder = "embeds-mirrored",
-                               .more = {.model_fn = {.call = embed}}};
+    LS_OWN(estimator_case, mirrored) = {.way = IN_STRATEGY,
+                                        .replicas = replicas,
+                                        .repeats = true,
+                                        .folder = "embeds-mirrored",
+                                        .more = {.model_fn = {.call = embed}}};
     estimator_case_begin(&cores);
     estimator_case_begin(&mirrored);
     const ls_training_end a = estimator_case_train(&cores, 12);
@@ -110,6 +110,5 @@ TEST(embeddings_are_layers_on_every_path) {
     assert_true(a.loss == b.loss && a.loss < 1.2);
     estimator_cases_expect_equal(&cores, &mirrored, 0);
     estimator_case_end(&cores);
-    estimator_case_end(&mirrored);
   }
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
@@ -774,7 +775,7 @@ TEST(partitions_of_input_are_checked_in_order) {
   world w;
   begin(&w, NULL);
   for (size_t count = 0; count <= 3; ++count) {
-    const ls_nest dims = dims_of(count);
+    LS_OWN(ls_nest, dims) = dims_of(count);
     ls_tpu_config tpu = {.input_partition_dims = dims};
     const ls_run_config_options options = {.tpu = &tpu};
     if (count == 0 || count == 3) {
@@ -796,7 +797,6 @@ TEST(partitions_of_input_are_checked_in_order) {
           count);
       ls_run_config_release(config);
     }
-    ls_nest_release(dims);
   }
   counted_end(&w.runtime);
 }

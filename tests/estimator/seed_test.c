@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/estimator_export.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -48,7 +49,7 @@ static ls_status model(void *user, ls_model_call *call,
   const ls_tensor logits = ls_matmul(x, ls_variable_read(w));
   ls_variable_release(w);
   ls_estimator_spec_options o = {.mode = call->mode};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   if (call->mode == LS_MODE_PREDICT) {
     made = ls_nest_dict("", (const char *const[]){"logits"},
                         (ls_nest[]){ls_leaf(logits)}, 1);
@@ -60,7 +61,6 @@ static ls_status model(void *user, ls_model_call *call,
       LS_RETURN_IF_ERROR(train_op(o.loss, &o.train_op));
   }
   const ls_status status = ls_tpu_estimator_spec_create(&o, out);
-  ls_nest_release(made);
   return status;
 }
 
@@ -76,11 +76,10 @@ typedef struct drawn {
 } drawn;
 
 static void take_weights(const estimator_case *c, float *out) {
-  ls_array *w = NULL;
+  LS_OWN(ls_array, w) = NULL;
   expect_ok(ls_estimator_variable_value(c->estimator, "w", &w));
   assert_int_equal(ls_array_size(w), sizeof(float) * WEIGHTS);
   memcpy(out, ls_array_data(w), ls_array_size(w));
-  ls_array_release(w);
 }
 
 static void train(noisy *n, drawn *out) {

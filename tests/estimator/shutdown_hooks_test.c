@@ -12,6 +12,7 @@
 
 #include "support/fault.h"
 #include "support/monitored_runs.h"
+#include "train/own.h"
 
 static const char mode_name[] = "TF_TPU_GRACEFUL_SHUTDOWN_MODE";
 static const char own_mode_name[] = "LS_TPU_GRACEFUL_SHUTDOWN_MODE";
@@ -54,6 +55,7 @@ static void end(pod_training *f) {
   ls_tpu_resolver_release(f->resolver);
   monitored_runs_end(&f->runs);
 }
+LS_OWNED_STRUCT(pod_training, end)
 
 static void plan(pod_training *f, ls_pod_fault_kind kind, int32_t host) {
   expect_ok(ls_pod_inject(f->pod, &(ls_pod_fault){.kind = kind, .host = host}));
@@ -61,9 +63,8 @@ static void plan(pod_training *f, ls_pod_fault_kind kind, int32_t host) {
 
 static ls_code health_of(pod_training *f, int32_t host) {
   ls_pod_health health;
-  const ls_status status = ls_pod_ask_health(f->pod, host, second, &health);
+  LS_OWN(ls_status, status) = ls_pod_ask_health(f->pod, host, second, &health);
   const ls_code code = ls_status_code(status);
-  ls_status_free(status);
   return code;
 }
 
@@ -117,7 +118,7 @@ TEST(the_environment_says_what_is_shut_down) {
       {"", "bad", "LS_TPU_GRACEFUL_SHUTDOWN_MODE is 'bad'", 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    pod_training f;
+    LS_OWN(pod_training, f) = {0};
     ls_hook *hook = NULL;
     begin(&f);
     if (rows[i].mode != NULL) setenv(mode_name, rows[i].mode, 1);
@@ -139,12 +140,11 @@ TEST(the_environment_says_what_is_shut_down) {
                     gone > 0 ? LS_ABORTED : LS_OK,
                     gone > 0 ? "coordinator shutdown" : "");
     }
-    end(&f);
   }
 }
 
 TEST(options_are_checked) {
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   ls_hook *hook = NULL;
   begin(&f);
   expect_status(ls_graceful_shutdown_hook(
@@ -175,13 +175,12 @@ TEST(options_are_checked) {
                                                   .poll_seconds = LS_SOME(0)},
                          &hook),
       LS_INVALID_ARGUMENT, "poll_seconds of a preemption hook is 0");
-  end(&f);
 }
 
 // ---- Hosts that will go ----------------------------------------------------
 TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
   LS_SPEC("E190 E191");
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   begin(&f);
   ls_hook *hooks[] = {hook_of(&f, LS_SHUTDOWN_WORKER, f.folder),
                       initializer_of(&f)};
@@ -206,12 +205,11 @@ TEST(a_lame_host_is_shut_down_behind_a_checkpoint) {
   assert_int_equal(monitored_runs_step(&f.runs), 6);
   assert_int_equal(health_of(&f, 1), LS_OK);
   monitored_runs_close(&f.runs);
-  end(&f);
 }
 
 TEST(a_computation_is_shut_down_and_ends) {
   LS_SPEC("E191");
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   begin(&f);
   ls_hook *hook = hook_of(&f, LS_SHUTDOWN_COMPUTATION, f.folder);
   monitored_runs_open(&f.runs, &hook, 1, f.folder);
@@ -224,12 +222,11 @@ TEST(a_computation_is_shut_down_and_ends) {
   assert_true(has(f.folder, "model.ckpt-2.json"));
   expect_status(ls_monitored_session_close(f.runs.session, ls_ok()), LS_ABORTED,
                 "coordinator shutdown: hosts 0, 2 of TPU system 'virtual:3x1");
-  end(&f);
 }
 
 TEST(a_host_that_says_nothing_for_a_minute_is_lame) {
   LS_SPEC("E190");
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   begin(&f);
   ls_hook *hook = hook_of(&f, LS_SHUTDOWN_WORKER, NULL);
   monitored_runs_open(&f.runs, &hook, 1, NULL);
@@ -240,7 +237,6 @@ TEST(a_host_that_says_nothing_for_a_minute_is_lame) {
   assert_int_equal(health_of(&f, 2), LS_UNAVAILABLE);
   expect_contains(monitored_runs_log(), "no checkpoint is saved");
   monitored_runs_close(&f.runs);
-  end(&f);
 }
 
 static ls_hook *saver_of(const char *folder) {
@@ -254,7 +250,7 @@ static ls_hook *saver_of(const char *folder) {
 TEST(the_sole_saver_of_the_session_saves) {
   LS_SPEC("E191");
   for (int savers = 1; savers <= 2; ++savers) {
-    pod_training f;
+    LS_OWN(pod_training, f) = {0};
     char folders[2][8];
     begin(&f);
     ls_hook *hooks[3] = {hook_of(&f, LS_SHUTDOWN_WORKER, f.folder)};
@@ -277,13 +273,12 @@ TEST(the_sole_saver_of_the_session_saves) {
     }
     assert_int_equal(health_of(&f, 1), LS_UNAVAILABLE);
     monitored_runs_close(&f.runs);
-    end(&f);
   }
 }
 
 TEST(nothing_is_saved_where_a_user_does) {
   LS_SPEC("E191");
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   ls_hook *hooks[2] = {NULL};
   begin(&f);
   expect_ok(ls_graceful_shutdown_hook(
@@ -302,13 +297,12 @@ TEST(nothing_is_saved_where_a_user_does) {
   assert_false(has(f.folder, "model.ckpt-1.json"));
   assert_int_equal(health_of(&f, 1), LS_UNAVAILABLE);
   monitored_runs_close(&f.runs);
-  end(&f);
 }
 
 TEST(hosts_without_heartbeats_are_not_asked) {
   LS_SPEC("E191");
   for (int silent = 0; silent < 2; ++silent) {
-    pod_training f;
+    LS_OWN(pod_training, f) = {0};
     begin(&f);
     plan(&f, silent ? LS_POD_HOST_SILENT : LS_POD_NO_HEARTBEAT, 1);
     plan(&f, LS_POD_HOST_LAME, 0);
@@ -321,12 +315,11 @@ TEST(hosts_without_heartbeats_are_not_asked) {
     assert_int_equal(health_of(&f, 0), LS_OK);
     assert_false(has(f.folder, "checkpoint"));
     monitored_runs_close(&f.runs);
-    end(&f);
   }
   // Of addresses nothing is known.
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   begin(&f);
-  ls_tpu_resolver *far = NULL;
+  LS_OWN(ls_tpu_resolver, far) = NULL;
   ls_hook *hook = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "grpc://10.0.0.1"}, &far));
@@ -338,18 +331,17 @@ TEST(hosts_without_heartbeats_are_not_asked) {
   expect_contains(monitored_runs_log(), "no host of this system supports");
   assert_int_equal(monitored_runs_all(&f.runs, 2), 2);
   monitored_runs_close(&f.runs);
-  ls_tpu_resolver_release(far);
-  end(&f);
 }
 
 TEST(what_would_be_saved_needs_a_global_step) {
   LS_SPEC("E191");
-  pod_training f;
+  LS_OWN(pod_training, f) = {0};
   begin(&f);
   for (int saves = 0; saves < 2; ++saves) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     ls_monitored_session *session = NULL;
-    ls_hook *hook = hook_of(&f, LS_SHUTDOWN_WORKER, saves ? f.folder : NULL);
+    LS_OWN(ls_hook, hook) =
+        hook_of(&f, LS_SHUTDOWN_WORKER, saves ? f.folder : NULL);
     expect_ok(ls_graph_create("without steps", &graph));
     expect_status(ls_monitored_session_create(
                       &(ls_monitored_options){
@@ -358,10 +350,7 @@ TEST(what_would_be_saved_needs_a_global_step) {
                   saves ? LS_FAILED_PRECONDITION : LS_OK,
                   saves ? "'without steps' has no global step" : "");
     if (!saves) expect_ok(ls_monitored_session_close(session, ls_ok()));
-    ls_hook_release(hook);
-    ls_graph_destroy(graph);
   }
-  end(&f);
 }
 
 // ---- Systems that are gone for good ----------------------------------------
@@ -409,13 +398,13 @@ TEST(a_system_that_is_gone_ends_the_training) {
   LS_SPEC("E193");
   static const char *const states[] = {"PREEMPTED", "TERMINATED"};
   for (int by_saver = 0; by_saver < 2; ++by_saver) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     service cloud = {.state = "READY"};
     char folder[8];
     ls_hook *hooks[2] = {NULL};
     monitored_runs_begin(&f);
     folder_of(folder);
-    ls_tpu_resolver *resolver = cloud_of(&cloud);
+    LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
     expect_ok(ls_preemption_hook(
         &(ls_preemption_options){.resolver = resolver, .folder = folder},
         &hooks[by_saver]));
@@ -449,19 +438,17 @@ TEST(a_system_that_is_gone_ends_the_training) {
     snprintf(file, sizeof(file), "model.ckpt-%lld.json", (long long)step);
     assert_true(has(folder, file));
     expect_contains(monitored_runs_log(), states[by_saver]);
-    ls_tpu_resolver_release(resolver);
-    monitored_runs_end(&f);
   }
 }
 
 TEST(a_thread_that_polls_ends_with_the_training) {
   LS_SPEC("E193");
   for (int fails = 0; fails < 2; ++fails) {
-    monitored_runs f;
+    LS_OWN(monitored_runs, f) = {0};
     service cloud = {.state = "READY"};
     ls_hook *hook = NULL;
     monitored_runs_begin(&f);
-    ls_tpu_resolver *resolver = cloud_of(&cloud);
+    LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
     expect_ok(ls_preemption_hook(&(ls_preemption_options){.resolver = resolver},
                                  &hook));
     monitored_runs_open(&f, &hook, 1, NULL);
@@ -473,18 +460,16 @@ TEST(a_thread_that_polls_ends_with_the_training) {
     monitored_runs_pass(100);
     usleep(20000);
     assert_int_equal(asked_so_far(&cloud), 1);
-    ls_tpu_resolver_release(resolver);
-    monitored_runs_end(&f);
   }
 }
 
 TEST(a_stop_is_asked_for_from_outside_too) {
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   service cloud = {.state = "PREEMPTED"};
   ls_train_stop stop = {0};
   ls_hook *hook = NULL;
   monitored_runs_begin(&f);
-  ls_tpu_resolver *resolver = cloud_of(&cloud);
+  LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
   expect_ok(ls_preemption_hook(
       &(ls_preemption_options){.resolver = resolver, .stop = &stop}, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -493,8 +478,6 @@ TEST(a_stop_is_asked_for_from_outside_too) {
   assert_true(ls_train_stop_requested(&stop));
   expect_status(ls_monitored_session_close(f.session, ls_ok()), LS_UNAVAILABLE,
                 "PREEMPTED");
-  ls_tpu_resolver_release(resolver);
-  monitored_runs_end(&f);
 }
 
 // A session that never comes, as hosts do not answer; the system is gone with
@@ -521,14 +504,14 @@ static ls_status no_hosts(void *user, ls_run_context *context) {
 
 TEST(who_waits_for_a_session_of_a_lost_system_ends) {
   LS_SPEC("E193");
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   service cloud = {.state = "READY"};
   ls_train_stop stop = {0};
   absent hosts = {&cloud, &stop, 0};
   ls_hook *hooks[2] = {NULL};
   ls_monitored_session *session = NULL;
   monitored_runs_begin(&f);
-  ls_tpu_resolver *resolver = cloud_of(&cloud);
+  LS_OWN(ls_tpu_resolver, resolver) = cloud_of(&cloud);
   expect_ok(ls_hook_create(
       &(ls_hook_options){.user = &hosts, .after_create_session = no_hosts},
       &hooks[0]));
@@ -546,32 +529,28 @@ TEST(who_waits_for_a_session_of_a_lost_system_ends) {
   assert_true(monitored_runs_now() < 60);
   ls_hook_release(hooks[0]);
   ls_hook_release(hooks[1]);
-  ls_tpu_resolver_release(resolver);
-  monitored_runs_end(&f);
 }
 
 TEST(only_a_system_that_is_looked_up_is_watched_so) {
   LS_SPEC("E193");
   static const char *const names[] = {"local", "virtual:2x2",
                                       "grpc://10.0.0.1"};
-  monitored_runs f;
+  LS_OWN(monitored_runs, f) = {0};
   monitored_runs_begin(&f);
   for (int i = 0; i < 3; ++i) {
-    ls_tpu_resolver *resolver = NULL;
+    LS_OWN(ls_tpu_resolver, resolver) = NULL;
     ls_hook *hook = NULL;
     expect_ok(ls_tpu_resolver_create(
         &(ls_tpu_resolver_options){.name = names[i]}, &resolver));
     expect_ok(ls_preemption_hook(&(ls_preemption_options){.resolver = resolver},
                                  &hook));
     assert_null(hook);
-    ls_tpu_resolver_release(resolver);
   }
-  monitored_runs_end(&f);
 }
 
 // ---- Memory ----------------------------------------------------------------
 MEMORY_TEST(train_beside_a_lame_host) {
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   ls_hook *hook = NULL;
   ls_status status = ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1,hosts=2"}, &resolver);
@@ -582,7 +561,7 @@ MEMORY_TEST(train_beside_a_lame_host) {
         &hook);
   ls_hook_release(hook);
   hook = NULL;
-  ls_tpu_resolver *cloud = NULL;
+  LS_OWN(ls_tpu_resolver, cloud) = NULL;
   service lookup = {.state = "READY"};
   if (ls_status_is_ok(status))
     status = ls_tpu_resolver_create(
@@ -593,7 +572,5 @@ MEMORY_TEST(train_beside_a_lame_host) {
     status = ls_preemption_hook(
         &(ls_preemption_options){.resolver = cloud, .folder = "x"}, &hook);
   ls_hook_release(hook);
-  ls_tpu_resolver_release(cloud);
-  ls_tpu_resolver_release(resolver);
   return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
@@ -98,6 +99,7 @@ static void end(traced *t) {
   monitored_runs_end(&t->runs);
   set_flags(NULL);
 }
+LS_OWNED_STRUCT(traced, end)
 
 // Runs the host's function once, and gives what the log says.
 static const char *trace_once(traced *t) {
@@ -162,7 +164,7 @@ TEST(modes_say_what_tensors_are) {
         "'model/mul:0' max-abs = 60\n"}},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    traced t;
+    LS_OWN(traced, t) = {0};
     begin(&t, rows[i].flags);
     const char *log = trace_once(&t);
     if (lines_of(log) != rows[i].lines) print_error("%s\n", log);
@@ -170,7 +172,6 @@ TEST(modes_say_what_tensors_are) {
     for (int k = 0; k < 3 && rows[i].says[k] != NULL; ++k)
       expect_contains(log, rows[i].says[k]);
     assert_null(strstr(log, "exp"));
-    end(&t);
   }
 }
 
@@ -193,19 +194,18 @@ TEST(flags_choose_ops) {
       {"--enable --op_range=7:9", 0, ""},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    traced t;
+    LS_OWN(traced, t) = {0};
     begin(&t, rows[i].flags);
     const char *log = trace_once(&t);
     if (lines_of(log) != rows[i].lines)
       print_error("%s: %s\n", rows[i].flags, log);
     assert_int_equal(lines_of(log), rows[i].lines);
     expect_contains(log, rows[i].says);
-    end(&t);
   }
 }
 
 TEST(what_is_no_number_is_found) {
-  traced t;
+  LS_OWN(traced, t) = {0};
   begin(&t, "--enable");
   {
     LS_GRAPH_SCOPE(t.runs.graph);
@@ -216,7 +216,6 @@ TEST(what_is_no_number_is_found) {
   const char *log = trace_once(&t);
   expect_contains(log, "div_1:0' nan-inf = 1\n");
   expect_contains(log, "broadcast:0' nan-inf = 0\n");
-  end(&t);
 }
 
 TEST(flags_and_modes_that_are_not_there_are_listed) {
@@ -252,7 +251,7 @@ TEST(flags_and_modes_that_are_not_there_are_listed) {
        ""},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    traced t;
+    LS_OWN(traced, t) = {0};
     begin(&t, rows[i].flags);
     ls_host_function call = {.tensors = ls_none()};
     ls_nest ops = ls_none();
@@ -269,7 +268,6 @@ TEST(flags_and_modes_that_are_not_there_are_listed) {
     }
     assert_null(call.call);
     assert_int_equal(ls_graph_num_ops(t.runs.graph), before);
-    end(&t);
   }
 }
 
@@ -295,7 +293,7 @@ TEST(a_plain_spec_has_a_hook_that_traces) {
       {"--enable --excluded_opnames=*", false, 0},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    traced t;
+    LS_OWN(traced, t) = {0};
     int calls = 0;
     ls_estimator_spec *spec = NULL, *plain = NULL;
     begin(&t, rows[i].flags);
@@ -329,13 +327,12 @@ TEST(a_plain_spec_has_a_hook_that_traces) {
     monitored_runs_close(&t.runs);
     ls_estimator_spec_release(plain);
     ls_estimator_spec_release(spec);
-    end(&t);
   }
 }
 
 TEST(a_spec_with_bad_flags_is_refused) {
   LS_SPEC("E201");
-  traced t;
+  LS_OWN(traced, t) = {0};
   ls_estimator_spec *spec = NULL, *plain = NULL;
   begin(&t, "--enable --trace_mode=all");
   LS_GRAPH_SCOPE(t.runs.graph);
@@ -347,7 +344,6 @@ TEST(a_spec_with_bad_flags_is_refused) {
                 "there is no trace_mode 'all'");
   assert_null(plain);
   ls_estimator_spec_release(spec);
-  end(&t);
 }
 
 // ---- Computations ----------------------------------------------------------
@@ -369,13 +365,12 @@ static ls_tensor traced_loss(const model *m, ls_tensor x, ls_op *out_op) {
   ls_tensor loss = ls_reduce_sum(ls_exp(row), LS_ALL_AXES);
   *out_op = (ls_op){0};
   if (!m->traces) return loss;
-  ls_nest ops = ls_none();
+  LS_OWN(ls_nest, ops) = ls_none();
   const ls_tensor before = loss;
   expect_ok(ls_trace_tpu(before, (ls_op){0}, &loss, &ops));
   assert_false(ls_tensor_equal(loss, before));
   assert_int_equal(ls_nest_count(ops), 1);
   *out_op = ls_nest_item(ops, 0).as.op;
-  ls_nest_release(ops);
   return loss;
 }
 
@@ -390,10 +385,9 @@ static ls_nest compute(ls_nest args, void *user) {
   const model *m = user;
   if (!m->loops) return step(args, user);
   ls_nest final = ls_none();
-  const ls_nest inputs = LS_LIST(ls_leaf(ls_nest_tensor(args, 0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(ls_nest_tensor(args, 0)));
   expect_ok(ls_training_repeat(
       2, &(ls_training_loop){.body = step, .user = user}, inputs, &final));
-  ls_nest_release(inputs);
   return final;
 }
 
@@ -404,9 +398,9 @@ TEST(a_computation_traces_each_replica) {
     for (size_t replicas = 1; replicas <= 3; ++replicas) {
       double losses[2][3];
       for (int traces = 0; traces < 2; ++traces) {
-        counted memory =
+        LS_OWN(counted, memory) =
             counted_begin_with((ls_runtime_options){.log = keep_line});
-        computation c;
+        LS_OWN(computation, c) = {0};
         model m = {traces, loops};
         computation_open(&c);
         computation_replicate(&c, replicas, compute, &m);
@@ -421,8 +415,6 @@ TEST(a_computation_traces_each_replica) {
           snprintf(start, sizeof(start), "replica %zu: 'model/exp:0'", r);
           expect_contains(lines, start);
         }
-        computation_close(&c);
-        counted_end(&memory);
       }
       for (size_t r = 0; r < replicas; ++r)
         assert_true(losses[0][r] == losses[1][r]);
@@ -431,7 +423,7 @@ TEST(a_computation_traces_each_replica) {
 }
 
 TEST(nothing_to_trace_is_no_op) {
-  traced t;
+  LS_OWN(traced, t) = {0};
   ls_nest ops = ls_none();
   ls_tensor loss;
   begin(&t, "--enable --excluded_opnames=*");
@@ -447,14 +439,14 @@ TEST(nothing_to_trace_is_no_op) {
                 LS_INVALID_ARGUMENT, "out_loss is NULL");
   expect_status(ls_trace_cpu(ls_none(), NULL), LS_INVALID_ARGUMENT,
                 "out_call is NULL");
-  end(&t);
 }
 
 // ---- Memory ----------------------------------------------------------------
 static ls_status trace_a_graph(void *user) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_host_function call = {.tensors = ls_none()};
-  ls_nest made = ls_none(), ops = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_nest, ops) = ls_none();
   (void)user;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
   ls_status status = ls_ok();
@@ -473,9 +465,6 @@ static ls_status trace_a_graph(void *user) {
     status = ls_status_join(status, ls_graph_take_error(graph));
   }
   ls_trace_cpu_end(&call);
-  ls_nest_release(made);
-  ls_nest_release(ops);
-  ls_graph_destroy(graph);
   return status;
 }
 

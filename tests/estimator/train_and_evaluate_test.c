@@ -10,6 +10,7 @@
 #include "lockstep/events.h"
 #include "support/estimators.h"
 #include "support/waits.h"
+#include "train/own.h"
 
 // ---- Local -----------------------------------------------------------------
 static ls_status count_begin(void *user) {
@@ -20,16 +21,16 @@ static ls_status count_begin(void *user) {
 TEST(what_is_saved_is_evaluated_and_exported) {
   LS_SPEC("E207 E208");
   for (int way = 0; way < 3; ++way) {
-    waits w;
+    LS_OWN(waits, w) = {0};
     int begins = 0;
     ls_hook *hook = NULL;
     waits_begin(&w, NULL);
-    estimator_case c = {.way = (estimator_way)way,
-                        .replicas = way == ON_CPU ? 1 : 2,
-                        .folder = "evaluated",
-                        .repeats = true,
-                        .save_steps = LS_SOME(2)};
-    estimator_case plain = c;
+    LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                 .replicas = way == ON_CPU ? 1 : 2,
+                                 .folder = "evaluated",
+                                 .repeats = true,
+                                 .save_steps = LS_SOME(2)};
+    LS_OWN(estimator_case, plain) = c;
     plain.folder = "not-evaluated";
     estimator_case_begin(&c);
     ls_exporter *exporters[] = {
@@ -74,9 +75,6 @@ TEST(what_is_saved_is_evaluated_and_exported) {
     estimator_case_begin(&plain);
     estimator_case_train(&plain, 8);
     estimator_cases_expect_equal(&c, &plain, 0);
-    estimator_case_end(&plain);
-    estimator_case_end(&c);
-    waits_end(&w);
   }
 }
 
@@ -111,11 +109,11 @@ TEST(evaluations_are_throttled) {
       {{true, 0}, 8},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    waits w;
+    LS_OWN(waits, w) = {0};
     ls_hook *hook = NULL;
     ls_train_and_evaluation result;
     waits_begin(&w, NULL);
-    estimator_case c = {
+    LS_OWN(estimator_case, c) = {
         .folder = "throttled", .repeats = true, .save_steps = LS_SOME(1)};
     estimator_case_begin(&c);
     expect_ok(ls_hook_create(
@@ -134,24 +132,22 @@ TEST(evaluations_are_throttled) {
     assert_true(estimator_metric(result.metrics, "global_step") == 8);
     ls_train_and_evaluation_deinit(&result);
     ls_hook_release(hook);
-    estimator_case_end(&c);
-    waits_end(&w);
   }
 }
 
 // What a stop has cut short says nothing of a model.
 TEST(a_training_that_is_stopped_is_not_evaluated) {
   for (int way = 0; way < 3; ++way) {
-    waits w;
+    LS_OWN(waits, w) = {0};
     ls_train_stop stop = {0};
     ls_hook *hook = NULL;
     ls_train_and_evaluation result;
     waits_begin(&w, NULL);
-    estimator_case c = {.way = (estimator_way)way,
-                        .replicas = way == ON_CPU ? 1 : 2,
-                        .folder = "stopped",
-                        .repeats = true,
-                        .save_steps = LS_SOME(2)};
+    LS_OWN(estimator_case, c) = {.way = (estimator_way)way,
+                                 .replicas = way == ON_CPU ? 1 : 2,
+                                 .folder = "stopped",
+                                 .repeats = true,
+                                 .save_steps = LS_SOME(2)};
     estimator_case_begin(&c);
     ls_exporter *exporter = waits_exporter((ls_exporter_options){.name = "e"});
     expect_ok(ls_hook_create(
@@ -190,15 +186,13 @@ TEST(a_training_that_is_stopped_is_not_evaluated) {
     ls_train_and_evaluation_deinit(&result);
     ls_hook_release(hook);
     ls_exporter_destroy(exporter);
-    estimator_case_end(&c);
-    waits_end(&w);
   }
 }
 
 TEST(a_training_that_saves_elsewhere_is_not_evaluated) {
   LS_SPEC("E207");
-  estimator_case c = {.folder = "elsewhere", .repeats = true};
-  ls_hook *saver = NULL;
+  LS_OWN(estimator_case, c) = {.folder = "elsewhere", .repeats = true};
+  LS_OWN(ls_hook, saver) = NULL;
   estimator_case_begin(&c);
   expect_ok(ls_saver_hook(&(ls_saver_hook_options){.folder = "elsewhere-saved",
                                                    .every_steps = LS_SOME(1)},
@@ -211,14 +205,12 @@ TEST(a_training_that_saves_elsewhere_is_not_evaluated) {
                                      .num_hooks = 1},
                     &(ls_eval_spec){.input = estimator_input(&c)}, NULL),
                 LS_FAILED_PRECONDITION, "no new checkpoint");
-  ls_hook_release(saver);
-  estimator_case_end(&c);
 }
 
 // ---- One of several --------------------------------------------------------
 TEST(an_evaluator_takes_checkpoints_as_they_come) {
   LS_SPEC("E207");
-  waits w;
+  LS_OWN(waits, w) = {0};
   estimator_case first = {.folder = "come", .repeats = true};
   waits_begin(&w, NULL);
   estimator_case_begin(&first);
@@ -231,7 +223,7 @@ TEST(an_evaluator_takes_checkpoints_as_they_come) {
                   "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
   w.copy = "cp come/* came/ 2>/dev/null; true";
   w.copies_at = 1000;
-  estimator_case c = {.folder = "came", .goes_on = true};
+  LS_OWN(estimator_case, c) = {.folder = "came", .goes_on = true};
   ls_train_and_evaluation result;
   ls_hook *hook = NULL;
   estimator_case_begin(&c);
@@ -253,18 +245,16 @@ TEST(an_evaluator_takes_checkpoints_as_they_come) {
   // of 1000 is seen at 1020.
   assert_int_equal(w.now / SECOND, 1220);
   ls_train_and_evaluation_deinit(&result);
-  estimator_case_end(&c);
-  waits_end(&w);
 }
 
 TEST(an_evaluator_warns_now_and_then_and_can_be_stopped) {
   LS_SPEC("E207");
-  waits w;
+  LS_OWN(waits, w) = {0};
   ls_train_and_evaluation result;
   waits_begin(&w, "{\"cluster\":{\"chief\":[\"a:1\"]},"
                   "\"task\":{\"type\":\"evaluator\",\"index\":0}}");
   w.stops_at = 2200;
-  estimator_case c = {.folder = "waits"};
+  LS_OWN(estimator_case, c) = {.folder = "waits"};
   estimator_case_begin(&c);
   expect_ok(
       ls_train_and_evaluate(c.estimator,
@@ -279,8 +269,6 @@ TEST(an_evaluator_warns_now_and_then_and_can_be_stopped) {
   assert_int_equal(w.now / SECOND, 2200);
   assert_int_equal(result.num_evaluations, 0);
   ls_train_and_evaluation_deinit(&result);
-  estimator_case_end(&c);
-  waits_end(&w);
 }
 
 TEST(workers_wait_before_they_train) {
@@ -295,7 +283,7 @@ TEST(workers_wait_before_they_train) {
       {"\"worker\",\"index\":12", 60},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    waits w;
+    LS_OWN(waits, w) = {0};
     char config[400];
     ls_train_and_evaluation result;
     snprintf(config, sizeof(config),
@@ -304,7 +292,7 @@ TEST(workers_wait_before_they_train) {
              "\"c:2\",\"c:3\",\"c:4\"]},\"task\":{\"type\":%s}}",
              rows[i].task);
     waits_begin(&w, config);
-    estimator_case c = {.folder = "worker", .repeats = true};
+    LS_OWN(estimator_case, c) = {.folder = "worker", .repeats = true};
     estimator_case_begin(&c);
     expect_ok(ls_train_and_evaluate(
         c.estimator,
@@ -314,8 +302,6 @@ TEST(workers_wait_before_they_train) {
     assert_int_equal(result.training.step, 2);
     assert_int_equal(result.num_evaluations, 0);
     ls_train_and_evaluation_deinit(&result);
-    estimator_case_end(&c);
-    waits_end(&w);
   }
 }
 
@@ -334,17 +320,15 @@ TEST(other_tasks_are_refused) {
        LS_UNIMPLEMENTED, "'ps'"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    waits w;
+    LS_OWN(waits, w) = {0};
     waits_begin(&w, rows[i].config);
-    estimator_case c = {.folder = "tasks"};
+    LS_OWN(estimator_case, c) = {.folder = "tasks"};
     estimator_case_begin(&c);
     expect_status(ls_train_and_evaluate(
                       c.estimator,
                       &(ls_train_spec){.input = estimator_input(&c)},
                       &(ls_eval_spec){.input = estimator_input(&c)}, NULL),
                   rows[i].code, rows[i].part);
-    estimator_case_end(&c);
-    waits_end(&w);
   }
 }
 
@@ -358,7 +342,7 @@ static void expect_refused(estimator_case *c, ls_train_spec train,
 
 TEST(specs_that_cannot_be_are_refused) {
   LS_SPEC("E206");
-  estimator_case c = {.folder = "specs"};
+  LS_OWN(estimator_case, c) = {.folder = "specs"};
   estimator_case_begin(&c);
   const ls_input_function input = estimator_input(&c);
   const ls_train_spec train = {.input = input};
@@ -386,7 +370,6 @@ TEST(specs_that_cannot_be_are_refused) {
       "called 'a'");
   ls_exporter_destroy(twice[0]);
   ls_exporter_destroy(twice[1]);
-  estimator_case_end(&c);
 }
 
 static ls_status count_run(void *user, ls_run_context *context,
@@ -402,7 +385,7 @@ TEST(an_evaluation_has_a_hundred_steps) {
   for (int whole = 0; whole < 2; ++whole) {
     int runs = 0;
     ls_hook *hook = NULL;
-    estimator_case c = {.folder = "hundred", .repeats = !whole};
+    LS_OWN(estimator_case, c) = {.folder = "hundred", .repeats = !whole};
     estimator_case_begin(&c);
     expect_ok(ls_hook_create(
         &(ls_hook_options){.user = &runs, .after_run = count_run}, &hook));
@@ -417,6 +400,5 @@ TEST(an_evaluation_has_a_hundred_steps) {
     // 96 examples in batches of 24.
     assert_int_equal(runs, whole ? 4 : 100);
     ls_hook_release(hook);
-    estimator_case_end(&c);
   }
 }

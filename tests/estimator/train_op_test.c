@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What models train by, wherever they are.
+#include "distribute/own.h"
 #include "lockstep/estimator_functions.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
@@ -32,9 +33,9 @@ static void make(job *j) {
 TEST(a_train_op_moves_variables_and_the_global_step) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     job j = {0};
-    ls_strategy *strategy = mirrored_of(replicas);
-    ls_graph *graph = NULL;
-    ls_session *session = NULL;
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_session, session) = NULL;
     ls_variable *global_step = NULL;
     ls_nest init = ls_none(), results = ls_none();
     expect_ok(ls_graph_create("g", &graph));
@@ -64,15 +65,12 @@ TEST(a_train_op_moves_variables_and_the_global_step) {
     ls_nest_release(j.made);
     ls_variable_release(j.w);
     ls_optimizer_release(j.optimizer);
-    ls_session_destroy(session);
-    ls_graph_destroy(graph);
-    ls_strategy_release(strategy);
   }
 }
 
 TEST(a_train_op_needs_a_global_step) {
   job j = {0};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -90,13 +88,12 @@ TEST(a_train_op_needs_a_global_step) {
   }
   ls_variable_release(j.w);
   ls_optimizer_release(j.optimizer);
-  ls_graph_destroy(graph);
 }
 
 // Without memory: what is told is that, on whichever replica it is, and not
 // that this one meets the others at another place.
 MEMORY_TEST(make_a_train_op_in_replicas) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
   ls_status status = ls_ok();
   {
@@ -127,6 +124,5 @@ MEMORY_TEST(make_a_train_op_in_replicas) {
     ls_optimizer_release(j.optimizer);
     ls_strategy_release(strategy);
   }
-  ls_graph_destroy(graph);
   return status;
 }

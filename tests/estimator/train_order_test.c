@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/events.h"
 #include "lockstep/graph_ops.h"
@@ -47,11 +48,10 @@ static ls_status users_after(void *user, ls_run_context *context,
 
 static ls_status users_end(void *user, ls_run_context *context) {
   watched *w = user;
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   (void)context;
   LS_RETURN_IF_ERROR(ls_estimator_latest_checkpoint(w->setup.estimator, &path));
   w->saved_at_end = path != NULL && strstr(path, "model.ckpt-4") != NULL;
-  ls_text_release(path);
   return ls_ok();
 }
 
@@ -130,7 +130,7 @@ TEST(hooks_are_called_in_their_order) {
   LS_SPEC("E152 E153 E159 E164");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i)};
-    counted runtime =
+    LS_OWN(counted, runtime) =
         counted_begin_with((ls_runtime_options){.log = note, .log_user = &w});
     w.setup.folder = "order";
     w.setup.config.log_step_count_steps = LS_SOME(2);
@@ -150,7 +150,6 @@ TEST(hooks_are_called_in_their_order) {
     assert_int_equal(w.train_ops, cores);
     assert_int_equal(w.saved_at_end, 1);
     expect_speed("order", 24);
-    counted_end(&runtime);
   }
 }
 
@@ -183,7 +182,7 @@ static ls_status summarizing(void *user, ls_model_call *call,
 TEST(losses_are_summarized_when_due_and_once) {
   LS_SPEC("E163 E164");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_event_numbers *numbers = NULL;
     c.folder = "summarized";
     c.repeats = true;
@@ -199,7 +198,6 @@ TEST(losses_are_summarized_when_due_and_once) {
       assert_int_equal(numbers->items[k].value == 0, c.way == ON_CPU);
     }
     ls_event_numbers_destroy(numbers);
-    estimator_case_end(&c);
   }
 }
 
@@ -207,10 +205,10 @@ TEST(what_runs_on_a_cpu_is_told) {
   LS_SPEC("E152");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     said s = {0};
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note_cpu, .log_user = &s});
-    estimator_case c = estimator_case_of(i);
-    ls_nest metrics = ls_none();
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
+    LS_OWN(ls_nest, metrics) = ls_none();
     ls_predictions *p = NULL;
     c.folder = "told";
     estimator_case_begin(&c);
@@ -228,22 +226,18 @@ TEST(what_runs_on_a_cpu_is_told) {
     if (c.way != ON_TPU) assert_string_equal(s.last, "Running predict on CPU");
     expect_ok(ls_predictions_close(p));
     assert_int_equal(s.times, c.way == ON_TPU ? 0 : 3);
-    ls_nest_release(metrics);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
 TEST(a_loss_that_is_no_number_ends_a_training) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     watched w = {.setup = estimator_case_of(i), .spoils = true};
-    counted runtime = counted_begin_with((ls_runtime_options){0});
+    LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
     w.setup.folder = "nan";
     expect_status(run(&w), LS_FAILED_PRECONDITION, "NaN loss");
     // The caller's hooks have seen the run, the model's have not.
     assert_non_null(strchr(w.order, 'u'));
     assert_null(strchr(w.order, 'm'));
-    counted_end(&runtime);
   }
 }
 
@@ -270,10 +264,10 @@ static ls_status alone(void *user, ls_model_call *call,
 TEST(gradients_must_be_summed_over_several_replicas) {
   LS_SPEC("E155");
   for (int replicas = 1; replicas <= 3; replicas += 2) {
-    estimator_case c = {.way = ON_TPU,
-                        .replicas = replicas,
-                        .folder = "alone",
-                        .repeats = true};
+    LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                                 .replicas = replicas,
+                                 .folder = "alone",
+                                 .repeats = true};
     ls_event_numbers *numbers = NULL;
     c.more.model_fn = (ls_model_function){.call = alone, .user = &c};
     estimator_case_begin(&c);
@@ -291,7 +285,6 @@ TEST(gradients_must_be_summed_over_several_replicas) {
       assert_true(numbers->count > 0);
       ls_event_numbers_destroy(numbers);
     }
-    estimator_case_end(&c);
   }
 }
 
@@ -323,7 +316,7 @@ TEST(what_fails_in_a_thread_fails_the_call) {
     estimator_case c = estimator_case_of(i);
     ls_nest metrics = ls_none(), row = ls_none();
     ls_predictions *p = NULL;
-    counted runtime = counted_begin_with((ls_runtime_options){0});
+    LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
     c.folder = "torn";
     estimator_case_begin(&c);
     const ls_input_function from = {.call = torn, .user = &c};
@@ -347,7 +340,6 @@ TEST(what_fails_in_a_thread_fails_the_call) {
     ls_status_free(ls_predictions_close(p));
     ls_nest_release(row);
     estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
@@ -376,7 +368,7 @@ TEST(each_call_tells_what_it_failed_by) {
     sources told = {0};
     ls_nest metrics = ls_none();
     ls_predictions *p = NULL;
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note_sources, .log_user = &told});
     c.folder = "gone";
     estimator_case_begin(&c);
@@ -398,7 +390,6 @@ TEST(each_call_tells_what_it_failed_by) {
         LS_UNAVAILABLE, "elsewhere");
     assert_true(told.loops[0] && told.loops[1] && told.loops[2]);
     estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
@@ -481,7 +472,7 @@ TEST(what_fails_behind_the_last_run_fails_the_call) {
               .moved = PTHREAD_COND_INITIALIZER};
     ls_hook *hook = NULL;
     the_late = &l;
-    counted runtime = counted_begin_with((ls_runtime_options){0});
+    LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){0});
     l.setup.more.model_fn = (ls_model_function){.call = late_model, .user = &l};
     estimator_case_begin(&l.setup);
     expect_ok(ls_hook_create(
@@ -496,6 +487,5 @@ TEST(what_fails_behind_the_last_run_fails_the_call) {
                   LS_DATA_LOSS, "too late");
     ls_hook_release(hook);
     estimator_case_end(&l.setup);
-    counted_end(&runtime);
   }
 }

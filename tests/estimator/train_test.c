@@ -6,6 +6,7 @@
 #include "lockstep/graph_ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "train/own.h"
 
 static ls_status train(estimator_case *c, ls_estimator_training training,
                        ls_training_end *end) {
@@ -16,7 +17,7 @@ static ls_status train(estimator_case *c, ls_estimator_training training,
 TEST(numbers_of_steps_are_checked) {
   LS_SPEC("E66 E162 E165");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_training_end end;
     c.folder = "numbers";
     estimator_case_begin(&c);
@@ -41,13 +42,12 @@ TEST(numbers_of_steps_are_checked) {
                     "one of `steps` or `max_steps` must be set");
     assert_int_equal(c.input_calls, 0);
     assert_int_equal(c.model_calls, 0);
-    estimator_case_end(&c);
   }
 }
 
 TEST(as_many_steps_as_there_are_numbers_end_with_the_input) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_training_end end;
     c.folder = "many";
     c.examples = 24 * 6;
@@ -58,7 +58,6 @@ TEST(as_many_steps_as_there_are_numbers_end_with_the_input) {
         train(&c, (ls_estimator_training){.steps = LS_SOME(INT64_MAX)}, &end));
     assert_int_equal(end.step, 6);
     assert_true(end.input_ended);
-    estimator_case_end(&c);
   }
 }
 
@@ -82,7 +81,7 @@ static ls_status collect(void *user, ls_model_call *call,
 // As other systems keep them there.
 TEST(summaries_may_be_tensors_and_nothing_else) {
   for (int other = 0; other < 2; ++other) {
-    estimator_case c = {.folder = "collected"};
+    LS_OWN(estimator_case, c) = {.folder = "collected"};
     collecting self = {.other = other == 1};
     ls_training_end end;
     self.model = estimator_model(&c);
@@ -94,7 +93,6 @@ TEST(summaries_may_be_tensors_and_nothing_else) {
       expect_ok(status);
     else
       expect_status(status, LS_INVALID_ARGUMENT, "collection 'summaries'");
-    estimator_case_end(&c);
   }
 }
 
@@ -111,16 +109,14 @@ TEST(evaluators_and_parameter_servers_do_not_train) {
       "\"task\": {\"type\": \"ps\", \"index\": 0}}"};
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int t = 0; t < 2; ++t) {
-      counted runtime = counted_begin_with((ls_runtime_options){
+      LS_OWN(counted, runtime) = counted_begin_with((ls_runtime_options){
           .environment = task_of, .environment_user = tasks[t]});
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       c.folder = "tasks";
       estimator_case_begin(&c);
       expect_status(
           train(&c, (ls_estimator_training){.max_steps = LS_SOME(1)}, NULL),
           LS_INVALID_ARGUMENT, t == 0 ? "'evaluator'" : "'ps'");
-      estimator_case_end(&c);
-      counted_end(&runtime);
     }
   }
 }
@@ -142,9 +138,9 @@ static ls_status note_loss(void *user, ls_run_context *context,
 TEST(a_trainings_loss_is_that_of_its_last_run) {
   LS_SPEC("E166");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     run_losses seen = {0};
-    ls_hook *hook = NULL;
+    LS_OWN(ls_hook, hook) = NULL;
     ls_training_end end;
     c.folder = "last";
     c.repeats = true;
@@ -158,15 +154,13 @@ TEST(a_trainings_loss_is_that_of_its_last_run) {
                     &end));
     assert_true(seen.runs > 1 && seen.first != seen.last);
     assert_true(end.loss == seen.last);
-    ls_hook_release(hook);
-    estimator_case_end(&c);
   }
 }
 
 TEST(steps_add_and_a_limit_that_is_reached_is_no_failure) {
   LS_SPEC("E162");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_training_end end;
     c.folder = "adds";
     c.repeats = true;
@@ -185,7 +179,6 @@ TEST(steps_add_and_a_limit_that_is_reached_is_no_failure) {
     expect_ok(
         train(&c, (ls_estimator_training){.max_steps = LS_SOME(7)}, &end));
     assert_int_equal(end.step, 7);
-    estimator_case_end(&c);
   }
 }
 
@@ -216,9 +209,9 @@ TEST(the_end_of_the_input_ends_a_training) {
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int fails = 0; fails < 2; ++fails) {
       lines told = {0};
-      counted runtime = counted_begin_with(
+      LS_OWN(counted, runtime) = counted_begin_with(
           (ls_runtime_options){.log = note, .log_user = &told});
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       ls_training_end end;
       c.folder = "ended";
       c.more.input_end_fails = fails == 1;
@@ -239,8 +232,6 @@ TEST(the_end_of_the_input_ends_a_training) {
       assert_int_equal(told.losses, c.way == ON_TPU ? 2 : 0);
       assert_int_equal(told.no_losses, 0);
       expect_losses_below("ended", 100);
-      estimator_case_end(&c);
-      counted_end(&runtime);
     }
   }
 }
@@ -286,9 +277,9 @@ TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
   LS_SPEC("E166 E216");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     lines told = {0};
-    counted runtime = counted_begin_with(
+    LS_OWN(counted, runtime) = counted_begin_with(
         (ls_runtime_options){.log = note, .log_user = &told});
-    estimator_case c = estimator_case_of(i);
+    LS_OWN(estimator_case, c) = estimator_case_of(i);
     ls_train_stop stop = {0};
     watch seen = {.stop = &stop};
     ls_training_end end;
@@ -296,7 +287,7 @@ TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
     c.folder = "stopped";
     c.repeats = true;
     estimator_case_begin(&c);
-    ls_hook *hook = watching(&seen);
+    LS_OWN(ls_hook, hook) = watching(&seen);
     expect_ok(train(&c,
                     (ls_estimator_training){.max_steps = LS_SOME(20),
                                             .hooks = &hook,
@@ -323,9 +314,6 @@ TEST(a_training_that_is_asked_to_stop_saves_and_says_so) {
     assert_int_equal(seen.runs, 2);
     assert_int_equal(seen.ends, 2);
     assert_int_equal(told.none, 1);
-    ls_hook_release(hook);
-    estimator_case_end(&c);
-    counted_end(&runtime);
   }
 }
 
@@ -341,11 +329,11 @@ TEST(listeners_go_to_the_first_saver) {
   LS_SPEC("E165");
   for (int i = 0; i < ESTIMATOR_WAYS; ++i) {
     for (int savers = 0; savers < 3; ++savers) {
-      estimator_case c = estimator_case_of(i);
+      LS_OWN(estimator_case, c) = estimator_case_of(i);
       int saves = 0;
       const ls_save_listener listener = {.user = &saves,
                                          .after_save = after_save};
-      ls_hook *hook = NULL;
+      LS_OWN(ls_hook, hook) = NULL;
       ls_training_end end;
       c.folder = "listened";
       c.repeats = true;
@@ -369,8 +357,6 @@ TEST(listeners_go_to_the_first_saver) {
       else
         expect_ok(status);
       assert_int_equal(saves > 0, savers > 0);
-      ls_hook_release(hook);
-      estimator_case_end(&c);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/element_spec.h"
 #include "support/estimators.h"
 
@@ -233,13 +234,14 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
   for (size_t i = 0; i < LS_COUNT_OF(pods); ++i)
     for (int64_t batch = 7; batch <= 70; batch += 63) {
       ls_nest metrics = ls_none();
-      estimator_case c = {.way = ON_TPU,
-                          .examples = 10007,
-                          .batch = batch,
-                          .any_batch = true,
-                          .config.tpu = &(ls_tpu_config){.eval_training_input =
-                                                             LS_INPUT_SLICED},
-                          .config.master = pods[i]};
+      LS_OWN(estimator_case,
+             c) = {.way = ON_TPU,
+                   .examples = 10007,
+                   .batch = batch,
+                   .any_batch = true,
+                   .config.tpu =
+                       &(ls_tpu_config){.eval_training_input = LS_INPUT_SLICED},
+                   .config.master = pods[i]};
       estimator_case_begin(&c);
       expect_ok(ls_estimator_evaluate(
           c.estimator, &(ls_estimator_evaluation){.input = estimator_input(&c)},
@@ -248,7 +250,6 @@ TEST(slices_on_several_hosts_are_evaluated_once) {
       assert_true(fabs(estimator_metric(metrics, "loss") -
                        estimator_metric(metrics, "mean")) < 1e-5);
       ls_nest_release(metrics);
-      estimator_case_end(&c);
     }
 }
 
@@ -259,7 +260,7 @@ TEST(an_evaluation_of_some_steps_takes_those_of_all_hosts) {
   begin(&u, ON_TPU, "uneven-some", false);
   static const int64_t wanted[] = {16, 32, 43, 51, 59, 64, 64};
   for (int steps = 1; steps <= 7; ++steps) {
-    ls_nest metrics = ls_none();
+    LS_OWN(ls_nest, metrics) = ls_none();
     expect_ok(ls_estimator_evaluate(
         u.setup.estimator,
         &(ls_estimator_evaluation){.input = input_of(&u),
@@ -267,7 +268,6 @@ TEST(an_evaluation_of_some_steps_takes_those_of_all_hosts) {
         &metrics));
     assert_true(estimator_metric(metrics, "count") ==
                 (double)wanted[steps - 1]);
-    ls_nest_release(metrics);
   }
   estimator_case_end(&u.setup);
 }
@@ -407,7 +407,7 @@ TEST(an_input_that_fails_is_told) {
 // ---- Prediction ------------------------------------------------------------
 static int predict(estimator_case *c, double *numbers, int room) {
   ls_predictions *predictions = NULL;
-  ls_nest row = ls_none();
+  LS_OWN(ls_nest, row) = ls_none();
   int count = 0;
   expect_ok(ls_estimator_predict(
       c->estimator, &(ls_estimator_prediction){.input = estimator_input(c)},
@@ -423,7 +423,6 @@ static int predict(estimator_case *c, double *numbers, int room) {
         ls_array_f64(ls_nest_as_array(ls_nest_find(row, "probabilities")), 0);
   }
   expect_ok(ls_predictions_close(predictions));
-  ls_nest_release(row);
   return count;
 }
 
@@ -459,18 +458,17 @@ TEST(slices_on_several_hosts_are_predicted_with_their_rest) {
   assert_int_equal(predict(&cpu, wanted, ROWS), ROWS);
   estimator_case_end(&cpu);
   for (size_t w = 0; w < LS_COUNT_OF(ways); ++w) {
-    estimator_case c = {.way = ON_TPU,
-                        .folder = "slices",
-                        .goes_on = true,
-                        .examples = ROWS,
-                        .batch = ways[w].batch,
-                        .any_batch = true,
-                        .config.tpu = &ways[w].tpu,
-                        .config.master = ways[w].pod};
+    LS_OWN(estimator_case, c) = {.way = ON_TPU,
+                                 .folder = "slices",
+                                 .goes_on = true,
+                                 .examples = ROWS,
+                                 .batch = ways[w].batch,
+                                 .any_batch = true,
+                                 .config.tpu = &ways[w].tpu,
+                                 .config.master = ways[w].pod};
     estimator_case_begin(&c);
     assert_int_equal(predict(&c, got, ROWS), ROWS);
     for (int i = 0; i < ROWS; ++i)
       assert_true(fabs(got[i] - wanted[i]) < 1e-6);
-    estimator_case_end(&c);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/full.h"
 #include "lockstep/op_types.h"
+#include "nn/own.h"
 #include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/expect.h"
@@ -219,7 +220,7 @@ static ls_status restore_nothing(void *self, const ls_record *record) {
 }
 
 static void savers_refuse(void) {
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "w",
                              .initial_value = ls_scalar(LS_DTYPE_F32, 1)},
@@ -276,7 +277,6 @@ static void savers_refuse(void) {
       NULL));
   REFUSES(ls_checkpoints_list(checkpoints, NULL, 1, &(size_t){0}));
   expect_ok(ls_checkpoints_close(checkpoints));
-  ls_variable_release(variable);
 }
 
 // ---- Training --------------------------------------------------------------
@@ -364,8 +364,8 @@ static void hooks_refuse(ls_graph *graph) {
 }
 
 static void optimizers_refuse(void) {
-  ls_optimizer *adam = NULL;
-  ls_variable *variable = NULL;
+  LS_OWN(ls_optimizer, adam) = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   ls_op op;
   expect_ok(ls_adam_create(NULL, &adam));
   const ls_nest gradient = ls_leaf(ls_scalar(LS_DTYPE_F32, 1));
@@ -382,8 +382,6 @@ static void optimizers_refuse(void) {
   REFUSES(ls_average_create(
       &(ls_average_options){.variables = &(ls_variable *){NULL}, .count = 1},
       &average));
-  ls_variable_release(variable);
-  ls_optimizer_release(adam);
 }
 
 // ---- Cores -----------------------------------------------------------------
@@ -430,9 +428,9 @@ static void systems_refuse(void) {
                                                    .num_addresses = 1},
                          .num_jobs = 1},
       &spec));
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   ls_device_assignment *assignment = NULL;
-  ls_array *places = NULL;
+  LS_OWN(ls_array, places) = NULL;
   static const int32_t mesh[] = {1, 1, 1, 1};
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, 1, 4), &places));
   REFUSES(ls_topology_create(NULL, 4, places, &topology));
@@ -448,15 +446,13 @@ static void systems_refuse(void) {
       topology,
       &(ls_device_assignment_options){.stride = mesh, .stride_rank = 4000},
       &assignment));
-  ls_topology_release(topology);
-  ls_array_release(places);
 }
 
 static void queues_refuse(ls_strategy *cores) {
   ls_infeed_queue *queue = NULL;
   ls_nest out = ls_none();
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 2);
-  const ls_nest inputs = LS_LIST(ls_leaf(ls_reshape(x, LS_SHAPE(1))));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_leaf(ls_reshape(x, LS_SHAPE(1))));
   REFUSES(
       ls_infeed_queue_create(&(ls_infeed_options){.num_dtypes = 1}, &queue));
   REFUSES(
@@ -485,7 +481,6 @@ static void queues_refuse(ls_strategy *cores) {
       give_args, NULL, ls_none(),
       &(ls_replicate_options){.parameters = &(ls_parameters){.count = 1}},
       &out));
-  ls_nest_release(inputs);
 }
 
 // ---- Estimators and exports ------------------------------------------------

@@ -3,6 +3,7 @@
 // Nests that no constructor gives, put together by hand or by a caller without
 // memory: leaves and nodes that refer to nothing, handles without a graph.
 // Every call that takes a nest has an answer.
+#include "distribute/own.h"
 #include "lockstep/full.h"
 #include "support/callbacks.h"
 #include "support/counted.h"
@@ -259,7 +260,7 @@ static ls_nest give_bad_next(void *user) { return *(const ls_nest *)user; }
 
 static void data_sets_refuse(const setting *s) {
   ls_nest bad = s->bad, out = ls_none();
-  const ls_nest number = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR);
+  LS_OWN(ls_nest, number) = ls_nest_spec(LS_DTYPE_I64, LS_SCALAR);
   ls_leaf_spec spec;
   (void)out;
   REFUSES(ls_nest_leaf_spec(bad, &spec));
@@ -298,7 +299,6 @@ static void data_sets_refuse(const setting *s) {
       s->strategy, give_bad_input, &bad, &out));
   FAILS(ls_nest_input_callable(bad, give_bad_next, &bad, NULL));
   REFUSES(ls_npz_write("/nowhere/x.npz", bad, LS_FLAG_OFF));
-  ls_nest_release(number);
 }
 
 // ---- Cores -----------------------------------------------------------------
@@ -308,7 +308,7 @@ static void computations_refuse(const setting *s) {
   const ls_training_loop loop = {.body = give_args, .condition = yes},
                          gives = {
                              .body = give_bad, .condition = yes, .user = &bad};
-  const ls_nest list = LS_LIST(LS_LIST(ls_leaf(s->x)));
+  LS_OWN(ls_nest, list) = LS_LIST(LS_LIST(ls_leaf(s->x)));
   REFUSES(ls_replicate(give_args, NULL, bad, NULL, &out));
   REFUSES(ls_replicate(give_bad, &bad, list, NULL, &out));
   REFUSES(ls_split_compile_and_replicate(give_args, NULL, bad, NULL, &compiled,
@@ -330,7 +330,6 @@ static void computations_refuse(const setting *s) {
   REFUSES(ls_infeed_queue_split_and_enqueue(s->queue, bad, NULL, &out));
   REFUSES(ls_tpu_read_variable(bad, &compiled));
   REFUSES(ls_replicated_variable_create("r", &bad, 1, &(ls_variable *){NULL}));
-  ls_nest_release(list);
 }
 
 static ls_nest step_gives(ls_step_context *context, ls_nest inputs,
@@ -352,7 +351,7 @@ static ls_nest step_sets(ls_step_context *context, ls_nest inputs, void *user) {
 static void steps_refuse(const setting *s) {
   ls_nest bad = s->bad, out = ls_none();
   ls_nest data = ls_none();
-  ls_distributed_iterator *iterator = NULL;
+  LS_OWN(ls_distributed_iterator, iterator) = NULL;
   ls_step_context *context = NULL;
   ls_dataset *numbers = ls_dataset_batch(ls_dataset_range(0, 8, 1),
                                          &(ls_batch_options){.size = 4});
@@ -385,7 +384,6 @@ static void steps_refuse(const setting *s) {
                                                    .initial = bad},
                                        &context));
   ls_step_context_release(context);
-  ls_distributed_iterator_release(iterator);
 }
 
 static void all_refuse(setting *s) {

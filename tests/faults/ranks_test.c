@@ -117,12 +117,11 @@ typedef struct life {
 } life;
 
 static ls_status sum_of(const world *self, double *out_sum) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_variable_value(ls_variable_component(self->w, 0), &value));
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i)
     *out_sum = *out_sum * 3 + ls_array_f64(value, i);
-  ls_array_release(value);
   return ls_ok();
 }
 
@@ -144,9 +143,8 @@ static ls_status train(world *self, rank_life *rank) {
     status = step(self, self->args);
   ls_counting_allocator_fail_at(rank->memory, 0);
   if (ls_status_is_ok(status)) return sum_of(self, &rank->outcome);
-  const ls_status again = step(self, self->args);
+  LS_OWN(ls_status, again) = step(self, self->args);
   rank->again = ls_status_code(again);
-  ls_status_free(again);
   return status;
 }
 
@@ -258,12 +256,11 @@ static ls_status give_what_failed(ls_trunk *trunk, void *user) {
   world it = {0};
   rank->status = make(&it);
   if (ls_status_is_ok(rank->status)) {
-    const ls_nest failed =
+    LS_OWN(ls_nest, failed) =
         trunk->rank == self->failing
             ? ls_fail(LS_STATUS(LS_DATA_LOSS, "the file is torn"))
             : ls_none();
     rank->status = step(&it, trunk->rank == self->failing ? failed : it.args);
-    ls_nest_release(failed);
   }
   drop(&it);
   ls_runtime_make_current(outside);

@@ -102,7 +102,7 @@ static void drop(void *user) {
 
 // The sum of a variable's values, in eager or in the session.
 static double sum_of(world *self, ls_variable *variable) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   ls_variable *part = ls_variable_num_components(variable) > 0
                           ? ls_variable_component(variable, 0)
                           : variable;
@@ -113,7 +113,6 @@ static double sum_of(world *self, ls_variable *variable) {
   double sum = 0;
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i)
     sum = sum * 3 + ls_array_f64(value, i);
-  ls_array_release(value);
   return sum;
 }
 

@@ -3,7 +3,7 @@
 // Steps, summaries and texts of graphs with every request for memory refused.
 #include <string.h>
 
-#include "base/memory/own.h"
+#include "graph/own.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/hook.h"
@@ -124,7 +124,7 @@ static ls_nest compute(ls_nest args, void *user) {
 
 static ls_status train(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = ls_ok();
   {
     LS_GRAPH_SCOPE(j->graph);
@@ -138,7 +138,6 @@ static ls_status train(void *self) {
   }
   status = ls_status_join(status, ls_graph_take_error(j->graph));
   if (ls_status_is_ok(status)) status = run_all(j, outputs);
-  ls_nest_release(outputs);
   return status;
 }
 
@@ -202,8 +201,8 @@ TEST(summaries_survive_any_failed_request) {
 // ---- Texts -----------------------------------------------------------------
 static ls_status load(void *self) {
   job *j = self;
-  char *text = NULL;
-  ls_graph *copy = NULL;
+  LS_OWN(printed, text) = NULL;
+  LS_OWN(ls_graph, copy) = NULL;
   ls_status status = ls_graph_print(j->graph, &text);
   if (ls_status_is_ok(status)) status = ls_graph_parse(text, NULL, 0, &copy);
   if (ls_status_is_ok(status)) {
@@ -211,8 +210,6 @@ static ls_status load(void *self) {
         ls_graph_collection(copy, LS_COLLECTION_GLOBAL_VARIABLES, NULL, 0);
     j->value = (double)(100 * count + strlen(text));
   }
-  ls_graph_destroy(copy);
-  ls_text_release(text);
   return status;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "io/inflate.h"
 #include "lockstep/files.h"
@@ -51,10 +52,9 @@ static void put_examples(void) {
   for (int64_t i = 0; i < ROWS; ++i) {
     const ls_nest number = ls_nest_zeros(LS_DTYPE_I64, LS_SHAPE(1));
     ls_array_set_i64(ls_nest_as_array(number), 0, i);
-    const ls_nest example =
+    LS_OWN(ls_nest, example) =
         ls_nest_dict(NULL, (const char *const[]){"number"}, &number, 1);
     expect_ok(ls_tfrecord_writer_write_example(writer, example));
-    ls_nest_release(example);
   }
   expect_ok(ls_tfrecord_writer_close(writer, true));
 }

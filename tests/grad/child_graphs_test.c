@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients through calls and branches, and inside them.
+#include "base/memory/own.h"
 #include "graph/region.h"
 #include "support/expect.h"
 #include "support/gradient_graph.h"
@@ -129,11 +130,10 @@ TEST(gradients_inside_a_branch_reach_values_around_it) {
   const ls_tensor a = gradient_input("a");
   captured c = {.a = a, .b = ls_mul(a, a)};
   const ls_tensor p = ls_placeholder(LS_DTYPE_BOOL, LS_SCALAR, "p");
-  const ls_nest result = ls_cond(p, gradient_inside, nothing_inside, &c);
+  LS_OWN(ls_nest, result) = ls_cond(p, gradient_inside, nothing_inside, &c);
   assert_int_equal(result.kind, LS_KIND_TENSOR);
   // Nothing was added out here.
   assert_string_equal(gradient_names_from(f, 0), "a mul p cond");
-  ls_nest_release(result);
 }
 
 TEST_FILE(.before_each = gradient_graph_set_up,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "graph/flow.h"
 #include "lockstep/flow.h"
 #include "support/cluster.h"
@@ -148,7 +149,7 @@ TEST(gradients_of_loops_have_their_part_in_it) {
   cluster_make_pivot(&c);
   CLUSTER_SCOPE(&c);
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_small, tanh_of_exp, &c, LS_LIST(ls_leaf(x)), 3);
   assert_int_equal(count_in_part(g->graph, 0, "0"), 1);
   const size_t first = ls_graph_num_ops(g->graph);
@@ -156,7 +157,6 @@ TEST(gradients_of_loops_have_their_part_in_it) {
   expect_left(&c);
   // What it takes from its stack and a product.
   assert_int_equal(count_in_part(g->graph, first, "0.gradients/uid"), 2);
-  ls_nest_release(made);
 }
 
 typedef struct branching {
@@ -178,15 +178,14 @@ TEST(gradients_of_branches_have_their_part_in_it) {
   cluster_make_pivot(&c);
   CLUSTER_SCOPE(&c);
   branching b = {&c, ls_scalar(LS_DTYPE_F32, 1)};
-  const ls_nest made = ls_cond(ls_less(b.x, ls_scalar(LS_DTYPE_F32, 9)),
-                               in_branch, in_branch, &b);
+  LS_OWN(ls_nest, made) = ls_cond(ls_less(b.x, ls_scalar(LS_DTYPE_F32, 9)),
+                                  in_branch, in_branch, &b);
   assert_int_equal(count_in_part(g->graph, 0, "0"), 2);
   const size_t first = ls_graph_num_ops(g->graph);
   gradient_of(ls_nest_tensor(made, 0), b.x, &beside);
   expect_left(&c);
   assert_int_equal(count_in_part(g->graph, first, "0"), 2);
   assert_int_equal(count_in_part(g->graph, first, "0.gradients/uid"), 2);
-  ls_nest_release(made);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -212,7 +211,7 @@ TEST(a_gradient_that_fails_is_left_too) {
   CLUSTER_SCOPE(&c);
   const ls_tensor x = ls_scalar(LS_DTYPE_F32, 1), h = ls_tanh(x);
   strcpy(c.part, "0");
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_custom_gradient(as_it_is, refuse, NULL, LS_LIST(ls_leaf(h)));
   c.part[0] = '\0';
   const ls_nest y = ls_nest_item(made, 0), of_x = ls_leaf(x);
@@ -222,7 +221,6 @@ TEST(a_gradient_that_fails_is_left_too) {
                 "not today");
   assert_int_equal(ls_graph_num_ops(g->graph), there);
   expect_left(&c);
-  ls_nest_release(made);
 }
 
 TEST(what_a_flow_refuses_is_not_entered) {

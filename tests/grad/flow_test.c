@@ -2,6 +2,7 @@
 //
 // Values of gradients through calls and branches, of variables, and where
 // sizes are not known while building.
+#include "graph/own.h"
 #include "graph/region.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
@@ -38,9 +39,8 @@ static ls_nest nested(ls_nest none, void *user) {
   (void)none;
   const operands *o = user;
   operands inner = {ls_square(o->a), ls_sigmoid(o->b)};
-  const ls_nest made = ls_cond(is_above(o->b, -1000), steep, flat, &inner);
+  LS_OWN(ls_nest, made) = ls_cond(is_above(o->b, -1000), steep, flat, &inner);
   const ls_nest result = ls_leaf(ls_mul(ls_nest_tensor(made, 0), inner.b));
-  ls_nest_release(made);
   return result;
 }
 
@@ -55,9 +55,9 @@ static ls_tensor make_cond(const ls_tensor *xs, size_t count,
   const branching *b = user;
   operands o = {xs[0], xs[1]};
   const ls_tensor predicate = is_above(xs[0], b->limit);
-  const ls_nest made = ls_cond(predicate, b->then_branch, b->else_branch, &o);
+  LS_OWN(ls_nest, made) =
+      ls_cond(predicate, b->then_branch, b->else_branch, &o);
   const ls_tensor result = ls_square(ls_nest_tensor(made, 0));
-  ls_nest_release(made);
   return result;
 }
 
@@ -216,7 +216,7 @@ static ls_array *scalar_array(double value) {
 
 TEST(gradients_use_what_a_variable_was_when_it_was_read) {
   for (int in_branch = 0; in_branch < 2; ++in_branch) {
-    ls_array *three = scalar_array(3);
+    LS_OWN(ls_array, three) = scalar_array(3);
     written_later w = {.in_branch = in_branch != 0};
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "v", .initial_array = three},
@@ -233,7 +233,6 @@ TEST(gradients_use_what_a_variable_was_when_it_was_read) {
     ls_nest_release(args);
     ls_function_release(f);
     ls_variable_release(w.variable);
-    ls_array_release(three);
   }
 }
 
@@ -248,7 +247,7 @@ static ls_array *batch_of(int64_t rows) {
 
 TEST(sizes_are_those_of_the_run) {
   LS_SPEC("O192");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("unknown batch", &graph));
   ls_tensor x = {0};
   ls_nest grads[2];
@@ -264,11 +263,12 @@ TEST(sizes_are_those_of_the_run) {
     ls_session *session = NULL;
     expect_ok(ls_session_create(graph, &session));
     for (int64_t rows = 1; rows <= 4; rows += 3) {
-      ls_array *batch = batch_of(rows), *biases = NULL;
+      LS_OWN(ls_array, batch) = batch_of(rows);
+      LS_OWN(ls_array, biases) = NULL;
       expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(rows + 1), &biases));
       const ls_feed feeds[] = {{x, batch}, {bias, biases}};
-      const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, grads, 2);
-      ls_nest result = ls_none();
+      LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, grads, 2);
+      LS_OWN(ls_nest, result) = ls_none();
       expect_ok(ls_session_run(session, fetches, feeds, 2, &result));
       const ls_array *dx = ls_nest_as_array(ls_nest_item(result, 0));
       const ls_array *db = ls_nest_as_array(ls_nest_item(result, 1));
@@ -279,21 +279,16 @@ TEST(sizes_are_those_of_the_run) {
       assert_true(ls_shape_equal(ls_array_shape(db), LS_SHAPE(rows + 1)));
       for (int64_t i = 0; i < rows + 1; ++i)
         assert_true(ls_array_f64(db, i) == 1);
-      ls_nest_release(result);
-      ls_nest_release(fetches);
-      ls_array_release(batch);
-      ls_array_release(biases);
     }
     ls_session_destroy(session);
   }
   expect_ok(ls_graph_error(graph));
-  ls_graph_destroy(graph);
 }
 
 // ---- Tapes -----------------------------------------------------------------
 TEST(a_tape_is_walked_like_a_graph) {
-  ls_array *two = scalar_array(2);
-  ls_variable *variable = NULL;
+  LS_OWN(ls_array, two) = scalar_array(2);
+  LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_array = two}, &variable));
   expect_ok(ls_frame_begin());
@@ -315,6 +310,4 @@ TEST(a_tape_is_walked_like_a_graph) {
   expect_ok(ls_tape_end(tape));
   ls_tape_release(tape);
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(variable);
-  ls_array_release(two);
 }

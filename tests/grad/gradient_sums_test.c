@@ -3,6 +3,7 @@
 // Where gradient ops stand, what gates hold back, and how terms are added.
 #include <stdio.h>
 
+#include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/gradient_graph.h"
@@ -148,15 +149,14 @@ static ls_nest as_it_is(ls_nest none, void *user) {
 }
 
 static ls_tensor chosen(ls_tensor predicate, ls_variable *v) {
-  const ls_nest made = ls_cond(predicate, squared, as_it_is, v);
+  LS_OWN(ls_nest, made) = ls_cond(predicate, squared, as_it_is, v);
   const ls_tensor x = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return x;
 }
 
 TEST(reads_inside_of_ops_are_added_in_the_order_of_the_ops) {
   const gradient_graph *f = *state;
-  ls_variable *v = gradient_variable("v");
+  LS_OWN(ls_variable, v) = gradient_variable("v");
   const ls_tensor p = ls_placeholder(LS_DTYPE_BOOL, LS_SCALAR, "p");
   const ls_tensor first = chosen(p, v), second = chosen(p, v);
   const ls_nest y = ls_leaf(ls_add(second, first)), x = ls_nest_variable(v);
@@ -166,7 +166,6 @@ TEST(reads_inside_of_ops_are_added_in_the_order_of_the_ops) {
   expect_contains(ls_tensor_name(ls_op_input(sum, 0)), "/cond_grad/");
   expect_contains(ls_tensor_name(ls_op_input(sum, 1)), "/cond_1_grad/");
   ls_nest_release(x);
-  ls_variable_release(v);
 }
 
 TEST_FILE(.before_each = gradient_graph_set_up,

@@ -127,7 +127,7 @@ TEST(stop_gradient_and_ops_marked_none_end_a_path) {
 TEST(an_op_without_gradient_is_refused_and_leaves_no_trace) {
   LS_SPEC("O191");
   gradient_graph *f = *state;
-  ls_variable *variable = gradient_variable("v");
+  LS_OWN(ls_variable, variable) = gradient_variable("v");
   const ls_tensor x = gradient_input("x");
   const ls_tensor y = ls_exp(ls_variable_assign(variable, x));
   const size_t before = ls_graph_num_ops(f->graph);
@@ -135,7 +135,6 @@ TEST(an_op_without_gradient_is_refused_and_leaves_no_trace) {
   expect_contains(ls_status_message(status), "stop_gradient");
   expect_status(status, LS_NOT_FOUND, "op 'assign' (assign)");
   assert_int_equal(ls_graph_num_ops(f->graph), before);
-  ls_variable_release(variable);
 }
 
 TEST(all_reduce_by_max_has_no_gradient) {
@@ -170,7 +169,7 @@ TEST(a_gradient_takes_over_the_shape_of_its_operand) {
 TEST(an_unconnected_x_gives_none_or_zeros) {
   LS_SPEC("O201");
   gradient_graph *f = *state;
-  ls_variable *variable = gradient_variable("v");
+  LS_OWN(ls_variable, variable) = gradient_variable("v");
   const ls_tensor x = gradient_input("x"), z = gradient_input("z");
   const ls_nest ys[] = {ls_leaf(ls_exp(x))};
   const ls_nest xs[] = {ls_leaf(z), ls_nest_variable(variable)};
@@ -191,14 +190,13 @@ TEST(an_unconnected_x_gives_none_or_zeros) {
   }
   (void)f;
   ls_nest_release(xs[1]);
-  ls_variable_release(variable);
 }
 
 // ---- Variables -------------------------------------------------------------
 TEST(the_gradient_of_a_variable_sums_over_its_reads_in_order) {
   LS_SPEC("O178 O196");
   gradient_graph *f = *state;
-  ls_variable *variable = gradient_variable("v");
+  LS_OWN(ls_variable, variable) = gradient_variable("v");
   const ls_tensor first = ls_variable_read(variable);
   const ls_tensor second = ls_variable_read(variable);
   const ls_tensor unused = ls_variable_read(variable);
@@ -218,13 +216,12 @@ TEST(the_gradient_of_a_variable_sums_over_its_reads_in_order) {
                       "gradients/exp_1_grad/mul:0");
   (void)f;
   ls_nest_release(xs[0]);
-  ls_variable_release(variable);
 }
 
 TEST(a_variable_as_y_stands_for_its_value) {
   LS_SPEC("O178");
   gradient_graph *f = *state;
-  ls_variable *variable = gradient_variable("v");
+  LS_OWN(ls_variable, variable) = gradient_variable("v");
   const size_t before = ls_graph_num_ops(f->graph);
   const ls_nest v[] = {ls_nest_variable(variable)};
   ls_nest grads[1];
@@ -234,7 +231,6 @@ TEST(a_variable_as_y_stands_for_its_value) {
   assert_string_equal(ls_tensor_name(ls_nest_tensor(grads[0], 0)),
                       "gradients/grad_ys_0:0");
   ls_nest_release(v[0]);
-  ls_variable_release(variable);
 }
 
 // ---- Log -------------------------------------------------------------------

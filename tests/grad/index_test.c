@@ -7,14 +7,14 @@
 
 #include "lockstep/function.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
 
 static ls_tensor integers(const int64_t *data, ls_shape shape) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, shape, data, &array));
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 #define INTEGERS(shape, ...) integers((const int64_t[]){__VA_ARGS__}, shape)
@@ -183,8 +183,8 @@ static ls_array *input_of(ls_shape shape, size_t seed) {
 
 // Both kinds of gradients, with all sizes or none known while building.
 static ls_nest gradients_of(const gradient_case *row, bool known) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor xs[CHECK_MAX_INPUTS];
   ls_nest grads[MOST], results = ls_none();
   ls_feed feeds[CHECK_MAX_INPUTS];
@@ -207,15 +207,13 @@ static ls_nest gradients_of(const gradient_case *row, bool known) {
   ls_nest_release(fetches);
   for (size_t i = 0; i < row->count; ++i)
     ls_array_release((ls_array *)(uintptr_t)feeds[i].value);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
   return results;
 }
 
 TEST(rules_need_no_sizes_while_building) {
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    const ls_nest known = gradients_of(&rows[i], true);
-    const ls_nest unknown = gradients_of(&rows[i], false);
+    LS_OWN(ls_nest, known) = gradients_of(&rows[i], true);
+    LS_OWN(ls_nest, unknown) = gradients_of(&rows[i], false);
     for (size_t k = 0; k < 2 * rows[i].count; ++k) {
       const ls_array *want = ls_nest_as_array(ls_nest_item(known, k));
       const ls_array *got = ls_nest_as_array(ls_nest_item(unknown, k));
@@ -224,8 +222,6 @@ TEST(rules_need_no_sizes_while_building) {
                  ls_array_size(want)) != 0)
         fail_msg("%s: result %zu differs", rows[i].name, k);
     }
-    ls_nest_release(known);
-    ls_nest_release(unknown);
   }
 }
 
@@ -274,7 +270,7 @@ TEST(products_of_updates_have_no_gradient) {
 }
 
 TEST(the_rank_of_a_scatters_indices_is_known_while_building) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -288,5 +284,4 @@ TEST(the_rank_of_a_scatters_indices_is_known_while_building) {
                   LS_UNIMPLEMENTED,
                   "op 'scatter' (scatter): its gradient needs ranks");
   }
-  ls_graph_destroy(graph);
 }

@@ -4,6 +4,7 @@
 // numbers and then made one of them passes nothing back, wherever it stands.
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
+#include "runtime/own.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -42,11 +43,10 @@ static ls_nest trip(ls_nest carried, void *user) {
 
 static ls_tensor looped(ls_tensor x, size_t which) {
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
-  const ls_nest made = ls_while(
+  LS_OWN(ls_nest, made) = ls_while(
       is_below_three, trip, &x,
       LS_TUPLE(ls_leaf(zero), ls_leaf(zero), ls_leaf(ls_square(x))), 3);
   const ls_tensor y = ls_nest_tensor(made, which);
-  ls_nest_release(made);
   return y;
 }
 
@@ -59,10 +59,9 @@ static ls_nest taken(ls_nest nothing, void *user) {
 }
 
 static ls_tensor branched(ls_tensor x) {
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_cond(ls_greater(x, ls_scalar(LS_DTYPE_F32, 0)), taken, taken, &x);
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 
@@ -196,22 +195,18 @@ static ls_nest of_two_ys(ls_nest args, void *user) {
 
 TEST(a_whole_y_adds_nothing_to_another_one) {
   LS_SPEC("O176 O187");
-  ls_variable *v = NULL;
-  ls_function *function = NULL;
-  ls_array *three = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3});
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_array, three) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){3});
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_array = three}, &v));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = of_two_ys, .user = v}, &function));
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2})));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_call(function, args, &results));
   assert_true(ls_nest_number(ls_nest_item(results, 0)) == 3);
   assert_true(ls_nest_number(ls_nest_item(results, 1)) == 2);
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_variable_release(v);
-  ls_array_release(three);
 }

@@ -24,18 +24,14 @@ static ls_nest loss_beside_gradients(ls_nest args, void *user) {
 }
 
 TEST(a_loop_saves_nothing_for_a_gradient_that_nobody_wants) {
-  ls_function *f = function_of(loss_beside_gradients, NULL);
-  const ls_nest args = recurrence_args(2, 3);
-  ls_nest result = ls_none();
-  char *text = NULL;
+  LS_OWN(ls_function, f) = function_of(loss_beside_gradients, NULL);
+  LS_OWN(ls_nest, args) = recurrence_args(2, 3);
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_call(f, args, &result));
   expect_ok(ls_function_print_lowered(f, &text));
   assert_null(strstr(text, "stack"));
   expect_contains(text, "{num_carried = 2,");
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 // Values that are asked for because of their shapes are not saved either.
@@ -65,19 +61,15 @@ static ls_nest gradient_of_rows(ls_nest args, void *user) {
 }
 
 TEST(a_loop_saves_no_value_for_its_shape) {
-  ls_function *f = function_of(gradient_of_rows, NULL);
-  const ls_nest args = recurrence_args(2, 3);
-  ls_nest result = ls_none();
-  char *text = NULL;
+  LS_OWN(ls_function, f) = function_of(gradient_of_rows, NULL);
+  LS_OWN(ls_nest, args) = recurrence_args(2, 3);
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_call(f, args, &result));
   // y = x + mean x over two rows, thrice: each column's sum doubles.
   expect_near(ls_array_f64(ls_nest_as_array(result), 0), 8);
   expect_ok(ls_function_print_lowered(f, &text));
   assert_null(strstr(text, "stack"));
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -105,11 +97,11 @@ MEMORY_TEST(differentiate_a_loop) {
 }
 
 TEST(a_run_as_long_as_one_before_takes_no_memory) {
-  counted memory = counted_begin(1);
-  ls_function *f = function_of(gradients_of_recurrence, NULL);
-  const ls_nest args = recurrence_args(40, 100);
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(ls_function, f) = function_of(gradients_of_recurrence, NULL);
+  LS_OWN(ls_nest, args) = recurrence_args(40, 100);
   ls_array *trips = ls_nest_as_array(ls_nest_item(args, 3));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   // The second call's program is bound before, so only stacks can grow.
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_function_call(f, args, &result));
@@ -124,8 +116,4 @@ TEST(a_run_as_long_as_one_before_takes_no_memory) {
   ls_array_set_f64(trips, 0, 1000);
   expect_ok(ls_function_call(f, args, &result));
   assert_true(counted_now(&memory).allocations > warm);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  counted_end(&memory);
 }

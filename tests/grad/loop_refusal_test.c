@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of loops: where they stand, and what is refused.
+#include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/expect.h"
 #include "support/recurrence.h"
@@ -9,7 +10,7 @@
 // ---- Names and refusals ----------------------------------------------------
 TEST(gradients_of_a_loop_stand_beside_it) {
   LS_SPEC("O181 O190 O194");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("names", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -41,7 +42,6 @@ TEST(gradients_of_a_loop_stand_beside_it) {
     ls_graph_destroy(parsed);
   }
   expect_ok(ls_graph_verify(graph));
-  ls_graph_destroy(graph);
 }
 
 // Where a gradient is asked for inside of a loop, with respect to what.
@@ -76,7 +76,7 @@ TEST(initial_values_are_refused_inside_of_a_loop) {
   } rows[] = {
       {true, false, NULL}, {false, true, NULL}, {false, false, "start"}};
   for (size_t i = 0; i < 3; ++i) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     expect_ok(ls_graph_create("inside", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -97,7 +97,6 @@ TEST(initial_values_are_refused_inside_of_a_loop) {
                       rows[i].name);
       }
     }
-    ls_graph_destroy(graph);
   }
 }
 
@@ -112,7 +111,7 @@ static ls_nest ask_for_other_loop(ls_nest values, void *user) {
 }
 
 TEST(a_loop_around_is_no_place_for_the_gradient_of_another) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("around", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -127,5 +126,4 @@ TEST(a_loop_around_is_no_place_for_the_gradient_of_another) {
     ls_nest_release(made);
     expect_status(ls_graph_take_error(graph), LS_UNIMPLEMENTED, "loop 'while'");
   }
-  ls_graph_destroy(graph);
 }

@@ -2,6 +2,7 @@
 //
 // Gradients of loops as they are used: with variables, in sessions, on
 // replicas.
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
@@ -38,22 +39,17 @@ static void expect_equal_lists(ls_nest have, ls_nest want) {
 
 TEST(a_loop_has_the_gradient_of_its_trips_one_by_one) {
   LS_SPEC("O194");
-  ls_function *loop = function_of(gradients_of_recurrence, NULL);
-  ls_nest have = ls_none();
+  LS_OWN(ls_function, loop) = function_of(gradients_of_recurrence, NULL);
+  LS_OWN(ls_nest, have) = ls_none();
   for (int trips = 0; trips < 12; trips += trips < 3 ? 1 : 4) {
-    ls_function *plain = function_of(gradients_of_recurrence, &trips);
-    const ls_nest args = recurrence_args(2, trips);
-    ls_nest want = ls_none();
+    LS_OWN(ls_function, plain) = function_of(gradients_of_recurrence, &trips);
+    LS_OWN(ls_nest, args) = recurrence_args(2, trips);
+    LS_OWN(ls_nest, want) = ls_none();
     expect_ok(ls_function_call(loop, args, &have));
     expect_ok(ls_function_call(plain, args, &want));
     expect_equal_lists(have, want);
-    ls_nest_release(want);
-    ls_nest_release(args);
-    ls_function_release(plain);
   }
   assert_int_equal(ls_function_num_traces(loop), 1);
-  ls_nest_release(have);
-  ls_function_release(loop);
 }
 
 // Gated, and added up in pairs.
@@ -75,18 +71,14 @@ static ls_nest gradients_in_order(ls_nest args, void *user) {
 }
 
 TEST(gates_and_other_sums_change_no_gradient_of_a_loop) {
-  ls_function *plain = function_of(gradients_of_recurrence, NULL);
-  ls_function *gated = function_of(gradients_in_order, NULL);
-  const ls_nest args = recurrence_args(2, 5);
-  ls_nest have = ls_none(), want = ls_none();
+  LS_OWN(ls_function, plain) = function_of(gradients_of_recurrence, NULL);
+  LS_OWN(ls_function, gated) = function_of(gradients_in_order, NULL);
+  LS_OWN(ls_nest, args) = recurrence_args(2, 5);
+  LS_OWN(ls_nest, have) = ls_none();
+  LS_OWN(ls_nest, want) = ls_none();
   expect_ok(ls_function_call(gated, args, &have));
   expect_ok(ls_function_call(plain, args, &want));
   expect_equal_lists(have, want);
-  ls_nest_release(have);
-  ls_nest_release(want);
-  ls_nest_release(args);
-  ls_function_release(plain);
-  ls_function_release(gated);
 }
 
 // ---- Variables -------------------------------------------------------------
@@ -155,16 +147,15 @@ TEST(gradients_use_what_a_variable_was_in_each_trip) {
 // ---- Sessions --------------------------------------------------------------
 static ls_nest run(ls_session *session, const ls_nest *fetches, size_t count,
                    ls_feed feed) {
-  const ls_nest wanted = ls_nest_sequence(LS_KIND_LIST, fetches, count);
+  LS_OWN(ls_nest, wanted) = ls_nest_sequence(LS_KIND_LIST, fetches, count);
   ls_nest result = ls_none();
   expect_ok(ls_session_run(session, wanted, &feed, 1, &result));
-  ls_nest_release(wanted);
   return result;
 }
 
 TEST(batches_of_any_size_go_through_a_session) {
   LS_SPEC("O192");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("unknown batch", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -185,22 +176,18 @@ TEST(batches_of_any_size_go_through_a_session) {
     ls_session *session = NULL;
     expect_ok(ls_session_create(graph, &session));
     for (int64_t rows = 1; rows <= 5; rows += 2) {
-      ls_array *batch = steps_array(LS_SHAPE(rows, 3), -0.4, 0.11);
-      const ls_nest a = run(session, have, 3, (ls_feed){x, batch});
-      const ls_nest b3 = run(session, want, 3, (ls_feed){x, batch});
+      LS_OWN(ls_array, batch) = steps_array(LS_SHAPE(rows, 3), -0.4, 0.11);
+      LS_OWN(ls_nest, a) = run(session, have, 3, (ls_feed){x, batch});
+      LS_OWN(ls_nest, b3) = run(session, want, 3, (ls_feed){x, batch});
       expect_equal_lists(a, b3);
-      ls_nest_release(a);
-      ls_nest_release(b3);
-      ls_array_release(batch);
     }
     ls_session_destroy(session);
   }
   expect_ok(ls_graph_error(graph));
-  ls_graph_destroy(graph);
 }
 
 TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("two gradients", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -227,7 +214,6 @@ TEST(each_gradient_of_a_loop_has_stacks_of_its_own) {
     ls_array_release(batch);
     ls_session_destroy(session);
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Replicas --------------------------------------------------------------
@@ -285,12 +271,12 @@ TEST(each_replica_has_stacks_of_its_own) {
   ls_nest want = ls_none();
   expect_ok(ls_function_call(reference, plain, &want));
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
     ls_nest split = ls_none(), have = ls_none();
     expect_ok(ls_strategy_split(strategy, x, &split));
-    const ls_nest args = LS_TUPLE(split);
+    LS_OWN(ls_nest, args) = LS_TUPLE(split);
     for (int again = 0; again < 2; ++again)
       expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &have));
     const int64_t part = 18 / replicas;
@@ -301,8 +287,6 @@ TEST(each_replica_has_stacks_of_its_own) {
     for (int64_t i = 0; i < 9; ++i)
       expect_near(ls_array_f64(component(have, 1, 0), i), item(want, 1, i));
     ls_nest_release(have);
-    ls_nest_release(args);
-    ls_strategy_release(strategy);
   }
   ls_nest_release(want);
   ls_nest_release(plain);
@@ -348,14 +332,14 @@ static ls_nest meeting(ls_nest args, void *user) {
 }
 
 TEST(replicas_meet_in_loops_and_in_their_gradients) {
-  ls_function *step = function_of(meeting, NULL);
-  ls_array *x = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_function, step) = function_of(meeting, NULL);
+  LS_OWN(ls_array, x) = steps_array(LS_SHAPE(6, 3), -0.4, 0.05);
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
   ls_nest split = ls_none(), have = ls_none();
   expect_ok(ls_strategy_split(strategy, x, &split));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(split, ls_nest_array(steps_array(LS_SHAPE(3, 3), 0.3, -0.07)));
   expect_ok(ls_strategy_run(strategy, ls_traced(step), args, &have));
   for (size_t r = 0; r < 3; ++r) {
@@ -367,8 +351,4 @@ TEST(replicas_meet_in_loops_and_in_their_gradients) {
                   ls_array_f64(component(have, 3, r), i));
   }
   ls_nest_release(have);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
-  ls_array_release(x);
-  ls_function_release(step);
 }

@@ -3,6 +3,7 @@
 // Gradients of loops agree with finite differences, once and twice.
 #include <math.h>
 
+#include "graph/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
@@ -95,13 +96,12 @@ static ls_tensor make_growing(const ls_tensor *xs, size_t count,
   (void)count;
   (void)user;
   recurrence r = {xs[1], xs[2]};
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_small, grow, &r,
                LS_LIST(ls_leaf(xs[0]), ls_leaf(xs[1]), ls_leaf(xs[3])), 0);
   const ls_tensor product =
       ls_mul(ls_nest_tensor(made, 0), ls_nest_tensor(made, 1));
   const ls_tensor y = ls_add(product, ls_nest_tensor(made, 2));
-  ls_nest_release(made);
   return y;
 }
 
@@ -191,9 +191,8 @@ static ls_tensor is_odd(ls_tensor trip) {
 
 static ls_tensor branching(ls_tensor y, ls_tensor trip, ls_tensor w) {
   operands o = {y, w, trip};
-  const ls_nest made = ls_cond(is_odd(trip), curved, straight, &o);
+  LS_OWN(ls_nest, made) = ls_cond(is_odd(trip), curved, straight, &o);
   const ls_tensor result = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return result;
 }
 
@@ -334,7 +333,7 @@ static ls_tensor square_gradients(ls_tensor y, const ls_nest *xs) {
 // building and [4,3] when run.
 static void run_for_shape(ls_shape shape, double *first, double *second) {
   static const counted four = {4, 0, everything};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("sizes", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -365,7 +364,6 @@ static void run_for_shape(ls_shape shape, double *first, double *second) {
     ls_array_release(batch);
   }
   expect_ok(ls_graph_verify(graph));
-  ls_graph_destroy(graph);
 }
 
 TEST(sizes_that_are_known_late_change_nothing) {
@@ -399,13 +397,12 @@ static ls_tensor make_shifted(const ls_tensor *xs, size_t count,
                               const void *user) {
   (void)count;
   ls_tensor w = xs[3];
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(below_three, shift, &w,
                LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(xs[0]),
                        ls_leaf(xs[1]), ls_leaf(xs[2])),
                0);
   const ls_tensor y = ls_nest_tensor(made, *(const unsigned *)user);
-  ls_nest_release(made);
   return y;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/function_plan.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/recurrence.h"
@@ -44,21 +45,17 @@ static ls_nest ones(int64_t rows, int64_t columns) {
 }
 
 static size_t shared_bytes(product *multiply) {
-  ls_function *f = function_of(gradients_of_two, &multiply);
-  const ls_nest args =
+  LS_OWN(ls_function, f) = function_of(gradients_of_two, &multiply);
+  LS_OWN(ls_nest, args) =
       LS_LIST(ones(ROWS, INPUTS), ones(INPUTS, INNER), ones(INNER, OUTPUTS));
-  ls_nest result = ls_none();
-  char *text = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_call(f, args, &result));
   expect_ok(ls_function_print_plan(f, &text));
   const char *at = strstr(text, "bytes: shared ");
   assert_non_null(at);
   const size_t bytes =
       (size_t)strtoull(at + strlen("bytes: shared "), NULL, 10);
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
   return bytes;
 }
 

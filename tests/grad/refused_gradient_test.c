@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -59,9 +60,8 @@ static ls_nest smooth_body(ls_nest carried, void *user) {
 }
 
 static ls_tensor loop_of(ls_flow_callback callback, ls_tensor x) {
-  const ls_nest made = ls_while(twice, callback, NULL, initial(x), 0);
+  LS_OWN(ls_nest, made) = ls_while(twice, callback, NULL, initial(x), 0);
   const ls_tensor y = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return y;
 }
 
@@ -90,9 +90,8 @@ static ls_nest loop_in_branch(ls_nest none, void *user) {
 static ls_tensor branch(ls_flow_callback then, scene *s) {
   const ls_tensor is_positive =
       ls_greater(ls_reduce_sum(s->x, LS_ALL_AXES), ls_scalar(LS_DTYPE_F32, 0));
-  const ls_nest made = ls_cond(is_positive, then, draw_not, s);
+  LS_OWN(ls_nest, made) = ls_cond(is_positive, then, draw_not, s);
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 
@@ -208,7 +207,7 @@ static const refusal refusals[] = {
 static void fill_scene(scene *s) {
   const ls_attr mark = {
       .name = "mark", .kind = LS_ATTR_STRING, .as.string = "first"};
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){7});
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){7});
   s->x = ls_identity_named(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1), "x");
   s->looped = loop(s->x);
   s->smooth = loop_of(smooth_body, s->x);
@@ -220,7 +219,6 @@ static void fill_scene(scene *s) {
   expect_ok(ls_op_set_attr(
       s->marked,
       &(ls_attr){.name = "held", .kind = LS_ATTR_ARRAY, .as.array = array}));
-  ls_array_release(array);
 }
 
 // The text without the ops' numbers, of which some may be left out.

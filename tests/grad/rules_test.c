@@ -3,6 +3,7 @@
 // Gradients through makers of several ops and through products against finite
 // differences, and their own gradients too. Every single op's are in
 // conformance/gradients_test.c.
+#include "base/memory/own.h"
 #include "lockstep/function.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
@@ -10,10 +11,9 @@
 
 static ls_tensor labels_of(int64_t a, int64_t b) {
   const int64_t data[] = {a, b};
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SHAPE(2), data, &array));
   const ls_tensor labels = ls_constant(array);
-  ls_array_release(array);
   return labels;
 }
 

@@ -3,6 +3,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/function.h"
 #include "lockstep/gradients.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/spec.h"
 
@@ -10,12 +11,11 @@ enum { ROWS = 6, WIDTH = 2 };
 
 static ls_tensor integers(ls_dtype dtype, ls_shape shape,
                           const int64_t *items) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(dtype, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ls_array_set_i64(array, i, items[i]);
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 #define INDICES(dtype, shape, ...)                                             \
@@ -62,8 +62,8 @@ static ls_nest give_mixed(ls_nest args, void *user) {
 }
 
 static ls_nest call(ls_callback callback) {
-  ls_variable *table = NULL;
-  ls_function *function = NULL;
+  LS_OWN(ls_variable, table) = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_variable_create(&(ls_variable_options){.name = "table",
                                                 .dtype = LS_DTYPE_F32,
@@ -72,11 +72,8 @@ static ls_nest call(ls_callback callback) {
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = table}, &function));
   ls_nest result = ls_none();
-  const ls_nest args = LS_TUPLE(ls_none());
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
   expect_ok(ls_function_call(function, args, &result));
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_variable_release(table);
   return result;
 }
 
@@ -95,11 +92,10 @@ static void expect_rows(ls_nest leaf, size_t count, const double *want) {
 
 TEST(lookups_give_their_rows_one_behind_the_other) {
   LS_SPEC("O199");
-  const ls_nest result = call(give_parts);
+  LS_OWN(ls_nest, result) = call(give_parts);
   EXPECT_ROWS(ls_nest_item(result, 0), 3, 0, 5, 3, 5, 3);  // 9 was taken for 5.
   EXPECT_ROWS(ls_nest_item(result, 1), 1, 1, 2, 2, 2, 2);
   EXPECT_ROWS(ls_nest_item(result, 2), 1, 0, 0, 1 + 2 + 2, 0, 2 + 2);
-  ls_nest_release(result);
 }
 
 // Row 3, by a rule of its own.
@@ -132,19 +128,17 @@ static ls_nest give_parts_of_two_types(ls_nest args, void *user) {
 }
 
 TEST(indices_of_two_types_become_wide) {
-  const ls_nest result = call(give_parts_of_two_types);
+  LS_OWN(ls_nest, result) = call(give_parts_of_two_types);
   EXPECT_ROWS(ls_nest_item(result, 0), 3, 5, 3);
   EXPECT_ROWS(ls_nest_item(result, 1), 1, 1, 1);
   assert_int_equal(ls_array_dtype(ls_nest_as_array(ls_nest_item(result, 0))),
                    LS_DTYPE_I64);
-  ls_nest_release(result);
 }
 
 TEST(beside_a_dense_gradient_they_are_dense) {
   LS_SPEC("O199");
-  const ls_nest result = call(give_mixed);
+  LS_OWN(ls_nest, result) = call(give_mixed);
   EXPECT_ROWS(ls_nest_item(result, 0), 2, 1, 1, 6, 1, 5);
-  ls_nest_release(result);
 }
 
 static ls_nest sum_small(ls_nest args, void *user) {
@@ -156,18 +150,15 @@ static ls_nest sum_small(ls_nest args, void *user) {
 }
 
 TEST(small_floats_are_rounded_once) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(
       ls_function_create(&(ls_function_options){.call = sum_small}, &function));
-  const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_BF16, LS_SHAPE(512)));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_BF16, LS_SHAPE(512)));
   for (int64_t i = 0; i < 512; ++i)
     ls_array_set_f64(ls_nest_as_array(ls_nest_item(args, 0)), i, 1);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(function, args, &result));
   EXPECT_ROWS(result, 0, 512);  // One after another in bf16 they stop at 256.
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 static ls_nest make_misfit(ls_nest args, void *user) {
@@ -183,15 +174,14 @@ TEST(values_that_do_not_fit_are_refused) {
                                        "has no slices"};
   for (int i = 0; i < 2; ++i) {
     bool scalar = i == 1;
-    ls_function *function = NULL;
+    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = make_misfit, .user = &scalar},
         &function));
-    const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2, 4)));
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2, 4)));
     ls_nest result = ls_none();
     expect_status(ls_function_call(function, args, &result),
                   LS_INVALID_ARGUMENT, wanted[i]);
-    ls_nest_release(args);
-    ls_function_release(function);
   }
 }

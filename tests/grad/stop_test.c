@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What no gradient passes through is as if it were not there.
+#include "base/memory/own.h"
 #include "lockstep/gradients.h"
 #include "support/values.h"
 
@@ -31,17 +32,14 @@ static ls_nest args_of(void) {
 }
 
 TEST(what_is_stopped_does_not_change_the_order_of_sums) {
-  const ls_nest args = args_of();
+  LS_OWN(ls_nest, args) = args_of();
   int count = 0;
-  const ls_nest want = call_on(1, with_stopped_ops, &count, args, 1);
+  LS_OWN(ls_nest, want) = call_on(1, with_stopped_ops, &count, args, 1);
   for (count = 1; count < 9; ++count) {
-    const ls_nest got = call_on(1, with_stopped_ops, &count, args, 1);
+    LS_OWN(ls_nest, got) = call_on(1, with_stopped_ops, &count, args, 1);
     assert_memory_equal(ls_nest_data(got, 0), ls_nest_data(want, 0),
                         COUNT * sizeof(float));
-    ls_nest_release(got);
   }
-  ls_nest_release(want);
-  ls_nest_release(args);
 }
 
 // A maximum by indices has no gradient, and here none comes to x through it.
@@ -58,10 +56,8 @@ static ls_nest behind_a_stop(ls_nest args, void *user) {
 }
 
 TEST(ops_behind_a_stop_need_no_gradient) {
-  const ls_nest args = args_of();
-  const ls_nest got = call_on(1, behind_a_stop, NULL, args, 1);
+  LS_OWN(ls_nest, args) = args_of();
+  LS_OWN(ls_nest, got) = call_on(1, behind_a_stop, NULL, args, 1);
   assert_memory_equal(ls_nest_data(got, 0), ls_nest_data(got, 1),
                       COUNT * sizeof(float));
-  ls_nest_release(got);
-  ls_nest_release(args);
 }

@@ -4,6 +4,7 @@
 // differences, and what the makers refuse.
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/gradient_check.h"
 
@@ -176,12 +177,13 @@ static ls_nest late_gradients(ls_tensor x, ls_tensor w) {
 }
 
 TEST(sizes_may_be_known_late) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   expect_ok(ls_graph_create("late", &graph));
   expect_ok(ls_session_create(graph, &session));
   ls_feed feeds[2];
-  ls_nest wanted = ls_none(), got = ls_none();
+  LS_OWN(ls_nest, wanted) = ls_none();
+  LS_OWN(ls_nest, got) = ls_none();
   {
     LS_GRAPH_SCOPE(graph);
     feeds[0].tensor =
@@ -191,7 +193,8 @@ TEST(sizes_may_be_known_late) {
     wanted = late_gradients(feeds[0].tensor, feeds[1].tensor);
   }
   expect_ok(ls_graph_verify(graph));
-  ls_array *x = ones(LS_SHAPE(1, 4, 4, 2)), *w = ones(LS_SHAPE(3, 3, 2, 1));
+  LS_OWN(ls_array, x) = ones(LS_SHAPE(1, 4, 4, 2));
+  LS_OWN(ls_array, w) = ones(LS_SHAPE(3, 3, 2, 1));
   feeds[0].value = x;
   feeds[1].value = w;
   expect_ok(ls_session_run(session, wanted, feeds, 2, &got));
@@ -204,12 +207,6 @@ TEST(sizes_may_be_known_late) {
   const ls_array *dw = ls_nest_as_array(ls_nest_item(got, 1));
   for (int64_t i = 0; i < 18; ++i)
     assert_true(ls_array_f64(dw, i) == 1);
-  ls_nest_release(got);
-  ls_nest_release(wanted);
-  ls_array_release(x);
-  ls_array_release(w);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -218,7 +215,7 @@ static void expect_refused(ls_graph *graph, ls_code code, const char *part) {
 }
 
 TEST(makers_refuse_what_does_not_fit) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("refusals", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -257,5 +254,4 @@ TEST(makers_refuse_what_does_not_fit) {
     ls_reduce_window((ls_window_op)7, x, LS_SHAPE(2, 2), NULL);
     expect_refused(graph, LS_INVALID_ARGUMENT, "LS_WINDOW_SUM, MAX, MEAN");
   }
-  ls_graph_destroy(graph);
 }

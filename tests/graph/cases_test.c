@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
@@ -56,16 +57,13 @@ static void report(const char *file, const char *title, const char *what,
 
 // Prints what parses, else a status' message; the caller frees it.
 static char *print_of(const char *text, ls_code *out_code) {
-  ls_graph *graph = NULL;
-  char *printed = NULL;
-  ls_status status = ls_graph_parse(text, kernels, 1, &graph);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(printed, printed) = NULL;
+  LS_OWN(ls_status, status) = ls_graph_parse(text, kernels, 1, &graph);
   if (ls_status_is_ok(status)) status = ls_graph_print(graph, &printed);
   char *result =
       strdup(ls_status_is_ok(status) ? printed : ls_status_message(status));
   *out_code = ls_status_code(status);
-  ls_status_free(status);
-  ls_text_release(printed);
-  ls_graph_destroy(graph);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/computation.h"
@@ -10,12 +11,11 @@
 
 static ls_graph *loaded(const ls_graph *graph, char **out_text) {
   ls_graph *copy = NULL;
-  char *again = NULL;
+  LS_OWN(printed, again) = NULL;
   expect_ok(ls_graph_print(graph, out_text));
   expect_ok(ls_graph_parse(*out_text, NULL, 0, &copy));
   expect_ok(ls_graph_print(copy, &again));
   assert_string_equal(*out_text, again);
-  ls_text_release(again);
   return copy;
 }
 
@@ -31,7 +31,7 @@ static ls_variable *new_variable(const char *name, double value) {
 TEST(entries_are_again_what_they_were) {
   LS_SPEC("E12");
   ls_graph *graph = NULL;
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -62,7 +62,7 @@ TEST(entries_are_again_what_they_were) {
   assert_int_equal(leaves[2].kind, LS_KIND_OP);
   const ls_tensor sum = leaves[1].as.tensor;
   // It is a graph to run: what is in "variables" gets its first values.
-  computation c = {.graph = copy};
+  LS_OWN(computation, c) = {.graph = copy};
   ls_graph_begin(&c.scope, copy);
   ls_nest variables[3];
   assert_int_equal(
@@ -74,15 +74,13 @@ TEST(entries_are_again_what_they_were) {
   for (size_t i = 0; i < 2; ++i)
     computation_initialize(&c, ls_nest_as_variable(variables[i]));
   assert_true(computation_fetch(&c, sum) == 7);
-  computation_close(&c);
-  ls_text_release(text);
 }
 
 TEST(a_variable_that_only_a_collection_has_is_declared) {
   LS_SPEC("E12");
   ls_graph *graph = NULL;
   char *text = NULL;
-  ls_variable *eager =
+  LS_OWN(ls_variable, eager) =
       variable_of("elsewhere", LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_add_to_collection(
@@ -94,28 +92,24 @@ TEST(a_variable_that_only_a_collection_has_is_declared) {
   ls_text_release(text);
   ls_graph_destroy(copy);
   ls_graph_destroy(graph);
-  ls_variable_release(eager);
 }
 
 // Of a variable with components the first stands there.
 TEST(a_distributed_variable_is_its_first_component) {
   LS_SPEC("E12");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   char *text = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     ls_variable_release(variable_in(strategy, (variable_kind){.name = "w"}));
   }
-  ls_graph *copy = loaded(graph, &text);
+  LS_OWN(ls_graph, copy) = loaded(graph, &text);
   ls_nest leaves[2];
   assert_int_equal(
       ls_graph_collection(copy, LS_COLLECTION_GLOBAL_VARIABLES, leaves, 2), 1);
   assert_string_equal(ls_variable_name(ls_nest_as_variable(leaves[0])), "w");
   assert_null(strstr(text, "#2"));
   ls_text_release(text);
-  ls_graph_destroy(copy);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph_ops.h"
@@ -30,7 +31,7 @@ static void expect_waits(ls_tensor value, const ls_op *ops, size_t count) {
 // ---- What operands imply ---------------------------------------------------
 TEST(an_op_waits_for_what_its_operands_do_not) {
   LS_SPEC("O30");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -52,12 +53,11 @@ TEST(an_op_waits_for_what_its_operands_do_not) {
     }
     expect_waits(ls_neg(inside), NULL, 0);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(a_scope_knows_the_ops_of_those_inside) {
   LS_SPEC("O30");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -81,12 +81,11 @@ TEST(a_scope_knows_the_ops_of_those_inside) {
     expect_waits(ls_neg(inner), NULL, 0);
     expect_waits(ls_neg(cleared), ops, 1);
   }
-  ls_graph_destroy(graph);
 }
 
 // What a maker names itself stays.
 TEST(a_group_keeps_its_members) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -95,7 +94,6 @@ TEST(a_group_keeps_its_members) {
     const ls_op group = ls_group(ops, 2, NULL);
     assert_int_equal(ls_op_num_control_inputs(group), 2);
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- In regions ------------------------------------------------------------
@@ -118,9 +116,8 @@ static ls_nest add_one(ls_nest values, void *user);
 
 static ls_nest add_in_branch(ls_nest none, void *user) {
   (void)none;
-  const ls_nest values = LS_LIST(ls_leaf(one()));
+  LS_OWN(ls_nest, values) = LS_LIST(ls_leaf(one()));
   const ls_nest made = add_one(values, user);
-  ls_nest_release(values);
   return made;
 }
 
@@ -185,11 +182,11 @@ static ls_nest wait_in_replica(ls_nest args, void *user) {
 // The op that waits is the one in the graph of what is waited for.
 TEST(the_op_that_holds_the_region_waits) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_graph *graph = NULL;
-    ls_nest made = ls_none();
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_op before = {0};
-    ls_function *function = function_of(wait_in_replica, &before);
+    LS_OWN(ls_function, function) = function_of(wait_in_replica, &before);
     expect_ok(ls_graph_create("g", &graph));
     {
       LS_GRAPH_SCOPE(graph);
@@ -207,10 +204,6 @@ TEST(the_op_that_holds_the_region_waits) {
         assert_int_equal(ls_op_num_control_inputs(op), 1);
     }
     assert_true(waiting >= 1);
-    ls_nest_release(made);
-    ls_function_release(function);
-    ls_strategy_release(strategy);
-    ls_graph_destroy(graph);
   }
 }
 
@@ -221,10 +214,10 @@ static ls_nest sum_of_ones(ls_nest args, void *user) {
 }
 
 TEST(replicas_wait_for_the_scope_around_them) {
-  ls_graph *graph = NULL;
-  ls_nest made = ls_none();
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *function = function_of(sum_of_ones, NULL);
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = function_of(sum_of_ones, NULL);
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -238,10 +231,6 @@ TEST(replicas_wait_for_the_scope_around_them) {
       replicate = ls_graph_op(graph, i);
   assert_int_equal(ls_op_num_control_inputs(replicate), 1);
   assert_string_equal(ls_op_name(ls_op_control_input(replicate, 0)), "before");
-  ls_nest_release(made);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  ls_graph_destroy(graph);
 }
 
 // ---- In gradients ----------------------------------------------------------
@@ -272,7 +261,7 @@ static ls_nest always(ls_nest values, void *user) {
 
 // Gradients of loops are drafted and copied: what they wait for goes with it.
 TEST(a_loops_gradient_waits_too) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -295,7 +284,6 @@ TEST(a_loops_gradient_waits_too) {
     ls_nest_release(gradient);
     ls_nest_release(made);
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -306,7 +294,8 @@ static ls_nest note_op(ls_nest values, void *user) {
 }
 
 TEST(nothing_waits_for_what_is_elsewhere) {
-  ls_graph *graph = NULL, *other = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   ls_op elsewhere = {0}, inside = {0};
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_create("other", &other));
@@ -329,8 +318,6 @@ TEST(nothing_waits_for_what_is_elsewhere) {
     expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT,
                   "belongs to graph 'while_body'");
   }
-  ls_graph_destroy(other);
-  ls_graph_destroy(graph);
 }
 
 static ls_nest wait_for_eager(ls_nest args, void *user) {
@@ -343,7 +330,7 @@ static ls_nest wait_for_eager(ls_nest args, void *user) {
 TEST(a_function_waits_for_what_ran_before_it) {
   ls_nest made = ls_none();
   ls_op before = ls_tensor_op(one());
-  ls_function *function = function_of(wait_for_eager, &before);
+  LS_OWN(ls_function, function) = function_of(wait_for_eager, &before);
   expect_ok(ls_function_call(function, ls_none(), &made));
   assert_true(ls_nest_number(made) == 1);
   ls_nest_release(made);
@@ -353,5 +340,4 @@ TEST(a_function_waits_for_what_ran_before_it) {
   ls_status_free(ls_graph_take_error(ls_graph_current()));
   expect_status(ls_function_call(function, ls_none(), &made),
                 LS_INVALID_ARGUMENT, "matmul");
-  ls_function_release(function);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/values.h"
 #include "support/ways.h"
@@ -65,9 +66,9 @@ static ls_nest one_on_foo(ls_nest args, void *user) {
 // What a function's own scopes leave out comes from where it is called.
 TEST(a_functions_ops_are_placed_where_it_is_called) {
   LS_SPEC("O69");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_nest made = ls_none();
-  ls_function *function = function_of(one_on_foo, NULL);
+  LS_OWN(ls_function, function) = function_of(one_on_foo, NULL);
   expect_ok(ls_graph_create("g", &graph));
   for (int task = 1; task <= 2; ++task) {
     LS_GRAPH_SCOPE(graph);
@@ -79,8 +80,6 @@ TEST(a_functions_ops_are_placed_where_it_is_called) {
     ls_nest_release(made);
     made = ls_none();
   }
-  ls_function_release(function);
-  ls_graph_destroy(graph);
 }
 
 TEST(a_name_that_is_none_is_refused) {
@@ -107,7 +106,7 @@ TEST(a_name_that_is_none_is_refused) {
 
 // A name of more characters than are kept merges as any other.
 TEST(a_long_name_merges) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   char name[1000];
   memset(name, '/', sizeof(name));
   snprintf(name + 900, sizeof(name) - 900, "/cpu:1");
@@ -118,13 +117,12 @@ TEST(a_long_name_merges) {
     LS_DEVICE_SCOPE(name);
     expect_device_here("/job:w/task:1/device:CPU:1");
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Beside other scopes ---------------------------------------------------
 TEST(a_colocation_leaves_device_scopes) {
   LS_SPEC("O48");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -149,7 +147,6 @@ TEST(a_colocation_leaves_device_scopes) {
       expect_device_here("/task:5");
     }
   }
-  ls_graph_destroy(graph);
 }
 
 static ls_nest make_variable(ls_nest args, void *user) {
@@ -165,8 +162,8 @@ static ls_nest make_variable(ls_nest args, void *user) {
 
 // The variable is outside of the function, in the same place.
 TEST(what_leaves_a_function_keeps_the_device) {
-  ls_graph *graph = NULL;
-  ls_variable *v = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   ls_nest made = ls_none();
   ls_function *function = function_of(make_variable, &v);
   expect_ok(ls_graph_create("g", &graph));
@@ -180,8 +177,6 @@ TEST(what_leaves_a_function_keeps_the_device) {
                       "/job:worker/replica:0/task:0/device:CPU:1");
   assert_string_equal(ls_op_device(ls_variable_initializer(v)),
                       "/job:worker/device:CPU:1");
-  ls_variable_release(v);
-  ls_graph_destroy(graph);
 }
 
 static ls_nest make_outside(ls_nest args, void *user) {
@@ -206,7 +201,7 @@ TEST(a_device_outlives_the_graph_that_was_left) {
 
 // A variable beside one without a place has none.
 TEST(a_variable_is_beside_another_wherever_that_is) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -228,5 +223,4 @@ TEST(a_variable_is_beside_another_wherever_that_is) {
     for (int i = 0; i < 4; ++i)
       ls_variable_release(made[i]);
   }
-  ls_graph_destroy(graph);
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "base/memory/own.h"
+#include "distribute/own.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
 #include "lockstep/gradients.h"
@@ -38,6 +38,7 @@ static void close_place(place *p) {
   ls_scope_end(&p->scope);
   ls_graph_destroy(p->graph);
 }
+LS_OWNED_STRUCT(place, close_place)
 
 #define CLUSTER_SCOPE(c) LS_SCOPE_(ls_flow_begin, &(c)->flow)
 
@@ -52,7 +53,7 @@ static void expect_control(ls_tensor value, const char *const *names,
 // ---- Marks -----------------------------------------------------------------
 TEST(an_op_is_marked_from_entry_to_exit) {
   LS_SPEC("O9 O11 O15");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   EXPECT_MARK(p.c.pivot, CLUSTER_MARK, "c");
   const ls_tensor before = one();
@@ -68,12 +69,11 @@ TEST(an_op_is_marked_from_entry_to_exit) {
   }
   EXPECT_MARK(ls_tensor_op(before), CLUSTER_MARK, "");
   EXPECT_MARK(ls_tensor_op(one()), CLUSTER_MARK, "");
-  close_place(&p);
 }
 
 TEST(another_graph_is_not_ruled) {
   place p;
-  ls_graph *other = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   open_place(&p, 2);
   expect_ok(ls_graph_create("other", &other));
   {
@@ -85,7 +85,6 @@ TEST(another_graph_is_not_ruled) {
   }
   assert_null(ls_flow_replicated());
   close_place(&p);
-  ls_graph_destroy(other);
 }
 
 TEST(eager_has_no_flows) {
@@ -110,9 +109,9 @@ static ls_status fetch(ls_session *session, ls_tensor value, ls_tensor fed,
 TEST(sessions_hold_what_a_flow_bans) {
   LS_SPEC("O17 O18");
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    place p;
+    LS_OWN(place, p) = {0};
     double number = 0;
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     ls_tensor compiled = ls_failed_tensor(), host = ls_failed_tensor();
     open_place(&p, replicas);
     {
@@ -141,15 +140,13 @@ TEST(sessions_hold_what_a_flow_bans) {
       expect_status(fetch(session, behind, host, &number), LS_INVALID_ARGUMENT,
                     "may not be fed");
     }
-    ls_session_destroy(session);
-    close_place(&p);
   }
 }
 
 // ---- Control inputs --------------------------------------------------------
 TEST(what_waits_outside_comes_in_as_an_identity) {
   LS_SPEC("O22 O23 O24");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   const ls_op outside[2] = {ls_tensor_op(one()), ls_group(NULL, 0, "no_value")};
   LS_CONTROL_SCOPE(outside, 2);
@@ -170,12 +167,11 @@ TEST(what_waits_outside_comes_in_as_an_identity) {
   LS_CONTROL_SCOPE(&inside, 1);
   expect_control(one(), (const char *[]){"inner/constant", "inner/identity_1"},
                  2);
-  close_place(&p);
 }
 
 TEST(an_op_without_operands_waits_for_the_pivot) {
   LS_SPEC("O25 O30");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   {
     CLUSTER_SCOPE(&p.c);
@@ -192,7 +188,6 @@ TEST(an_op_without_operands_waits_for_the_pivot) {
     expect_control(y, (const char *[]){"pivot"}, 1);
     expect_control(ls_neg(y), NULL, 0);
   }
-  close_place(&p);
 }
 
 // ---- Regions ---------------------------------------------------------------
@@ -236,7 +231,7 @@ static size_t expect_all_marked(const ls_graph *graph, size_t from,
 
 TEST(ops_of_bodies_are_ops_of_the_flow) {
   LS_SPEC("O9 O29");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   const ls_tensor x = one();
   const size_t first = ls_graph_num_ops(p.graph);
@@ -253,7 +248,6 @@ TEST(ops_of_bodies_are_ops_of_the_flow) {
     ls_nest_release(made);
   }
   assert_true(expect_all_marked(p.graph, first, "c") > 20);
-  close_place(&p);
 }
 
 static ls_nest replica_step(ls_nest args, void *user) {
@@ -268,8 +262,8 @@ TEST(ops_of_replicas_and_functions_are_ops_of_the_flow) {
     for (int traced = 0; traced < 2; ++traced) {
       place p;
       ls_nest made = ls_none();
-      ls_strategy *strategy = mirrored_of(replicas);
-      ls_function *function = function_of(replica_step, NULL);
+      LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+      LS_OWN(ls_function, function) = function_of(replica_step, NULL);
       open_place(&p, replicas);
       {
         CLUSTER_SCOPE(&p.c);
@@ -281,8 +275,6 @@ TEST(ops_of_replicas_and_functions_are_ops_of_the_flow) {
       assert_true(expect_all_marked(p.graph, 0, "c") > 2);
       ls_nest_release(made);
       close_place(&p);
-      ls_function_release(function);
-      ls_strategy_release(strategy);
     }
 }
 
@@ -296,7 +288,7 @@ static const ls_flow_type plain_type = {.name = "a plain flow"};
 
 TEST(the_innermost_replicated_flow_is_found) {
   LS_SPEC("O49");
-  place p;
+  LS_OWN(place, p) = {0};
   ls_flow *found = NULL, plain = {&plain_type};
   open_place(&p, 2);
   CLUSTER_SCOPE(&p.c);
@@ -308,21 +300,18 @@ TEST(the_innermost_replicated_flow_is_found) {
     ls_nest_release(ls_cond(yes, note_flow, note_flow, &found));
   }
   assert_ptr_equal(found, &p.c.flow);
-  ls_function *function = function_of(note_flow, &found);
-  ls_nest made = ls_none();
+  LS_OWN(ls_function, function) = function_of(note_flow, &found);
+  LS_OWN(ls_nest, made) = ls_none();
   found = NULL;
   expect_ok(ls_function_call(function, ls_none(), &made));
   assert_ptr_equal(found, &p.c.flow);
-  ls_nest_release(made);
-  ls_function_release(function);
-  close_place(&p);
 }
 
 // ---- Leaving ---------------------------------------------------------------
 TEST(init_scopes_and_cleared_control_leave) {
   LS_SPEC("O204");
-  place p;
-  ls_variable *v = NULL;
+  LS_OWN(place, p) = {0};
+  LS_OWN(ls_variable, v) = NULL;
   open_place(&p, 2);
   const ls_tensor outside = one();
   {
@@ -353,21 +342,17 @@ TEST(init_scopes_and_cleared_control_leave) {
     EXPECT_MARK(ls_tensor_op(ls_variable_read(v)), CLUSTER_MARK, "c");
   }
   // What makes its value runs outside.
-  ls_session *session = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   EXPECT_MARK(ls_variable_initializer(v), CLUSTER_MARK, "");
   expect_ok(ls_session_create(p.graph, &session));
   expect_ok(ls_session_run(session, ls_nest_op(ls_variable_initializer(v)),
                            NULL, 0, &result));
-  ls_nest_release(result);
-  ls_session_destroy(session);
-  ls_variable_release(v);
-  close_place(&p);
 }
 
 // ---- Refusals --------------------------------------------------------------
 TEST(an_op_that_is_not_admitted_is_not_made) {
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   {
     CLUSTER_SCOPE(&p.c);
@@ -390,13 +375,12 @@ TEST(an_op_that_is_not_admitted_is_not_made) {
     assert_int_equal(ls_graph_num_ops(p.graph), there);
   }
   assert_false(ls_tensor_is_failed(ls_exp(one())));
-  close_place(&p);
 }
 
 // Innermost first: the one around finds the mark of the one inside.
 TEST(an_op_that_cannot_be_marked_is_taken_back) {
   LS_SPEC("O16");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p, 2);
   cluster inner = cluster_of("inner", 2);
   CLUSTER_SCOPE(&p.c);
@@ -425,7 +409,6 @@ TEST(an_op_that_cannot_be_marked_is_taken_back) {
     ls_nest_release(made);
   }
   expect_status(ls_graph_take_error(p.graph), LS_INVALID_ARGUMENT, "'cond'");
-  close_place(&p);
 }
 
 // ---- Flows in flows --------------------------------------------------------
@@ -464,7 +447,7 @@ static const ls_flow_type listening = {
 
 TEST(the_innermost_flow_is_asked_first) {
   LS_SPEC("O29");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   char heard[100] = "";
   listener a = {{&listening}, heard, 'a'}, b = {{&listening}, heard, 'b'};
   expect_ok(ls_graph_create("g", &graph));
@@ -489,5 +472,4 @@ TEST(the_innermost_flow_is_asked_first) {
     ls_neg(x);
     assert_string_equal(heard, "a+a");
   }
-  ls_graph_destroy(graph);
 }

@@ -7,6 +7,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -22,7 +23,8 @@ static const double third = 0.333984375;
 
 static ls_tensor make(int how, ls_dtype dtype, ls_variable **variable) {
   ls_tensor value;
-  ls_array *array = array_of(dtype, LS_SCALAR, (const double[]){1.0 / 3});
+  LS_OWN(ls_array, array) =
+      array_of(dtype, LS_SCALAR, (const double[]){1.0 / 3});
   ls_variable_options options = {.name = "w"};
   if (how == BY_ARRAY) options.initial_array = array;
   if (how == BY_TENSOR) options.initial_value = ls_scalar(dtype, 1.0 / 3);
@@ -31,7 +33,6 @@ static ls_tensor make(int how, ls_dtype dtype, ls_variable **variable) {
     options.initializer = third_of_bf16;
   }
   expect_ok(ls_get_variable(&options, variable, &value));
-  ls_array_release(array);
   return value;
 }
 
@@ -49,7 +50,7 @@ static double number_of(computation *c, ls_tensor value) {
 static void store_wide(computation *c) {
   for (int how = 0; how < NUM_WAYS_TO_BEGIN; ++how) {
     LS_BFLOAT16_SCOPE(NULL);
-    ls_variable *w = NULL;
+    LS_OWN(ls_variable, w) = NULL;
     const ls_tensor value = make(how, LS_DTYPE_BF16, &w);
     assert_int_equal(ls_variable_dtype(w), LS_DTYPE_F32);
     assert_int_equal(ls_tensor_dtype(value), LS_DTYPE_BF16);
@@ -58,17 +59,15 @@ static void store_wide(computation *c) {
     // What bf16 would lose adds up.
     const ls_tensor sum = ls_variable_assign_add(w, f32_of(1e-5));
     assert_true(number_of(c, sum) > third);
-    ls_variable_release(w);
   }
 }
 
 TEST(bf16_is_stored_as_f32_and_read_as_bf16) {
   LS_SPEC("O203");
-  computation c;
+  LS_OWN(computation, c) = {0};
   store_wide(NULL);
   computation_open(&c);
   store_wide(&c);
-  computation_close(&c);
 }
 
 static ls_nest read_in_function(ls_nest args, void *user) {
@@ -79,21 +78,18 @@ static ls_nest read_in_function(ls_nest args, void *user) {
 
 TEST(a_function_makes_such_variables_where_it_stands) {
   LS_SPEC("O203");
-  ls_variable *w = NULL;
-  ls_function *f = function_of(read_in_function, &w);
-  ls_nest result = ls_none();
+  LS_OWN(ls_variable, w) = NULL;
+  LS_OWN(ls_function, f) = function_of(read_in_function, &w);
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(f, ls_none(), &result));
   assert_int_equal(ls_array_dtype(ls_nest_as_array(result)), LS_DTYPE_BF16);
   assert_true(ls_nest_number(result) == third);
   assert_int_equal(ls_variable_dtype(w), LS_DTYPE_F32);
-  ls_nest_release(result);
-  ls_function_release(f);
-  ls_variable_release(w);
 }
 
 TEST(names_have_the_scopes_prefix) {
   LS_SPEC("O203");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   ls_variable *variables[3] = {NULL};
   {
@@ -116,7 +112,6 @@ TEST(names_have_the_scopes_prefix) {
   assert_int_equal(ls_variable_dtype(variables[2]), LS_DTYPE_BF16);
   for (int i = 0; i < 3; ++i)
     ls_variable_release(variables[i]);
-  computation_close(&c);
 }
 
 TEST(other_types_are_as_they_are) {
@@ -125,18 +120,16 @@ TEST(other_types_are_as_they_are) {
   LS_BFLOAT16_SCOPE(NULL);
   for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); ++i)
     for (int how = 0; how < BY_CALLBACK; ++how) {
-      ls_variable *w = NULL;
+      LS_OWN(ls_variable, w) = NULL;
       const ls_tensor value = make(how, dtypes[i], &w);
       assert_int_equal(ls_variable_dtype(w), dtypes[i]);
       assert_int_equal(ls_tensor_dtype(value), dtypes[i]);
-      ls_variable_release(w);
     }
   // One that is made otherwise too.
-  ls_variable *plain = NULL;
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_variable_create(&(ls_variable_options){.dtype = LS_DTYPE_BF16},
                                &plain));
   assert_int_equal(ls_variable_dtype(plain), LS_DTYPE_BF16);
-  ls_variable_release(plain);
 }
 
 TEST(what_cannot_be_made_is_refused) {

@@ -2,6 +2,7 @@
 // The seed of a graph: all that is made in it draws by it.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
 #include "lockstep/regroup.h"
@@ -36,60 +37,52 @@ static ls_nest not_twice(ls_nest loop, void *user) {
 }
 
 static ls_tensor in_a_loop(void) {
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(not_twice, one_trip, NULL,
                LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
                         ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(ITEMS), 0))),
                0);
   const ls_tensor value = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return value;
 }
 
 static ls_tensor in_a_function(void) {
-  ls_function *function = NULL;
-  ls_nest made = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = plain}, &function));
-  const ls_nest args = LS_TUPLE();
+  LS_OWN(ls_nest, args) = LS_TUPLE();
   expect_ok(ls_function_call(function, args, &made));
   const ls_tensor value = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_function_release(function);
   return value;
 }
 
 static ls_tensor initial_weight(void) {
-  ls_variable *w = NULL;
+  LS_OWN(ls_variable, w) = NULL;
   expect_ok(ls_weight_create(
       &(ls_weight_options){.name = "w", .shape = LS_SHAPE(ITEMS, 1)}, &w));
   const ls_tensor value = ls_reshape(ls_variable_read(w), LS_SHAPE(ITEMS));
-  ls_variable_release(w);
   return value;
 }
 
 static void in_replicas(ls_nest *out) {
-  ls_strategy *strategy = NULL;
-  ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE();
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE();
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
   expect_ok(
       ls_strategy_call_for_each_replica(strategy, plain, args, NULL, &made));
   for (int r = 0; r < REPLICAS; ++r)
     expect_ok(ls_select_replica(r, made, &out[r]));
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 // ---- Its numbers -----------------------------------------------------------
 typedef float numbers[KINDS][ITEMS];
 
 static void draw(int64_t seed, numbers out) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_nest items[KINDS], results = ls_none(), begin = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   expect_ok(ls_graph_set_seed(graph, seed));
@@ -106,14 +99,11 @@ static void draw(int64_t seed, numbers out) {
   expect_ok(ls_graph_take_error(graph));
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, begin, NULL, 0, &results));
-  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, items, KINDS);
+  LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, items, KINDS);
   expect_ok(ls_session_run(session, fetches, NULL, 0, &results));
   for (size_t k = 0; k < KINDS; ++k)
     memcpy(out[k], ls_nest_data(results, k), sizeof(out[k]));
   ls_nest_release(results);
-  ls_nest_release(fetches);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 TEST(all_that_is_made_in_a_graph_draws_by_its_seed) {
@@ -133,19 +123,16 @@ TEST(all_that_is_made_in_a_graph_draws_by_its_seed) {
 
 // As a function's seed is put beside those of its ops.
 TEST(a_graphs_seed_gives_the_numbers_of_a_functions) {
-  ls_function *function = NULL;
-  ls_nest made = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, made) = ls_none();
   numbers seven;
-  const ls_nest args = LS_TUPLE();
+  LS_OWN(ls_nest, args) = LS_TUPLE();
   draw(7, seven);
   expect_ok(ls_function_create(&(ls_function_options){.call = plain, .seed = 7},
                                &function));
   for (int step = 0; step < 2; ++step)  // The graph's first is to begin with.
     expect_ok(ls_function_call(function, args, &made));
   assert_memory_equal(ls_nest_data(made, 0), seven[0], sizeof(seven[0]));
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 static ls_nest set_inside(ls_nest args, void *user) {
@@ -155,10 +142,10 @@ static ls_nest set_inside(ls_nest args, void *user) {
 }
 
 TEST(only_graphs_that_are_built_have_one) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_status status = ls_ok();
-  ls_nest made = ls_none();
-  const ls_nest args = LS_TUPLE();
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE();
   expect_status(ls_graph_set_seed(NULL, 7), LS_INVALID_ARGUMENT, "graph");
   expect_status(ls_graph_set_seed(ls_graph_current(), 7), LS_INVALID_ARGUMENT,
                 "no build graph");
@@ -166,7 +153,4 @@ TEST(only_graphs_that_are_built_have_one) {
       &(ls_function_options){.call = set_inside, .user = &status}, &function));
   expect_ok(ls_function_call(function, args, &made));
   expect_status(status, LS_INVALID_ARGUMENT, "no build graph");
-  ls_nest_release(made);
-  ls_nest_release(args);
-  ls_function_release(function);
 }

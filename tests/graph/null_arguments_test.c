@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "graph/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -118,7 +119,7 @@ static void a_handle_without_a_graph_is_refused(void) {
 }
 
 TEST(functions_and_handles_of_nothing_are_refused) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   flow_needs_its_functions();
   a_handle_without_a_graph_is_refused();
   expect_ok(ls_graph_create("g", &graph));
@@ -127,5 +128,4 @@ TEST(functions_and_handles_of_nothing_are_refused) {
     flow_needs_its_functions();
     a_handle_without_a_graph_is_refused();
   }
-  ls_graph_destroy(graph);
 }

@@ -4,34 +4,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "support/expect.h"
 #include "support/ways.h"
 
 // ---- Values ----------------------------------------------------------------
 static ls_tensor texts(size_t count, const ls_bytes *bytes) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE((int64_t)count),
                                  bytes, &array));
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 
 static ls_tensor text(const char *bytes) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_STRING, LS_SCALAR,
                                  &(ls_bytes){bytes, strlen(bytes)}, &array));
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 
 static ls_tensor floats(size_t count, const float *values) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, LS_SHAPE((int64_t)count), values,
                                  &array));
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/text.h"
 #include "formats/bytes/tfrecord_file.h"
 #include "io/bytes.h"
@@ -46,6 +47,7 @@ static void drop(records *self) {
   ls_file_close(self->file);
   ls_text_deinit(&self->bytes);
 }
+LS_OWNED_STRUCT(records, drop)
 
 static ls_status scan(const ls_file *file, int64_t *out_count) {
   ls_offsets offsets;
@@ -62,12 +64,11 @@ static const unsigned char of_tensorflow[] = {
     0x3e, 'h', 'e', 'l', 'l', 'o', 0xbb, 0x1f, 0x1c, 0x19};
 
 TEST(a_record_is_framed_as_tensorflow_does) {
-  records self = {0};
+  LS_OWN(records, self) = {0};
   ls_text_init(&self.bytes, memory());
   add(&self, "hello", 5);
   assert_int_equal(self.bytes.size, sizeof(of_tensorflow));
   assert_memory_equal(self.bytes.data, of_tensorflow, sizeof(of_tensorflow));
-  drop(&self);
 }
 
 TEST(records_are_found_by_one_scan) {
@@ -94,7 +95,7 @@ TEST(records_are_found_by_one_scan) {
 }
 
 TEST(long_records_are_passed_over) {
-  records self = {0};
+  LS_OWN(records, self) = {0};
   ls_text_init(&self.bytes, memory());
   static char big[100000];
   for (int i = 0; i < 20; ++i)
@@ -103,11 +104,10 @@ TEST(long_records_are_passed_over) {
   int64_t count = 0;
   expect_ok(scan(self.file, &count));
   assert_int_equal(count, 20);
-  drop(&self);
 }
 
 TEST(records_come_one_after_another_also_packed) {
-  records self = three_records();
+  LS_OWN(records, self) = three_records();
   char *packed = NULL;
   size_t packed_size = 0;
   expect_ok(ls_deflate(memory(), LS_PACKING_GZIP, self.bytes.data,
@@ -136,7 +136,6 @@ TEST(records_come_one_after_another_also_packed) {
     ls_file_close(file);
   }
   ls_release(memory(), packed);
-  drop(&self);
 }
 
 // Reads all one by one.
@@ -193,7 +192,7 @@ TEST(damage_is_told_with_file_record_and_byte) {
 }
 
 TEST(files_that_are_cut_off_are_refused_wherever) {
-  records self = three_records();
+  LS_OWN(records, self) = three_records();
   for (size_t size = 1; size < self.bytes.size; ++size) {
     ls_file *file = NULL;
     int64_t count = 0;
@@ -210,7 +209,6 @@ TEST(files_that_are_cut_off_are_refused_wherever) {
     }
     ls_file_close(file);
   }
-  drop(&self);
 }
 
 // A length of 2^60 with the right checksum takes no memory.
@@ -296,7 +294,6 @@ static ls_status scan_and_read(void *user) {
 }
 
 TEST(failures_of_memory_are_survived) {
-  records self = three_records();
+  LS_OWN(records, self) = three_records();
   REFUSE_EACH(scan_and_read, self.file);
-  drop(&self);
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/values.h"
 
@@ -103,10 +104,10 @@ static ls_nest chosen(ls_nest args, void *user) {
 TEST(a_choice_that_is_known_is_made) {
   for (int first = 0; first < 2; ++first) {
     bool user = first == 1;
-    ls_function *function = NULL;
-    char *text = NULL;
-    ls_nest made = ls_none();
-    const ls_nest args = LS_TUPLE(
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(printed, text) = NULL;
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){3, 5})));
     expect_ok(ls_function_create(
         &(ls_function_options){.call = chosen, .user = &user}, &function));
@@ -115,9 +116,5 @@ TEST(a_choice_that_is_known_is_made) {
     expect_ok(ls_function_print_lowered(function, &text));
     assert_null(strstr(text, "select"));
     assert_null(strstr(text, "exp"));
-    ls_text_release(text);
-    ls_nest_release(made);
-    ls_nest_release(args);
-    ls_function_release(function);
   }
 }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
@@ -48,6 +49,7 @@ static void outcome_deinit(outcome *self) {
     ls_array_release(self->values[i]);
   *self = (outcome){0};
 }
+LS_OWNED_STRUCT(outcome, outcome_deinit)
 
 static void expect_same(const outcome *a, const outcome *b) {
   assert_int_equal(a->num_losses, b->num_losses);
@@ -155,9 +157,8 @@ static void train_eager(const job *work, outcome *out) {
   for (int i = 0; i < work->steps; ++i) {
     ls_array *loss = NULL;
     expect_ok(mlp_step_eager(&model, examples, labels, &loss));
-    ls_nest leaf = ls_nest_array(loss);
+    LS_OWN(ls_nest, leaf) = ls_nest_array(loss);
     add_loss(out, leaf);
-    ls_nest_release(leaf);
   }
   add_values(out, &model);
   ls_array_release(examples);
@@ -197,7 +198,8 @@ static void built_destroy(built *self) {
 // Steps with the loss and the update fetched; every third one more.
 static void run_steps(const job *work, const built *graph, ls_session *session,
                       outcome *out) {
-  ls_array *examples = NULL, *labels = NULL;
+  LS_OWN(ls_array, examples) = NULL;
+  LS_OWN(ls_array, labels) = NULL;
   expect_ok(
       mlp_batch(work->shape, LS_DTYPE_F32, 0, work->batch, &examples, &labels));
   const ls_feed feeds[] = {{graph->examples, examples},
@@ -219,8 +221,6 @@ static void run_steps(const job *work, const built *graph, ls_session *session,
   ls_nest_release(more);
   ls_nest_release(results[0]);
   ls_nest_release(results[1]);
-  ls_array_release(examples);
-  ls_array_release(labels);
 }
 
 static void train_session(const job *work, outcome *out) {
@@ -361,13 +361,12 @@ TEST(the_number_of_threads_does_not_matter) {
   train_with_threads(1, train_replicas, &eight, &want_eight);
   static const int threads[] = {2, 8};
   for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); ++i) {
-    outcome got;
+    LS_OWN(outcome, got) = {0};
     train_with_threads(threads[i], train_function, &one, &got);
     expect_same(&want_one, &got);
     outcome_deinit(&got);
     train_with_threads(threads[i], train_replicas, &eight, &got);
     expect_same(&want_eight, &got);
-    outcome_deinit(&got);
   }
   outcome_deinit(&want_one);
   outcome_deinit(&want_eight);

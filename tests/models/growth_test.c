@@ -102,7 +102,7 @@ TEST(epochs_after_the_first_take_no_more_memory) {
 // ---- Eager -----------------------------------------------------------------
 TEST(eager_steps_with_tapes_take_no_more_memory) {
   enum { STEPS = LS_SANITIZED ? 40 : 300, WARM = 20 };
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   mlp model = {0};
   ls_array *examples = NULL, *labels = NULL;
   expect_ok(mlp_create(&mlp_tiny, LS_DTYPE_F32, &model));
@@ -122,5 +122,4 @@ TEST(eager_steps_with_tapes_take_no_more_memory) {
   ls_array_release(examples);
   ls_array_release(labels);
   mlp_destroy(&model);
-  counted_end(&memory);
 }

@@ -5,6 +5,7 @@
 // blocks of their instructions, or there is one thread.
 #include "support/expect.h"
 
+#include "base/memory/own.h"
 #include "lockstep/layers.h"
 #include "support/training.h"
 
@@ -19,7 +20,7 @@ static void expect_all_ways(training_job job) {
     int threads;
   } ways[] = {
       {NULL, 3}, {"blocks", 3}, {"threads", 3}, {"threads", 2}, {"threads", 8}};
-  training want;
+  LS_OWN(training, want) = {0};
   job.threads = 1;
   job.lanes = "blocks";
   training_run(&job, &want);
@@ -28,7 +29,6 @@ static void expect_all_ways(training_job job) {
     job.threads = ways[i].threads;
     expect_same_outcome(&want, &job);
   }
-  training_deinit(&want);
 }
 
 static void expect_all_counts(const char *model, const ls_model_type *type,
@@ -48,9 +48,8 @@ TEST(mlp_gives_the_same_bytes_in_all_ways) {
 // cnn behind a dropout.
 static ls_nest step_with_dropout(ls_nest args, void *self) {
   const ls_tensor kept = ls_dropout(ls_nest_tensor(args, 0), 0.25, true, NULL);
-  const ls_nest batch = LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1));
+  LS_OWN(ls_nest, batch) = LS_TUPLE(ls_leaf(kept), ls_nest_item(args, 1));
   const ls_nest result = ls_model_find("cnn")->train_step(batch, self);
-  ls_nest_release(batch);
   return result;
 }
 

@@ -102,7 +102,7 @@ TEST(a_step_that_failed_can_be_done_again) {
                                          {&mlp_tiny, TRAINER_STRATEGY, 6, 3},
                                          {&mlp_tiny, TRAINER_SESSION, 8, 0}};
   for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); ++i) {
-    counted memory = counted_begin(1);
+    LS_OWN(counted, memory) = counted_begin(1);
     trainer straight;
     expect_ok(trainer_create(&ways[i], &straight));
     expect_ok(trainer_step(&straight));
@@ -126,6 +126,5 @@ TEST(a_step_that_failed_can_be_done_again) {
     const float got = trainer_loss(&training);
     assert_memory_equal(&got, &want, sizeof(got));
     trainer_destroy(&training);
-    counted_end(&memory);
   }
 }

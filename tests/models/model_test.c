@@ -6,6 +6,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
+#include "nn/own.h"
 #include "support/sanitizer.h"
 #include "support/training.h"
 
@@ -192,7 +193,7 @@ TEST(all_that_is_computed_from_is_listed) {
 }
 
 TEST(an_optimizer_can_be_brought_along) {
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_ok(
       ls_sgd_create(&(ls_sgd_options){.learning_rate = 0.25}, &optimizer));
   ls_model model;
@@ -211,7 +212,6 @@ TEST(an_optimizer_can_be_brought_along) {
   expect_same_training(&own, &brought);
   training_deinit(&own);
   training_deinit(&brought);
-  ls_optimizer_release(optimizer);
 }
 
 TEST(every_model_shows_its_optimizer) {
@@ -226,7 +226,7 @@ TEST(every_model_shows_its_optimizer) {
 }
 
 TEST(the_rate_can_fall_to_nothing) {
-  training run;
+  LS_OWN(training, run) = {0};
   training_run(&(training_job){.model = "tiny",
                                .batch = 8,
                                .steps = 5,
@@ -237,13 +237,12 @@ TEST(the_rate_can_fall_to_nothing) {
   // Three steps moved the weights, and no more do.
   assert_true(run.losses[3] < run.losses[2]);
   assert_true(run.losses[4] == run.losses[3]);
-  training_deinit(&run);
 }
 
 TEST(models_compute_in_the_type_that_is_asked_for) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F64, LS_DTYPE_BF16, LS_DTYPE_F16};
   for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); ++i) {
-    training run;
+    LS_OWN(training, run) = {0};
     training_run(&(training_job){.model = "tiny",
                                  .batch = 8,
                                  .steps = 4,
@@ -252,7 +251,6 @@ TEST(models_compute_in_the_type_that_is_asked_for) {
     for (size_t k = 0; k < run.num_values; ++k)
       assert_int_equal(ls_array_dtype(run.values[k]), dtypes[i]);
     expect_learnt(&run);
-    training_deinit(&run);
   }
 }
 
@@ -261,7 +259,7 @@ TEST(every_model_learns_in_bf16) {
   const ls_model_type *const *types = ls_model_types(&count);
   if (LS_SANITIZED) count = 2;
   for (size_t i = 0; i < count; ++i) {
-    training run;
+    LS_OWN(training, run) = {0};
     training_run(&(training_job){.model = types[i]->name,
                                  .batch = 2,
                                  .steps = 2,
@@ -269,13 +267,12 @@ TEST(every_model_learns_in_bf16) {
                  &run);
     assert_int_equal(ls_array_dtype(run.values[0]), LS_DTYPE_BF16);
     expect_learnt(&run);
-    training_deinit(&run);
   }
 }
 
 TEST(options_that_cannot_be_are_refused) {
   const ls_model_type *type = ls_model_find("gpt");
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   ls_model model;
   expect_ok(ls_sgd_create(NULL, &optimizer));
   const struct {
@@ -294,7 +291,6 @@ TEST(options_that_cannot_be_are_refused) {
     assert_null(model.self);
     ls_model_destroy(&model);
   }
-  ls_optimizer_release(optimizer);
 }
 
 TEST(a_batch_of_other_tokens_is_refused) {

@@ -20,7 +20,7 @@ static void expect_one_outcome(const ls_model_type *type, int count) {
                       .steps = STEPS,
                       .replicas = count,
                       .threads = 1};
-  training want;
+  LS_OWN(training, want) = {0};
   training_run(&job, &want);
   expect_learnt(&want);
   for (size_t t = 0; t < LS_COUNT_OF(threads); ++t) {
@@ -30,7 +30,6 @@ static void expect_one_outcome(const ls_model_type *type, int count) {
     job.more_results = job.options.metrics = true;
     expect_same_outcome(&want, &job);
   }
-  training_deinit(&want);
 }
 
 static void expect_on_all_counts(const ls_model_type *type) {

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/host.h"
 #include "lockstep/object.h"
@@ -84,6 +85,7 @@ static void end(fixture *f) {
     base->release(base, f->memory.idle->whole);
   }
 }
+LS_OWNED_STRUCT(fixture, end)
 
 // ---- Strategies ------------------------------------------------------------
 static ls_nest count_replicas(ls_nest args, void *user) {
@@ -93,15 +95,15 @@ static ls_nest count_replicas(ls_nest args, void *user) {
 }
 
 TEST(a_trace_is_not_that_of_a_strategy_that_is_gone) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   begin(&f);
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = count_replicas},
                                &function));
   const ls_strategy *first = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   for (int replicas = 2; replicas < 5; ++replicas) {
-    ls_strategy *strategy = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
     expect_ok(ls_mirrored_strategy_create(
         &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
     if (first == NULL) first = strategy;
@@ -111,11 +113,7 @@ TEST(a_trace_is_not_that_of_a_strategy_that_is_gone) {
     assert_int_equal(ls_distributed_count(result), replicas);
     const ls_nest component = ls_distributed_component(result, 0);
     assert_int_equal(ls_array_i64(ls_nest_as_array(component), 0), replicas);
-    ls_strategy_release(strategy);
   }
-  ls_nest_release(result);
-  ls_function_release(function);
-  end(&f);
 }
 
 // ---- Sessions --------------------------------------------------------------
@@ -142,23 +140,21 @@ static void counter_create(counter *out) {
 // What a session's next value is, after a run of the initializer or not.
 static int64_t run_counter(const counter *c, ls_session *session,
                            bool initializes) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   if (initializes)
     expect_ok(ls_session_run(session,
                              ls_nest_op(ls_variable_initializer(c->variable)),
                              NULL, 0, &result));
   expect_ok(ls_session_run(session, ls_leaf(c->next), NULL, 0, &result));
   const int64_t value = ls_array_i64(ls_nest_as_array(result), 0);
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_session_variable_value(session, c->variable, &array));
   assert_int_equal(ls_array_i64(array, 0), value);
-  ls_array_release(array);
-  ls_nest_release(result);
   return value;
 }
 
 TEST(a_session_has_nothing_of_one_that_is_gone) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   begin(&f);
   counter c;
   counter_create(&c);
@@ -182,11 +178,10 @@ TEST(a_session_has_nothing_of_one_that_is_gone) {
   ls_session_destroy(lasting);
   ls_variable_release(c.variable);
   ls_graph_destroy(c.graph);
-  end(&f);
 }
 
 TEST(sessions_that_come_and_go_leave_no_memory_behind) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   counter c;
   counter_create(&c);
   ls_session *lasting = NULL;
@@ -203,7 +198,6 @@ TEST(sessions_that_come_and_go_leave_no_memory_behind) {
   ls_session_destroy(lasting);
   ls_variable_release(c.variable);
   ls_graph_destroy(c.graph);
-  counted_end(&memory);
 }
 
 // ---- Objects ---------------------------------------------------------------
@@ -249,10 +243,9 @@ TEST(functions_that_differ_by_an_object_are_two_programs) {
     expect_ok(ls_function_create(
         &(ls_function_options){.call = call_box, .user = &boxes[i]},
         &functions[i]));
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_call(functions[i], ls_none(), &result));
     assert_int_equal(ls_array_i64(ls_nest_as_array(result), 0), boxes[i].value);
-    ls_nest_release(result);
   }
   ls_function_release(functions[0]);
   ls_function_release(functions[1]);
@@ -267,9 +260,9 @@ static ls_nest add_variable_size(ls_nest args, void *user) {
 
 // The callback looks at the argument but records no op on it.
 TEST(a_trace_is_not_that_of_a_variable_that_is_gone) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   begin(&f);
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = add_variable_size}, &function));
   for (int64_t size = 1; size < 4; ++size) {
@@ -277,13 +270,10 @@ TEST(a_trace_is_not_that_of_a_variable_that_is_gone) {
     expect_ok(ls_variable_create(
         &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(size)},
         &variable));
-    ls_nest args = LS_TUPLE(ls_nest_variable(variable)), result = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_variable(variable));
+    LS_OWN(ls_nest, result) = ls_none();
     ls_variable_release(variable);
     expect_ok(ls_function_call(function, args, &result));
     assert_int_equal(ls_array_i64(ls_nest_as_array(result), 0), size);
-    ls_nest_release(args);
-    ls_nest_release(result);
   }
-  ls_function_release(function);
-  end(&f);
 }

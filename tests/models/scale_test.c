@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "support/canonical.h"
 #include "support/trainer.h"
@@ -30,13 +31,12 @@ static float loss_of_replica(const trainer *training, size_t replica) {
 // ---- What they compute -----------------------------------------------------
 static void expect_same_values(const mlp *a, const mlp *b) {
   for (size_t i = 0; i < a->num_variables; ++i) {
-    ls_array *x = NULL, *y = NULL;
+    LS_OWN(ls_array, x) = NULL;
+    LS_OWN(ls_array, y) = NULL;
     expect_ok(ls_variable_value(a->variables[i], &x));
     expect_ok(ls_variable_value(b->variables[i], &y));
     assert_int_equal(ls_array_size(x), ls_array_size(y));
     assert_memory_equal(ls_array_data(x), ls_array_data(y), ls_array_size(x));
-    ls_array_release(x);
-    ls_array_release(y);
   }
 }
 
@@ -85,15 +85,14 @@ TEST(replicas_of_mlp_give_what_their_example_gives_alone) {
   for (int64_t r = 0; r < MANY; r += 93) {
     ls_array *example = NULL, *label = NULL;
     expect_ok(mlp_batch(&mlp_large, LS_DTYPE_F32, r, 1, &example, &label));
-    ls_nest args = LS_TUPLE(ls_nest_array(example), ls_nest_array(label));
-    ls_nest alone = ls_none();
+    LS_OWN(ls_nest, args) =
+        LS_TUPLE(ls_nest_array(example), ls_nest_array(label));
+    LS_OWN(ls_nest, alone) = ls_none();
     expect_ok(ls_function_call(gradients, args, &alone));
     const float loss = loss_of_replica(&training, (size_t)r);
     assert_memory_equal(&loss,
                         ls_array_data(ls_nest_as_array(ls_nest_item(alone, 0))),
                         sizeof(loss));
-    ls_nest_release(args);
-    ls_nest_release(alone);
   }
   ls_function_release(gradients);
   mlp_destroy(&model);

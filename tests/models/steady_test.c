@@ -107,7 +107,7 @@ static ls_status run_steps(trainer *it, ls_counting_allocator *memory,
 // binds itself to its core then, for which the system's library takes memory;
 // so the steps are counted once more for each thread while they take some.
 static requests count_steps(const trainer_options *options, int threads) {
-  counted memory = counted_begin(threads);
+  LS_OWN(counted, memory) = counted_begin(threads);
   trainer it;
   expect_ok(trainer_create(options, &it));
   for (int i = 0; i < WARM_STEPS; ++i)
@@ -119,7 +119,6 @@ static requests count_steps(const trainer_options *options, int threads) {
     expect_ok(run_steps(&it, memory.memory, &taken));
   assert_true(trainer_loss(&it) < loss);  // It did train.
   trainer_destroy(&it);
-  counted_end(&memory);
   return taken;
 }
 
@@ -177,7 +176,7 @@ static void expect_quiet(const char *what, const training_job *job,
 
 static void expect_quiet_model(const training_job *job) {
   const int steps = job->replicas > 1 ? 1 : 3;
-  counted memory = counted_begin(job->threads);
+  LS_OWN(counted, memory) = counted_begin(job->threads);
   training_setup setup;
   training_setup_create(job, &setup);
   for (int i = 0; i < 2; ++i)
@@ -188,7 +187,6 @@ static void expect_quiet_model(const training_job *job) {
   expect_ok(ls_function_measure(setup.function, false));
   expect_quiet("measured no more", job, &setup, memory.memory, 1);
   training_setup_destroy(&setup);
-  counted_end(&memory);
 }
 
 TEST(a_step_of_every_model_takes_no_memory) {

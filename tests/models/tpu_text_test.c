@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
@@ -55,12 +56,10 @@ static void compare(const char *model, int replicas) {
   assert_non_null(type);
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &mirrored));
-  char *ours = text_of(type, tpu_strategy_of(replicas));
-  char *theirs = text_of(type, mirrored);
+  LS_OWN(printed, ours) = text_of(type, tpu_strategy_of(replicas));
+  LS_OWN(printed, theirs) = text_of(type, mirrored);
   assert_true(strlen(ours) > 1000);
   assert_string_equal(behind_name(ours), behind_name(theirs));
-  ls_text_release(ours);
-  ls_text_release(theirs);
 }
 
 TEST(lowered_steps_are_the_mirrored_strategys) {

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/data.h"
 #include "lockstep/eager.h"
 #include "lockstep/iterator.h"
@@ -92,9 +93,9 @@ typedef struct outcome {
 } outcome;
 
 static ls_nest make_args(ls_strategy *strategy) {
-  ls_iterator *iterator = NULL;
+  LS_OWN(ls_iterator, iterator) = NULL;
   ls_nest args = {0};
-  ls_dataset *dataset = ls_dataset_parts(
+  LS_OWN(ls_dataset, dataset) = ls_dataset_parts(
       ls_dataset_batch(ls_dataset_synthetic(
                            &(ls_synthetic_options){.size = BATCH,
                                                    .dtype = LS_DTYPE_I32,
@@ -104,8 +105,6 @@ static ls_nest make_args(ls_strategy *strategy) {
       ls_strategy_num_replicas(strategy));
   expect_ok(ls_iterator_create(dataset, NULL, &iterator));
   expect_ok(ls_iterator_next(iterator, &args));
-  ls_iterator_release(iterator);
-  ls_dataset_release(dataset);
   return args;
 }
 

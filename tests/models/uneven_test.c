@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/optimizers.h"
+#include "nn/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/small_models.h"
@@ -35,7 +36,7 @@ static void expect_close(const training_job *job, const training *got,
 // By gradient descent, so that the variables show the gradients.
 static void expect_step_of_whole(training_job job) {
   training whole, parts;
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   expect_ok(ls_sgd_create(&(ls_sgd_options){.learning_rate = 1}, &optimizer));
   job.options.optimizer = optimizer;
   job.steps = 1;
@@ -47,7 +48,6 @@ static void expect_step_of_whole(training_job job) {
     training_deinit(&parts);
   }
   training_deinit(&whole);
-  ls_optimizer_release(optimizer);
 }
 
 TEST(any_remainder_gives_the_step_of_the_whole_batch) {
@@ -65,7 +65,7 @@ TEST(so_it_is_with_attention_and_embeddings) {
 }
 
 TEST(norms_over_parts_are_numbers) {
-  training got;
+  LS_OWN(training, got) = {0};
   training_job job = {
       .model = "resnet20", .batch = 3, .steps = 2, .replicas = 5};
   training_run(&job, &got);
@@ -74,7 +74,6 @@ TEST(norms_over_parts_are_numbers) {
   for (size_t v = 0; v < got.num_values; ++v)
     for (int64_t i = 0; i < ls_array_num_elements(got.values[v]); ++i)
       assert_true(isfinite(ls_array_f64(got.values[v], i)));
-  training_deinit(&got);
 }
 
 // Classes of replicas go side by side, each by itself: the bytes are those of
@@ -88,14 +87,13 @@ static void expect_bytes_of_lanes(const ls_model_type *type, int64_t batch,
                       .steps = 3,
                       .replicas = replicas,
                       .threads = 2};
-  training want;
+  LS_OWN(training, want) = {0};
   training_run(&job, &want);
   job.lanes = "blocks";
   expect_same_outcome(&want, &job);
   job.lanes = "threads";
   job.threads = 3;
   expect_same_outcome(&want, &job);
-  training_deinit(&want);
 }
 
 TEST(uneven_classes_have_the_bytes_of_lanes) {
@@ -111,7 +109,7 @@ TEST(uneven_classes_have_the_bytes_of_lanes) {
 
 // The peak of two steps of mlp, without its batch.
 static uint64_t peak_of(int64_t batch, int replicas) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   training_setup setup;
   training_setup_create(
       &(training_job){.model = "mlp", .batch = batch, .replicas = replicas},
@@ -120,7 +118,6 @@ static uint64_t peak_of(int64_t batch, int replicas) {
   expect_ok(training_setup_step(&setup));
   const uint64_t peak = counted_now(&memory).peak_bytes;
   training_setup_destroy(&setup);
-  counted_end(&memory);
   return peak;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Strings do not go from rank to rank: they are refused before anything runs.
+#include "distribute/own.h"
 #include "lockstep/trunk.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -23,8 +24,8 @@ static ls_nest keep(ls_nest args, void *user) {
 }
 
 static ls_status run_strings(ls_callback callback) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, function) = NULL;
   ls_nest items[2], results = ls_none();
   for (size_t r = 0; r < 2; ++r) {
     const ls_bytes text = {"text", 4};
@@ -33,15 +34,13 @@ static ls_status run_strings(ls_callback callback) {
         ls_array_create_copy(LS_DTYPE_STRING, LS_SHAPE(1), &text, &array));
     items[r] = ls_nest_array(array);
   }
-  const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2));
   expect_ok(
       ls_function_create(&(ls_function_options){.call = callback}, &function));
   const ls_status status =
       ls_strategy_run(strategy, ls_traced(function), args, &results);
   ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
   return status;
 }
 

@@ -156,10 +156,11 @@ static void job_deinit(job *self) {
   for (int i = 0; i < MOST_RANKS; ++i)
     free(self->records[i].bytes);
 }
+LS_OWNED_STRUCT(job, job_deinit)
 
 // The bytes of all ranks are those of one that is alone.
 static void expect_same_on(job work, const int *ranks, size_t count) {
-  job alone = work;
+  LS_OWN(job, alone) = work;
   job_init(&alone);
   expect_ok(ls_standin_run(1, train_on, &alone));
   const record *want = &alone.records[0];
@@ -174,7 +175,6 @@ static void expect_same_on(job work, const int *ranks, size_t count) {
     }
     job_deinit(&work);
   }
-  job_deinit(&alone);
 }
 
 static void expect_same_on_two_and_four(const ls_model_type *type,
@@ -356,38 +356,36 @@ static ls_nest failing_step(ls_nest args, void *user) {
 }
 
 TEST(a_replica_that_fails_ends_the_step_on_all_ranks) {
-  job work = {.type = &small_mlp,
-              .step = failing_step,
-              .replicas = 8,
-              .steps = 1,
-              .threads = 1,
-              .batch = 16};
+  LS_OWN(job, work) = {.type = &small_mlp,
+                       .step = failing_step,
+                       .replicas = 8,
+                       .steps = 1,
+                       .threads = 1,
+                       .batch = 16};
   job_init(&work);
   const ls_status status = ls_standin_run(4, train_on, &work);
   expect_contains(ls_status_message(status), "on rank 2 of 4");
   expect_status(status, LS_DATA_LOSS, "the file is torn");
   for (int k = 0; k < 4; ++k)
     assert_int_equal(work.records[k].size, 0);
-  job_deinit(&work);
 }
 
 TEST(a_rank_without_replicas_is_refused) {
-  job work = {
+  LS_OWN(job, work) = {
       .type = &small_mlp, .replicas = 2, .steps = 1, .threads = 1, .batch = 8};
   job_init(&work);
   expect_status(ls_standin_run(3, train_on, &work), LS_INVALID_ARGUMENT,
                 "2 replicas on 3 ranks");
-  job_deinit(&work);
 }
 
 TEST(a_rank_of_other_numerics_is_refused) {
   for (int ranks = 3; ranks <= 4; ++ranks) {
-    job work = {.type = &small_mlp,
-                .replicas = 8,
-                .steps = 1,
-                .threads = 1,
-                .batch = 8,
-                .direct = 2};
+    LS_OWN(job, work) = {.type = &small_mlp,
+                         .replicas = 8,
+                         .steps = 1,
+                         .threads = 1,
+                         .batch = 8,
+                         .direct = 2};
     job_init(&work);
     const ls_status status = ls_standin_run(ranks, train_on, &work);
     expect_contains(ls_status_message(status), "fast");
@@ -396,7 +394,6 @@ TEST(a_rank_of_other_numerics_is_refused) {
     expect_status(status, LS_FAILED_PRECONDITION, "rank 2 as");
     for (int k = 0; k < ranks; ++k)
       assert_int_equal(work.records[k].size, 0);
-    job_deinit(&work);
   }
 }
 

@@ -2,6 +2,7 @@
 // A step on a batch in parts.
 #include <math.h>
 
+#include "graph/own.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
@@ -112,7 +113,7 @@ TEST(parts_agree_with_the_whole_batch) {
 }
 
 TEST(a_session_fetches_the_mean_loss_after_the_updates) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   net n = {0};
   ls_op init = {0};
@@ -143,7 +144,6 @@ TEST(a_session_fetches_the_mean_loss_after_the_updates) {
   ls_nest_release(results);
   ls_session_destroy(session);
   end(&n);
-  ls_graph_destroy(graph);
 }
 
 static void expect_refused(int64_t parts, bool stopped, const char *part) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
@@ -32,7 +33,7 @@ static ls_status give_double(void *self, ls_reduce_op op, const ls_nest *values,
                              ls_nest *results) {
   own_set *own = self;
   ls_cross_device *usual = NULL;
-  ls_nest list = ls_none();
+  LS_OWN(ls_nest, list) = ls_none();
   ++own->batches;
   own->last_count = count;
   own->last_op = op;
@@ -57,7 +58,6 @@ static ls_status give_double(void *self, ls_reduce_op op, const ls_nest *values,
     }
     results[i] = ls_nest_distributed_on(LS_MIRRORED, doubled, devices, parts);
   }
-  ls_nest_release(list);
   return status;
 }
 
@@ -65,10 +65,9 @@ static const ls_cross_device_table own_table = {.name = "double",
                                                 .batch_reduce = give_double};
 
 static void use_own_set(ls_strategy *strategy, own_set *own) {
-  ls_cross_device *ops = NULL;
+  LS_OWN(ls_cross_device, ops) = NULL;
   expect_ok(ls_cross_device_create(&own_table, own, &ops));
   expect_ok(ls_strategy_set_cross_device(strategy, ops));
-  ls_cross_device_release(ops);
 }
 
 // ---- Steps of replicas -----------------------------------------------------
@@ -95,6 +94,7 @@ static void end(problem *p) {
   ls_variable_release(p->b);
   ls_strategy_release(p->strategy);
 }
+LS_OWNED_STRUCT(problem, end)
 
 // The gradient of a is the mean of the rows, that of b twice as much.
 static ls_nest follow(ls_nest args, void *user) {
@@ -139,13 +139,13 @@ TEST(compiled_steps_ask_the_users_table_once) {
   static const int64_t rows[] = {6, 5, 2};  // Even, uneven, one has none.
   for (int how = LS_GRADIENTS_MEAN; how <= LS_GRADIENTS_SUM; ++how)
     for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-      problem p;
+      LS_OWN(problem, p) = {0};
       own_set own = {0};
       begin(&p, 3, (ls_gradients_over_replicas)how);
       use_own_set(p.strategy, &own);
-      ls_function *function = NULL;
-      ls_nest result = ls_none();
-      const ls_nest args = rows_of(p.strategy, rows[i]);
+      LS_OWN(ls_function, function) = NULL;
+      LS_OWN(ls_nest, result) = ls_none();
+      LS_OWN(ls_nest, args) = rows_of(p.strategy, rows[i]);
       expect_ok(ls_function_create(
           &(ls_function_options){.call = follow, .user = &p}, &function));
       expect_ok(
@@ -155,10 +155,6 @@ TEST(compiled_steps_ask_the_users_table_once) {
       static const double sums[] = {1.5 + 3.5 + 5.5, 1.5 + 3.5 + 5, 3};
       expect_moved(&p, how == LS_GRADIENTS_SUM ? 2 * sums[i]
                                                : 2 * ((double)rows[i] + 1) / 2);
-      ls_nest_release(result);
-      ls_nest_release(args);
-      ls_function_release(function);
-      end(&p);
     }
 }
 
@@ -166,11 +162,11 @@ TEST(replicas_meet_for_the_step_of_all) {
   LS_SPEC("M166 M182");
   static const int64_t rows[] = {6, 5};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    problem p;
+    LS_OWN(problem, p) = {0};
     own_set own = {0};
     begin(&p, 3, LS_GRADIENTS_SUM);
     use_own_set(p.strategy, &own);
-    const ls_nest args = rows_of(p.strategy, rows[i]);
+    LS_OWN(ls_nest, args) = rows_of(p.strategy, rows[i]);
     ls_nest_release(run_on(p.strategy, follow, args, &p));
     // Pairs without a gradient are gone, the others go together.
     assert_int_equal(own.batches, 1);
@@ -178,35 +174,29 @@ TEST(replicas_meet_for_the_step_of_all) {
     assert_int_equal(own.last_op, LS_REDUCE_SUM);
     assert_string_equal(own.last_variable, "b");
     expect_moved(&p, 2 * (i == 0 ? 10.5 : 10));
-    ls_nest_release(args);
-    end(&p);
   }
 }
 
 TEST(means_of_replicas_that_meet_count_examples) {
   LS_SPEC("M182");
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, 3, LS_GRADIENTS_MEAN);
-  const ls_nest args = rows_of(p.strategy, 5);
+  LS_OWN(ls_nest, args) = rows_of(p.strategy, 5);
   ls_nest_release(run_on(p.strategy, follow, args, &p));
   expect_moved(&p, 3);
-  ls_nest_release(args);
-  end(&p);
 }
 
 TEST(other_variables_on_other_replicas_are_refused) {
   LS_SPEC("M166");
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, 2, LS_GRADIENTS_MEAN);
   p.reversed = true;
-  const ls_nest args = rows_of(p.strategy, 4);
+  LS_OWN(ls_nest, args) = rows_of(p.strategy, 4);
   ls_nest result = ls_none();
   expect_status(
       ls_strategy_run(p.strategy, ls_plain(follow, &p), args, &result),
       LS_INVALID_ARGUMENT, "same variables in the same order");
   expect_moved(&p, 0);
-  ls_nest_release(args);
-  end(&p);
 }
 
 static ls_nest apply_nothing(ls_nest args, void *user) {
@@ -220,14 +210,14 @@ static ls_nest apply_nothing(ls_nest args, void *user) {
 
 TEST(steps_that_cannot_be_are_refused) {
   LS_SPEC("M166 M168");
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, 2, LS_GRADIENTS_MEAN);
   ls_nest result = ls_none();
   ls_op op = {0};
   expect_status(ls_strategy_run(p.strategy, ls_plain(apply_nothing, &p),
                                 ls_none(), &result),
                 LS_INVALID_ARGUMENT, "'a', 'b'");
-  ls_variable *plain = NULL;
+  LS_OWN(ls_variable, plain) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "alone", .dtype = LS_DTYPE_F32}, &plain));
   const ls_nest none = ls_none(), one = ls_leaf(scalar_of(1));
@@ -251,8 +241,6 @@ TEST(steps_that_cannot_be_are_refused) {
         LS_UNIMPLEMENTED, "no plain tensor");
   }
   expect_moved(&p, 0);
-  ls_variable_release(plain);
-  end(&p);
 }
 
 // ---- A built step ----------------------------------------------------------

@@ -28,6 +28,7 @@ static void end(problem *p) {
   ls_optimizer_release(p->optimizer);
   ls_variable_release(p->w);
 }
+LS_OWNED_STRUCT(problem, end)
 
 // w falls to a half at each step.
 static ls_nest train(ls_nest args, void *user) {
@@ -50,7 +51,7 @@ static ls_variable *averaged(const problem *p) {
 
 TEST(an_average_weighs_values_by_their_age) {
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    problem p;
+    LS_OWN(problem, p) = {0};
     begin(&p);
     ls_nest_release(call_on(replicas, train, &p, ls_none(), 4));
     double sum = 0, weights = 0;
@@ -61,21 +62,19 @@ TEST(an_average_weighs_values_by_their_age) {
     }
     const double wanted[] = {sum / weights, -2 * sum / weights};
     expect_variable(averaged(&p), wanted, 2, 1e-14);
-    end(&p);
   }
 }
 
 TEST(the_first_average_is_the_first_value) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p);
   ls_nest_release(call_on(1, train, &p, ls_none(), 1));
   const double wanted[] = {0.5, -1};
   expect_variable(averaged(&p), wanted, 2, 0);
-  end(&p);
 }
 
 TEST(swapping_twice_changes_nothing) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p);
   ls_nest_release(call_on(1, train, &p, ls_none(), 3));
   double w[2], mean[2];
@@ -90,7 +89,6 @@ TEST(swapping_twice_changes_nothing) {
   expect_variable(p.w, w, 2, 0);
   expect_variable(averaged(&p), mean, 2, 0);
   expect_ok(ls_frame_end(NULL));
-  end(&p);
 }
 
 TEST(averages_that_cannot_be_are_refused) {

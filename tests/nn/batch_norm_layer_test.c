@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/layers.h"
 #include "lockstep/optimizers.h"
 #include "support/values.h"
@@ -43,6 +44,7 @@ static void end(problem *p) {
   ls_batch_norm_layer_destroy(p->layer);
   ls_optimizer_release(p->optimizer);
 }
+LS_OWNED_STRUCT(problem, end)
 
 static ls_nest apply(ls_nest args, void *user) {
   const problem *p = user;
@@ -99,30 +101,26 @@ static double result_at(ls_nest result, int replicas, int r, int c) {
 TEST(training_uses_the_batch_of_the_replica_or_of_all) {
   for (int replicas = 1; replicas <= 4; replicas *= 2)
     for (int together = 0; together < 2; ++together) {
-      problem p;
+      LS_OWN(problem, p) = {0};
       begin(&p, together == 1);
-      ls_array *x = examples();
-      const ls_nest args = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
-      const ls_nest y = call_on(replicas, apply, &p, args, 1);
+      LS_OWN(ls_array, x) = examples();
+      LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
+      LS_OWN(ls_nest, y) = call_on(replicas, apply, &p, args, 1);
       const int rows = together == 1 ? ROWS : ROWS / replicas;
       for (int r = 0; r < ROWS; ++r)
         for (int c = 0; c < CHANNELS; ++c)
           assert_true(fabs(result_at(y, replicas, r, c) -
                            wanted_at(&p, x, r, c, r / rows * rows,
                                      r / rows * rows + rows)) < 1e-12);
-      ls_nest_release(y);
-      ls_nest_release(args);
-      ls_array_release(x);
-      end(&p);
     }
 }
 
 TEST(averages_move_by_the_mean_over_replicas) {
   for (int replicas = 1; replicas <= 4; replicas *= 2) {
-    problem p;
+    LS_OWN(problem, p) = {0};
     begin(&p, false);
-    ls_array *x = examples();
-    const ls_nest args = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
+    LS_OWN(ls_array, x) = examples();
+    LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, ls_array_retain(x)));
     ls_nest_release(call_on(replicas, apply, &p, args, 2));
     double means[CHANNELS], variances[CHANNELS];
     for (int c = 0; c < CHANNELS; ++c) {
@@ -141,14 +139,11 @@ TEST(averages_move_by_the_mean_over_replicas) {
     }
     expect_variable(p.variables[2], means, CHANNELS, 1e-13);
     expect_variable(p.variables[3], variances, CHANNELS, 1e-13);
-    ls_nest_release(args);
-    ls_array_release(x);
-    end(&p);
   }
 }
 
 TEST(inference_uses_the_averages_and_leaves_them) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, false);
   p.inference = true;
   const double mean[] = {0.5, -1, 2}, variance[] = {4, 1, 0.25};
@@ -164,15 +159,12 @@ TEST(inference_uses_the_averages_and_leaves_them) {
         (ls_array_f64(x, i) - mean[c]) / sqrt(variance[c] + 1e-3) * scale[c] +
         offset[c];
   }
-  const ls_nest args = LS_TUPLE(ls_nest_array(x));
-  const ls_nest y = call_on(1, apply, &p, args, 1);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
+  LS_OWN(ls_nest, y) = call_on(1, apply, &p, args, 1);
   for (int i = 0; i < ALL; ++i)
     assert_true(fabs(ls_array_f64(ls_nest_as_array(y), i) - wanted[i]) < 1e-12);
   expect_variable(p.variables[2], mean, CHANNELS, 0);
   expect_variable(p.variables[3], variance, CHANNELS, 0);
-  ls_nest_release(y);
-  ls_nest_release(args);
-  end(&p);
 }
 
 // Even parts of the eight rows, uneven ones, and parts without any.
@@ -183,9 +175,9 @@ TEST(over_replicas_a_step_is_that_of_the_whole_batch) {
   double scale[CHANNELS], offset[CHANNELS];
   for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
     const int replicas = split[i];
-    problem p;
+    LS_OWN(problem, p) = {0};
     begin(&p, true);
-    const ls_nest args = LS_TUPLE(split_of(replicas, examples()));
+    LS_OWN(ls_nest, args) = LS_TUPLE(split_of(replicas, examples()));
     ls_nest_release(call_on(replicas, train, &p, args, 3));
     if (replicas == 1) {
       read_variable(p.variables[0], scale, CHANNELS);
@@ -193,8 +185,6 @@ TEST(over_replicas_a_step_is_that_of_the_whole_batch) {
     }
     expect_variable(p.variables[0], scale, CHANNELS, 1e-9);
     expect_variable(p.variables[1], offset, CHANNELS, 1e-9);
-    ls_nest_release(args);
-    end(&p);
   }
 }
 

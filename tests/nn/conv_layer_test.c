@@ -4,6 +4,7 @@
 
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/fault.h"
 #include "support/values.h"
 
@@ -208,8 +209,8 @@ TEST(a_transposed_layer_spreads_what_another_gathers) {
 }
 
 TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_conv_layer *layer = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
@@ -233,18 +234,15 @@ TEST(a_session_may_feed_any_batch_to_a_transposed_layer) {
   ls_nest result = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
   for (int64_t rows = 1; rows <= 3; ++rows) {
-    ls_array *value =
+    LS_OWN(ls_array, value) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 4, 5, 2), 1);
     const ls_feed feed = {x, value};
     expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
     assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
                                LS_SHAPE(rows, 8, 10, 3)));
-    ls_array_release(value);
   }
   ls_nest_release(result);
   ls_conv_layer_destroy(layer);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 // ---- Gradients -------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/values.h"
 
 enum { SIZE = 10000 };
@@ -41,8 +42,8 @@ static double at(ls_nest result, size_t item, int64_t i) {
 
 TEST(dropped_elements_are_zero_and_the_mean_stays) {
   problem p = {.rate = 0.25, .training = true};
-  const ls_nest args = LS_TUPLE(ls_nest_array(ones(SIZE)));
-  const ls_nest got = call_on(1, drop, &p, args, 1);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ones(SIZE)));
+  LS_OWN(ls_nest, got) = call_on(1, drop, &p, args, 1);
   int dropped = 0, differ = 0;
   for (int64_t i = 0; i < SIZE; ++i) {
     const double value = at(got, 0, i);
@@ -55,15 +56,13 @@ TEST(dropped_elements_are_zero_and_the_mean_stays) {
   // Five standard deviations.
   assert_true(abs(dropped - SIZE / 4) < 5 * 44);
   assert_true(differ > SIZE / 4);
-  ls_nest_release(got);
-  ls_nest_release(args);
 }
 
 TEST(each_step_and_replica_drops_others) {
   problem p = {.rate = 0.5, .training = true};
-  const ls_nest args = LS_TUPLE(split_of(2, ones(2 * SIZE)));
-  const ls_nest once = call_on(2, drop, &p, args, 1);
-  const ls_nest twice = call_on(2, drop, &p, args, 2);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split_of(2, ones(2 * SIZE)));
+  LS_OWN(ls_nest, once) = call_on(2, drop, &p, args, 1);
+  LS_OWN(ls_nest, twice) = call_on(2, drop, &p, args, 2);
   const ls_nest a = ls_nest_item(once, 0), b = ls_nest_item(twice, 0);
   int replicas = 0, steps = 0;
   for (int64_t i = 0; i < SIZE; ++i) {
@@ -77,25 +76,20 @@ TEST(each_step_and_replica_drops_others) {
   }
   assert_true(abs(replicas - SIZE / 2) < 5 * 50);
   assert_true(abs(steps - SIZE / 2) < 5 * 50);
-  ls_nest_release(once);
-  ls_nest_release(twice);
-  ls_nest_release(args);
 }
 
 TEST(outside_training_nothing_is_dropped) {
   problem p = {.rate = 0.5};
-  const ls_nest args = LS_TUPLE(ls_nest_array(ones(8)));
-  const ls_nest got = call_on(1, drop, &p, args, 1);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(ones(8)));
+  LS_OWN(ls_nest, got) = call_on(1, drop, &p, args, 1);
   for (int64_t i = 0; i < 8; ++i)
     assert_true(at(got, 0, i) == 1 && at(got, 2, i) == 1);
-  ls_nest_release(got);
-  ls_nest_release(args);
 }
 
 // The sizes come with each run.
 TEST(a_session_may_feed_any_number_of_rows) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor x = {0}, y = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -106,9 +100,9 @@ TEST(a_session_may_feed_any_number_of_rows) {
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
   for (int64_t count = 100; count <= 200; count += 100) {
-    ls_array *value = ones(count);
+    LS_OWN(ls_array, value) = ones(count);
     const ls_feed feed = {x, value};
-    ls_nest result = {0};
+    LS_OWN(ls_nest, result) = {0};
     expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
     const ls_array *got = ls_nest_as_array(result);
     assert_int_equal(ls_array_num_elements(got), count);
@@ -116,11 +110,7 @@ TEST(a_session_may_feed_any_number_of_rows) {
     for (int64_t i = 0; i < count; ++i)
       dropped += ls_array_f64(got, i) == 0;
     assert_true(dropped > count / 4 && dropped < count * 3 / 4);
-    ls_nest_release(result);
-    ls_array_release(value);
   }
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 TEST(rates_that_cannot_be_are_refused) {

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "lockstep/bag.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/runtime.h"
@@ -51,6 +52,7 @@ static void end(world *w) {
   ls_runtime_make_current(w->before);
   expect_ok(ls_runtime_destroy(w->runtime));
 }
+LS_OWNED_STRUCT(world, end)
 
 static ls_tensor loss_of(const world *w, ls_tensor x) {
   if (w->by == REPLICA_ID)
@@ -99,16 +101,15 @@ static void run(world *w, ls_function *function, int64_t rows, bool split) {
   else
     value = ls_nest_array(ls_array_retain(array));
   ls_array_release(array);
-  const ls_nest args = LS_TUPLE(value);
+  LS_OWN(ls_nest, args) = LS_TUPLE(value);
   expect_ok(ls_strategy_run(w->strategy, ls_traced(function), args, &results));
   ls_nest_release(results);
-  ls_nest_release(args);
 }
 
 TEST(a_whole_batch_on_each_replica_is_warned_of_once) {
   for (int replicas = 2; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
-      world w = {0};
+      LS_OWN(world, w) = {0};
       begin(&w, replicas);
       ls_function *function = make_step(&w, mirrored);
       run(&w, function, ROWS, false);
@@ -119,60 +120,54 @@ TEST(a_whole_batch_on_each_replica_is_warned_of_once) {
       expect_contains(w.text, "'step' trains on the same examples on each of");
       expect_contains(w.text, replicas == 2 ? "ls_dataset_parts(data, 2)"
                                             : "ls_dataset_parts(data, 3)");
-      end(&w);
     }
 }
 
 TEST(parts_of_a_batch_are_not_warned_of) {
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int mirrored = 0; mirrored < 2; ++mirrored) {
-      world w = {0};
+      LS_OWN(world, w) = {0};
       begin(&w, replicas);
       ls_function *function = make_step(&w, mirrored);
       run(&w, function, ROWS, true);
       run(&w, function, ROWS - 1, true);  // Replicas of several classes.
       assert_int_equal(w.warnings, 0);
-      end(&w);
     }
 }
 
 TEST(one_replica_has_the_whole_batch) {
-  world w = {0};
+  LS_OWN(world, w) = {0};
   begin(&w, 1);
   run(&w, make_step(&w, true), ROWS, false);
   assert_int_equal(w.warnings, 0);
-  end(&w);
 }
 
 TEST(steps_that_draw_their_own_examples_are_not_warned_of) {
   for (difference by = REPLICA_ID; by <= RANDOM_NUMBERS; ++by) {
-    world w = {.by = by};
+    LS_OWN(world, w) = {.by = by};
     begin(&w, 2);
     run(&w, make_step(&w, true), ROWS, false);
     assert_int_equal(w.warnings, 0);
-    end(&w);
   }
 }
 
 TEST(what_does_not_train_is_not_warned_of) {
-  world w = {0};
+  LS_OWN(world, w) = {0};
   begin(&w, 2);
   ls_function *function = make_step(&w, true);
   w.optimizer = NULL;
   run(&w, function, ROWS, false);
   assert_int_equal(w.warnings, 0);
-  end(&w);
 }
 
 TEST(steps_that_hold_gradients_are_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
-    world w = {0};
+    LS_OWN(world, w) = {0};
     begin(&w, 2);
     ls_function *function = make_step(&w, true);
     w.optimizer = ls_sgd_in(&w.bag, .learning_rate = 0.1, .accumulate = 2);
     run(&w, function, ROWS, split);
     assert_int_equal(w.warnings, !split);
-    end(&w);
   }
 }
 
@@ -184,20 +179,19 @@ static ls_nest call_inner(ls_nest args, void *user) {
 
 TEST(a_step_inside_of_another_function_is_warned_of_too) {
   for (int split = 0; split < 2; ++split) {
-    world w = {0};
+    LS_OWN(world, w) = {0};
     begin(&w, 2);
     ls_function *inner = make_step(&w, false);
     ls_function *outer = ls_function_in(&w.bag, .call = call_inner,
                                         .user = inner, .name = "outer");
     run(&w, outer, ROWS, split);
     assert_int_equal(w.warnings, !split);
-    end(&w);
   }
 }
 
 // The loop as README.md has it.
 TEST(a_loop_over_dealt_parts_is_steady) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   for (int replicas = 1; replicas <= 3; ++replicas) {
     world w = {.strategy = mirrored_of(replicas)};
     ls_function *function = make_step(&w, true);
@@ -220,5 +214,4 @@ TEST(a_loop_over_dealt_parts_is_steady) {
     ls_bag_empty(&w.bag);
     ls_strategy_release(w.strategy);
   }
-  counted_end(&memory);
 }

@@ -5,6 +5,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/values.h"
 
 enum { ROWS = 8, WIDTH = 70 };
@@ -52,13 +53,13 @@ static const int64_t ids[ROWS] = {3, 0, 7, 7, 1, 2, 6, 5};
 
 TEST(an_example_draws_what_its_replica_would) {
   static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16};
-  const ls_nest none = LS_TUPLE(ls_none());
-  const ls_nest args = LS_TUPLE(ids_of(ids, ROWS));
+  LS_OWN(ls_nest, none) = LS_TUPLE(ls_none());
+  LS_OWN(ls_nest, args) = LS_TUPLE(ids_of(ids, ROWS));
   for (int kind = 0; kind < 3; ++kind)
     for (size_t t = 0; t < LS_COUNT_OF(dtypes); ++t) {
       drawing d = {kind, dtypes[t]};
-      const ls_nest replicas = call_on(ROWS, draw_by_replica, &d, none, 2);
-      const ls_nest examples = call_on(1, draw_by_example, &d, args, 2);
+      LS_OWN(ls_nest, replicas) = call_on(ROWS, draw_by_replica, &d, none, 2);
+      LS_OWN(ls_nest, examples) = call_on(1, draw_by_example, &d, args, 2);
       const char *row = ls_array_data(ls_nest_as_array(examples));
       for (size_t i = 0; i < ROWS; ++i) {
         const ls_array *want = ls_nest_as_array(
@@ -66,11 +67,7 @@ TEST(an_example_draws_what_its_replica_would) {
         assert_memory_equal(row, ls_array_data(want), ls_array_size(want));
         row += ls_array_size(want);
       }
-      ls_nest_release(replicas);
-      ls_nest_release(examples);
     }
-  ls_nest_release(args);
-  ls_nest_release(none);
 }
 
 // ---- Dropout ---------------------------------------------------------------
@@ -81,16 +78,17 @@ static ls_nest drop(ls_nest args, void *user) {
 }
 
 TEST(examples_lose_the_same_however_they_are_dealt) {
-  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), 1);
-  const ls_nest whole =
+  LS_OWN(ls_array, x) =
+      array_of_numbers(LS_DTYPE_F32, LS_SHAPE(ROWS, WIDTH), 1);
+  LS_OWN(ls_nest, whole) =
       LS_TUPLE(ls_nest_array(ls_array_retain(x)), ids_of(ids, ROWS));
-  const ls_nest want = call_on(1, drop, NULL, whole, 3);
+  LS_OWN(ls_nest, want) = call_on(1, drop, NULL, whole, 3);
   for (int32_t replicas = 2; replicas <= 8; replicas *= 2) {
-    const ls_nest parts = LS_TUPLE(
+    LS_OWN(ls_nest, parts) = LS_TUPLE(
         split_of(replicas, ls_array_retain(x)),
         split_of(replicas,
                  ls_array_retain(ls_nest_as_array(ls_nest_item(whole, 1)))));
-    const ls_nest got = call_on(replicas, drop, NULL, parts, 3);
+    LS_OWN(ls_nest, got) = call_on(replicas, drop, NULL, parts, 3);
     const char *at = ls_array_data(ls_nest_as_array(want));
     for (int32_t r = 0; r < replicas; ++r) {
       const ls_array *part =
@@ -98,8 +96,6 @@ TEST(examples_lose_the_same_however_they_are_dealt) {
       assert_memory_equal(at, ls_array_data(part), ls_array_size(part));
       at += ls_array_size(part);
     }
-    ls_nest_release(got);
-    ls_nest_release(parts);
   }
   const float *y = ls_array_data(ls_nest_as_array(want));
   int dropped = 0, differ = 0;
@@ -111,14 +107,11 @@ TEST(examples_lose_the_same_however_they_are_dealt) {
   }
   assert_true(dropped > ROWS * WIDTH / 3 && dropped < ROWS * WIDTH * 2 / 3);
   assert_true(differ > WIDTH / 5);
-  ls_nest_release(want);
-  ls_nest_release(whole);
-  ls_array_release(x);
 }
 
 TEST(a_session_may_feed_any_number_of_examples) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor x = {0}, id = {0}, y = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -130,20 +123,16 @@ TEST(a_session_may_feed_any_number_of_examples) {
   expect_ok(ls_graph_error(graph));
   expect_ok(ls_session_create(graph, &session));
   for (int64_t count = 1; count <= 3; ++count) {
-    ls_array *value = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(count, 40), 1);
-    ls_array *numbers = NULL;
+    LS_OWN(ls_array, value) =
+        array_of_numbers(LS_DTYPE_F32, LS_SHAPE(count, 40), 1);
+    LS_OWN(ls_array, numbers) = NULL;
     expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(count), &numbers));
     const ls_feed feeds[] = {{x, value}, {id, numbers}};
-    ls_nest result = {0};
+    LS_OWN(ls_nest, result) = {0};
     expect_ok(ls_session_run(session, ls_leaf(y), feeds, 2, &result));
     assert_int_equal(ls_array_num_elements(ls_nest_as_array(result)),
                      count * 40);
-    ls_nest_release(result);
-    ls_array_release(value);
-    ls_array_release(numbers);
   }
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 TEST(ids_that_do_not_fit_are_refused) {

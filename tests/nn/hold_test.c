@@ -5,12 +5,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/memory/own.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -89,6 +89,7 @@ static void end(problem *p) {
   ls_variable_release(p->weights);
   ls_strategy_release(p->strategy);
 }
+LS_OWNED_STRUCT(problem, end)
 
 static ls_tensor loss_of(const problem *p, ls_tensor x, ls_tensor y) {
   const ls_tensor hidden = ls_tanh(ls_matmul(x, ls_variable_read(p->weights)));
@@ -120,9 +121,8 @@ static ls_nest minimize_op_by_op(ls_nest args, void *user) {
 static ls_nest split_rows(const problem *p, int64_t call) {
   ls_nest parts[2];
   for (int i = 0; i < 2; ++i) {
-    ls_array *rows = some_rows(p->job, call, i == 0 ? WIDTH : 1);
+    LS_OWN(ls_array, rows) = some_rows(p->job, call, i == 0 ? WIDTH : 1);
     expect_ok(ls_strategy_split(p->strategy, rows, &parts[i]));
-    ls_array_release(rows);
   }
   return ls_nest_sequence(LS_KIND_TUPLE, parts, 2);
 }
@@ -130,15 +130,13 @@ static ls_nest split_rows(const problem *p, int64_t call) {
 // One call after another; a function is traced for the first.
 static void run_calls(problem *p, ls_callable how, int64_t first,
                       int64_t count) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   for (int64_t call = first; call < first + count; ++call) {
-    const ls_nest args = split_rows(p, call);
+    LS_OWN(ls_nest, args) = split_rows(p, call);
     expect_ok(ls_frame_begin());
     expect_ok(ls_strategy_run(p->strategy, how, args, &results));
     expect_ok(ls_frame_end(NULL));
-    ls_nest_release(args);
   }
-  ls_nest_release(results);
 }
 
 // This replica's rows are cut out of all.
@@ -158,9 +156,9 @@ static ls_nest minimize_built(ls_nest args, void *user) {
 }
 
 static void run_session(const job *work, double *weights) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  problem p;
+  LS_OWN(problem, p) = {0};
   ls_op initial = {0};
   ls_nest moved = ls_none(), results = ls_none();
   expect_ok(ls_graph_create("held", &graph));
@@ -177,11 +175,10 @@ static void run_session(const job *work, double *weights) {
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_nest_op(initial), NULL, 0, &results));
   for (int64_t call = 0; call < num_calls(work); ++call) {
-    ls_array *x = some_rows(work, call, WIDTH), *y = some_rows(work, call, 1);
+    LS_OWN(ls_array, x) = some_rows(work, call, WIDTH);
+    LS_OWN(ls_array, y) = some_rows(work, call, 1);
     const ls_feed feeds[] = {{p.rows, x}, {p.wanted, y}};
     expect_ok(ls_session_run(session, moved, feeds, 2, &results));
-    ls_array_release(x);
-    ls_array_release(y);
   }
   ls_array *value = NULL;
   expect_ok(ls_session_variable_value(
@@ -194,8 +191,6 @@ static void run_session(const job *work, double *weights) {
   ls_nest_release(moved);
   ls_nest_release(results);
   ls_session_destroy(session);
-  end(&p);
-  ls_graph_destroy(graph);
 }
 
 // The weights after all steps of a job.
@@ -302,9 +297,9 @@ static double largest(ls_variable *variable) {
 
 TEST(variables_move_at_the_last_call_only) {
   const job work = {.kind = "adam", .replicas = 3, .batch = 9, .calls = 3};
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &work);
-  ls_function *function = function_of(minimize, &p);
+  LS_OWN(ls_function, function) = function_of(minimize, &p);
   double before[WEIGHTS], after[WEIGHTS];
   ls_variable *held = NULL, *all[8];
   for (int64_t call = 0; call < 7; ++call) {
@@ -324,8 +319,6 @@ TEST(variables_move_at_the_last_call_only) {
     assert_true(counts[0] == (double)((call + 1) / 3));
     assert_true(counts[1] == (double)((call + 1) % 3));
   }
-  ls_function_release(function);
-  end(&p);
 }
 
 TEST(sums_of_halves_are_wide) {
@@ -334,18 +327,16 @@ TEST(sums_of_halves_are_wide) {
                     .batch = 8,
                     .calls = 2,
                     .dtype = LS_DTYPE_BF16};
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &work);
   ls_variable *held = NULL;
   expect_ok(ls_optimizer_prepare(p.optimizer, &p.weights, 1));
   expect_ok(ls_optimizer_slot(p.optimizer, p.weights, "gradient", &held));
   assert_int_equal(ls_variable_dtype(held), LS_DTYPE_F32);
-  ls_function *function = function_of(minimize, &p);
+  LS_OWN(ls_function, function) = function_of(minimize, &p);
   const double before = largest(p.weights);
   run_calls(&p, ls_traced(function), 0, 2);
   assert_true(largest(p.weights) != before);
-  ls_function_release(function);
-  end(&p);
 }
 
 TEST(fewer_than_no_calls_are_refused) {

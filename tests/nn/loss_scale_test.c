@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
@@ -47,7 +48,7 @@ typedef struct outcome {
 } outcome;
 
 static void expect_outcome(const outcome *row) {
-  ls_strategy *strategy = mirrored_of(row->replicas);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(row->replicas);
   step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
             .reduction = row->reduction,
             .unrecorded = row->unrecorded};
@@ -72,7 +73,6 @@ static void expect_outcome(const outcome *row) {
   ls_function_release(function);
   ls_optimizer_release(s.optimizer);
   ls_variable_release(s.w);
-  ls_strategy_release(strategy);
 }
 
 TEST(the_loss_is_scaled_where_it_is_a_mean) {
@@ -98,7 +98,7 @@ TEST(scaled_losses_are_clipped_as_one) {
   double whole = 0;
   static const int split[] = {1, 2, 5, 8};
   for (size_t i = 0; i < LS_COUNT_OF(split); ++i) {
-    ls_strategy *strategy = mirrored_of(split[i]);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(split[i]);
     step s = {.w = variable_in(strategy, (variable_kind){.name = "w"}),
               .reduction = LS_REDUCTION_MEAN};
     ls_function *function = NULL;
@@ -131,7 +131,6 @@ TEST(scaled_losses_are_clipped_as_one) {
     ls_function_release(function);
     ls_optimizer_release(s.optimizer);
     ls_variable_release(s.w);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -249,7 +248,7 @@ TEST(replicas_do_not_hear_of_each_others_losses) {
 
 TEST(a_tape_begins_without_a_loss) {
   LS_SPEC("V60");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   ls_tape *tape = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -264,7 +263,6 @@ TEST(a_tape_begins_without_a_loss) {
       ls_tape_release(tape);
     }
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(another_way_is_refused) {

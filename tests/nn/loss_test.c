@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "support/gradient_check.h"
 #include "support/values.h"
 
@@ -220,12 +221,10 @@ static ls_nest at_zero(ls_nest args, void *user) {
 
 TEST(sigmoid_cross_entropy_has_its_slope_at_zero) {
   const double zero = 0;
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(array_of(LS_DTYPE_F64, LS_SCALAR, &zero)));
-  const ls_nest got = call_on(1, at_zero, NULL, args, 1);
+  LS_OWN(ls_nest, got) = call_on(1, at_zero, NULL, args, 1);
   assert_true(fabs(ls_array_f64(ls_nest_as_array(got), 0) + 0.5) < 1e-15);
-  ls_nest_release(got);
-  ls_nest_release(args);
 }
 
 TEST(losses_that_cannot_be_are_refused) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -166,11 +167,10 @@ static void check_mean(const ways *self) {
   const int n = self->replicas;
   for (int step = 0; step < 3; ++step)
     for (int r = 0; r < n; ++r) {
-      const ls_nest args = x_and_y(self, step, r);
+      LS_OWN(ls_nest, args) = x_and_y(self, step, r);
       const ls_array *x = ls_nest_as_array(ls_nest_item(args, 0));
       for (int64_t i = 0; i < ROWS * CLASSES; ++i)
         sum += ls_array_f64(x, i);
-      ls_nest_release(args);
     }
   for (int c = 0; c < n; ++c) {
     ways_expect(self, "total", ways_value(self, 0, c, 0), sum, 1e-5);
@@ -208,7 +208,7 @@ static ls_nest drop_out(ls_nest args, ways *self) {
 
 static void check_dropped(const ways *self) {
   for (int r = 0; r < self->replicas; ++r) {
-    const ls_nest args = x_and_y(self, 0, r);
+    LS_OWN(ls_nest, args) = x_and_y(self, 0, r);
     const ls_array *x = ls_nest_as_array(ls_nest_item(args, 0));
     int64_t differ = 0;
     for (int64_t i = 0; i < ROWS * CLASSES; ++i) {
@@ -220,7 +220,6 @@ static void check_dropped(const ways *self) {
       differ += (y == 0) != (ways_result(self, 0, 0, 0, i) == 0);
     }
     assert_true(r == 0 || differ > 0);  // Each replica drops its own.
-    ls_nest_release(args);
   }
 }
 

@@ -29,7 +29,7 @@ static ls_nest take_in(ls_nest args, void *user) {
 TEST(a_running_mean_is_that_of_all_elements_so_far) {
   const double first[] = {1, 2, 3, 4}, second[] = {10, 20};
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    ls_running_mean *mean = NULL;
+    LS_OWN(ls_running_mean, mean) = NULL;
     expect_ok(ls_running_mean_create("loss", &mean));
     ls_nest args = LS_TUPLE(
         split_of(replicas, array_of(LS_DTYPE_F32, LS_SHAPE(4), first)));
@@ -51,7 +51,6 @@ TEST(a_running_mean_is_that_of_all_elements_so_far) {
     expect_ok(ls_tensor_status(ls_op_output(ls_running_mean_reset(mean), 0)));
     assert_true(isnan(item_of(ls_running_mean_value(mean))));
     expect_ok(ls_frame_end(NULL));
-    ls_running_mean_destroy(mean);
   }
 }
 

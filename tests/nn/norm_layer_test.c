@@ -2,6 +2,7 @@
 // Layers that normalize, against plain C.
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "lockstep/layers.h"
 #include "support/values.h"
 
@@ -120,7 +121,7 @@ static ls_nest cubes_of_norm(ls_nest args, void *user) {
 }
 
 TEST(gradients_flow_to_scale_and_offset) {
-  const ls_nest args = LS_TUPLE(ls_nest_array(
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(ROWS, PLACES, CHANNELS), 4)));
   for (ls_norm_kind kind = LS_NORM_LAYER; kind <= LS_NORM_GROUP; ++kind) {
     ls_norm_layer *layer = NULL;
@@ -135,7 +136,6 @@ TEST(gradients_flow_to_scale_and_offset) {
                               1e-6);
     ls_norm_layer_destroy(layer);
   }
-  ls_nest_release(args);
 }
 
 TEST(layers_that_cannot_be_are_refused) {

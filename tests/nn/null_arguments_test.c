@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A NULL where something is needed is refused by name.
+#include "graph/own.h"
 #include "lockstep/bag.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -154,7 +155,7 @@ static void ops_of_no_object_fail(ls_tensor x) {
 }
 
 TEST(makers_of_ops_fail_without_their_object) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -162,5 +163,4 @@ TEST(makers_of_ops_fail_without_their_object) {
     layers_of_nothing_fail(x);
     ops_of_no_object_fail(x);
   }
-  ls_graph_destroy(graph);
 }

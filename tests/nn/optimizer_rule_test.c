@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/memory/own.h"
 #include "support/values.h"
 
 enum { SIZE = 5, STEPS = 6 };
@@ -69,13 +70,12 @@ static void expect_formula(ls_optimizer *optimizer, void (*move)(rule_state *s),
     expect_ok(ls_function_call(function, args, &results));
     ls_nest_release(args);
     move(&s);
-    ls_array *got = NULL;
+    LS_OWN(ls_array, got) = NULL;
     expect_ok(ls_variable_value(p.w, &got));
     for (int i = 0; i < SIZE; ++i)
       if (ls_array_f64(got, i) != (double)s.w[i])
         fail_msg("step %d, element %d: got %.9g, wanted %.9g", t, i,
                  ls_array_f64(got, i), (double)s.w[i]);
-    ls_array_release(got);
   }
   ls_variable *variables[8];
   const size_t count = ls_optimizer_variables(optimizer, variables, 8);

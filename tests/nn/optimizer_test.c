@@ -8,6 +8,7 @@
 #include "lockstep/optimizer_state.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
+#include "nn/own.h"
 
 // What a step of these tests knows.
 typedef struct problem {
@@ -17,7 +18,7 @@ typedef struct problem {
 
 static ls_variable *make(const char *name, double a, double b, ls_flag train) {
   ls_variable *variable = NULL;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F64, LS_SHAPE(2), &array));
   ls_array_set_f64(array, 0, a);
   ls_array_set_f64(array, 1, b);
@@ -25,7 +26,6 @@ static ls_variable *make(const char *name, double a, double b, ls_flag train) {
                                                       .initial_array = array,
                                                       .trainable = train},
                                &variable));
-  ls_array_release(array);
   return variable;
 }
 
@@ -42,6 +42,7 @@ static void end(problem *p) {
   ls_variable_release(p->unread);
   ls_optimizer_release(p->optimizer);
 }
+LS_OWNED_STRUCT(problem, end)
 
 static void expect_near(double got, double wanted) {
   if (fabs(got - wanted) <= 1e-12) return;
@@ -49,11 +50,10 @@ static void expect_near(double got, double wanted) {
 }
 
 static void expect_values_of(ls_variable *variable, double a, double b) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
   expect_near(ls_array_f64(array, 0), a);
   expect_near(ls_array_f64(array, 1), b);
-  ls_array_release(array);
 }
 
 // sum(fixed w^2): the gradient of w is 2 w.
@@ -81,18 +81,16 @@ static ls_nest follow(ls_nest args, void *user) {
 }
 
 static void run(problem *p, ls_callback callback, int times) {
-  ls_function *function = NULL;
-  ls_nest results = {0};
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = p}, &function));
   for (int i = 0; i < times; ++i)
     expect_ok(ls_function_call(function, ls_none(), &results));
-  ls_nest_release(results);
-  ls_function_release(function);
 }
 
 TEST(sgd_moves_what_is_trained_and_read) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   run(&p, descend, 1);
   expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
@@ -100,12 +98,11 @@ TEST(sgd_moves_what_is_trained_and_read) {
   expect_values_of(p.w, 3 * 0.75 * 0.75, -0.75 * 0.75);
   expect_values_of(p.fixed, 1, 1);
   expect_values_of(p.unread, 7, 7);
-  end(&p);
 }
 
 TEST(momentum_adds_up_gradients) {
   for (int nesterov = 0; nesterov < 2; ++nesterov) {
-    problem p;
+    LS_OWN(problem, p) = {0};
     begin(&p, &(ls_sgd_options){.learning_rate = 0.1,
                                 .momentum = 0.9,
                                 .nesterov = nesterov == 1});
@@ -117,26 +114,24 @@ TEST(momentum_adds_up_gradients) {
       w -= 0.1 * (nesterov == 1 ? 0.9 * v + g : v);
     }
     expect_values_of(p.w, w, -w / 3);
-    end(&p);
   }
 }
 
 TEST(the_rate_falls_in_a_line) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &(ls_sgd_options){.learning_rate = 0.25,
                               .schedule = {LS_SCHEDULE_LINEAR, .steps = 4}});
   run(&p, descend, 6);  // The last two have a rate of 0.
   const double factor = 0.5 * 0.625 * 0.75 * 0.875;
   expect_values_of(p.w, 3 * factor, -factor);
-  end(&p);
 }
 
 TEST(replicas_move_by_the_mean_gradient) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &(ls_sgd_options){.learning_rate = 0.5});
-  ls_strategy *strategy = NULL;
-  ls_function *function = NULL;
-  ls_array *array = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_nest split, results = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(4)}, &strategy));
@@ -149,21 +144,16 @@ TEST(replicas_move_by_the_mean_gradient) {
     ls_array_set_f64(array, 2 * r + 1, 1);
   }
   expect_ok(ls_strategy_split(strategy, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
   expect_values_of(p.w, 3 - 0.5 * 1.5, -1 - 0.5 * 1);
-  ls_nest_release(args);
   ls_nest_release(results);
-  ls_array_release(array);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  end(&p);
 }
 
 TEST(a_session_fetches_the_training_op) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  problem p = {0};
+  LS_OWN(problem, p) = {0};
   ls_op train = {0}, init = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -187,12 +177,10 @@ TEST(a_session_fetches_the_training_op) {
   ls_array_release(value);
   ls_nest_release(results);
   ls_session_destroy(session);
-  end(&p);
-  ls_graph_destroy(graph);
 }
 
 TEST(eager_applies_the_gradients_of_a_tape) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
   ls_tape *tape = NULL;
@@ -212,11 +200,10 @@ TEST(eager_applies_the_gradients_of_a_tape) {
   expect_ok(ls_frame_end(NULL));
   expect_values_of(p.w, 3 - 0.125 * 6, -1 + 0.125 * 2);
   expect_values_of(p.unread, 7, 7);
-  end(&p);
 }
 
 TEST(eager_goes_down_a_tape_in_one_call) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, &(ls_sgd_options){.learning_rate = 0.125});
   expect_ok(ls_frame_begin());
   ls_tape *tape = NULL;
@@ -237,7 +224,6 @@ TEST(eager_goes_down_a_tape_in_one_call) {
       LS_INVALID_ARGUMENT, "nothing to train");
   ls_tape_release(tape);
   expect_ok(ls_frame_end(NULL));
-  end(&p);
 }
 
 static bool is_w(const ls_variable *variable) {
@@ -246,7 +232,7 @@ static bool is_w(const ls_variable *variable) {
 
 TEST(decay_leaves_out_what_it_is_told_to) {
   for (int only_w = 0; only_w < 2; ++only_w) {
-    problem p;
+    LS_OWN(problem, p) = {0};
     begin(&p, &(ls_sgd_options){.learning_rate = 0.5,
                                 .weight_decay = 0.25,
                                 .decays = only_w == 1 ? is_w : NULL});
@@ -261,14 +247,13 @@ TEST(decay_leaves_out_what_it_is_told_to) {
       expect_values_of(p.unread, 7, 7);
     else
       expect_values_of(p.unread, 7 * 0.875, 7 * 0.875);
-    end(&p);
   }
 }
 
 TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, NULL);
-  ls_optimizer *adam = NULL;
+  LS_OWN(ls_optimizer, adam) = NULL;
   expect_ok(ls_adam_create(&(ls_adam_options){.name = "second"}, &adam));
   ls_variable *variables[2] = {p.w, p.unread}, *saved[8] = {NULL};
   assert_int_equal(ls_optimizer_variables(adam, saved, 8), 0);
@@ -281,8 +266,6 @@ TEST(what_there_is_to_save_can_be_made_before_the_first_step) {
   for (int i = 0; i < 5; ++i)
     assert_string_equal(ls_variable_name(saved[i]), names[i]);
   expect_values_of(saved[1], 0, 0);
-  ls_optimizer_release(adam);
-  end(&p);
 }
 
 MEMORY_TEST(make_and_apply) {
@@ -320,24 +303,21 @@ static ls_nest train_a_vector(ls_nest args, void *user) {
 }
 
 static void expect_refused(problem *p, ls_callback callback, const char *part) {
-  ls_function *function = NULL;
-  ls_nest results = {0};
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_function_create(
       &(ls_function_options){.call = callback, .user = p}, &function));
   expect_status(ls_function_call(function, ls_none(), &results),
                 LS_INVALID_ARGUMENT, part);
-  ls_nest_release(results);
-  ls_function_release(function);
 }
 
 TEST(a_loss_that_trains_nothing_is_refused) {
-  problem p;
+  LS_OWN(problem, p) = {0};
   begin(&p, NULL);
   expect_refused(&p, train_nothing, "no trainable variable is read");
   expect_refused(&p, train_a_vector,
                  "a loss must be a float scalar, got f64[2]");
   expect_values_of(p.w, 3, -1);
-  end(&p);
 }
 
 TEST(options_that_cannot_be_are_refused) {

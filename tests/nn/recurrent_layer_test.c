@@ -8,6 +8,7 @@
 #include "lockstep/losses.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/fault.h"
 #include "support/values.h"
 
@@ -169,7 +170,7 @@ static ls_nest loss_of(ls_nest args, void *user) {
 }
 
 TEST(gradients_flow_back_through_the_steps) {
-  const ls_nest args = LS_TUPLE(ls_nest_array(
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(
       array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, STEPS, INPUTS), 5)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind)
     for (int64_t unrolled = 0; unrolled < 2; ++unrolled) {
@@ -180,7 +181,6 @@ TEST(gradients_flow_back_through_the_steps) {
       expect_variable_gradients(loss_of, layer, args, variables, count, 1e-6);
       ls_recurrent_layer_destroy(layer);
     }
-  ls_nest_release(args);
 }
 
 // ---- Loops -----------------------------------------------------------------
@@ -223,16 +223,16 @@ static ls_nest call_long(ls_recurrent_kind kind, int64_t unrolled, ls_nest args,
 }
 
 TEST(a_loop_gives_the_bits_of_steps_apart) {
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_array(
           array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, LONG, INPUTS), 5)),
       ls_nest_array(array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, UNITS), 6)),
       ls_nest_array(array_of_numbers(LS_DTYPE_F64, LS_SHAPE(BATCH, UNITS), 7)));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
     bool loops = true;
-    const ls_nest want = call_long(kind, LONG, args, &loops);
+    LS_OWN(ls_nest, want) = call_long(kind, LONG, args, &loops);
     assert_false(loops);
-    const ls_nest got = call_long(kind, 0, args, &loops);
+    LS_OWN(ls_nest, got) = call_long(kind, 0, args, &loops);
     assert_true(loops);
     for (size_t i = 0; i < 4; ++i) {
       const ls_array *a = ls_nest_as_array(ls_nest_item(want, i));
@@ -244,15 +244,12 @@ TEST(a_loop_gives_the_bits_of_steps_apart) {
       for (int64_t k = 0; k < ls_array_num_elements(a); ++k)
         assert_true(fabs(ls_array_f64(a, k) - ls_array_f64(b, k)) < 1e-12);
     }
-    ls_nest_release(want);
-    ls_nest_release(got);
   }
-  ls_nest_release(args);
 }
 
 static void feed_rows(int64_t unrolled) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_recurrent_layer *layer = NULL;
   ls_tensor x = {0}, y = {0};
   ls_op init = {0};
@@ -272,18 +269,15 @@ static void feed_rows(int64_t unrolled) {
   ls_nest result = {0};
   expect_ok(ls_session_run(session, ls_nest_op(init), NULL, 0, &result));
   for (int64_t rows = 1; rows <= 3; ++rows) {
-    ls_array *value =
+    LS_OWN(ls_array, value) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, STEPS, INPUTS), 1);
     const ls_feed feed = {x, value};
     expect_ok(ls_session_run(session, ls_leaf(y), &feed, 1, &result));
     assert_true(ls_shape_equal(ls_array_shape(ls_nest_as_array(result)),
                                LS_SHAPE(rows, STEPS, UNITS)));
-    ls_array_release(value);
   }
   ls_nest_release(result);
   ls_recurrent_layer_destroy(layer);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 TEST(a_session_may_feed_any_number_of_rows) {
@@ -322,7 +316,7 @@ TEST(both_kinds_learn_to_remember) {
       array_of_numbers(LS_DTYPE_F32, LS_SHAPE(EXAMPLES, BITS, 1), 8);
   for (int64_t i = 0; i < EXAMPLES * BITS; ++i)
     ls_array_set_f64(bits, i, ls_array_f64(bits, i) < 0 ? -1 : 1);
-  const ls_nest args = LS_TUPLE(ls_nest_array(bits));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(bits));
   for (ls_recurrent_kind kind = 0; kind <= LS_RECURRENT_GRU; ++kind) {
     task t = {0};
     expect_ok(ls_recurrent_layer_create(
@@ -341,7 +335,6 @@ TEST(both_kinds_learn_to_remember) {
     ls_dense_layer_destroy(t.logit);
     ls_recurrent_layer_destroy(t.layer);
   }
-  ls_nest_release(args);
 }
 
 // ---- What is refused -------------------------------------------------------

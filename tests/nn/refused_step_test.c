@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/strategy_extended.h"
 #include "support/values.h"
@@ -85,11 +86,10 @@ static ls_nest apply_across(ls_strategy *strategy, ls_nest args, void *user) {
 static ls_nest merge_apply(ls_nest args, ways *self) {
   const ls_tensor x = argument(args);
   const bool last = ls_replica_number() + 1 == self->replicas;
-  const ls_nest given =
+  LS_OWN(ls_nest, given) =
       LS_TUPLE(ls_leaf(x), ls_leaf(spoiled(self->user, x, last)));
   const ls_nest made =
       ls_replica_merge_call(ls_replica_context(), apply_across, given, self);
-  ls_nest_release(given);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
@@ -127,18 +128,16 @@ static void run_steps(const problem *p, ls_function *function, ls_nest whole) {
     ls_nest_release(loss);
     return;
   }
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(p->replicas)}, &strategy));
   for (size_t i = 0; i < 2; ++i)
     expect_ok(ls_strategy_split(
         strategy, ls_nest_as_array(ls_nest_item(whole, i)), &parts[i]));
-  const ls_nest args = LS_TUPLE(parts[0], parts[1]);
+  LS_OWN(ls_nest, args) = LS_TUPLE(parts[0], parts[1]);
   for (int i = 0; i < STEPS; ++i)
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &loss));
   ls_nest_release(loss);
-  ls_nest_release(args);
-  ls_strategy_release(strategy);
 }
 
 // The table after some steps; and whether they wrote rows.
@@ -167,16 +166,14 @@ static ls_array *train(problem *p, optimizer_maker make, ls_dtype dtype,
 static void expect_same_bits(size_t maker, ls_dtype dtype, int replicas) {
   problem p = {.dense = true, .replicas = replicas};
   bool by_rows = true;
-  ls_array *want = train(&p, makers[maker].make, dtype, &by_rows);
+  LS_OWN(ls_array, want) = train(&p, makers[maker].make, dtype, &by_rows);
   assert_false(by_rows);
   p.dense = false;
-  ls_array *got = train(&p, makers[maker].make, dtype, &by_rows);
+  LS_OWN(ls_array, got) = train(&p, makers[maker].make, dtype, &by_rows);
   assert_int_equal(by_rows, makers[maker].by_rows);
   if (memcmp(ls_array_data(want), ls_array_data(got), ls_array_size(want)) != 0)
     fail_msg("%s in %s on %d replicas: other bits", makers[maker].name,
              ls_dtype_name(dtype), replicas);
-  ls_array_release(want);
-  ls_array_release(got);
 }
 
 static const ls_dtype dtypes[] = {LS_DTYPE_F32, LS_DTYPE_F64, LS_DTYPE_BF16,
@@ -251,7 +248,7 @@ TEST(replicas_put_their_rows_together) {
 
 // ---- Cost ------------------------------------------------------------------
 static size_t arena_bytes(const ls_function *function) {
-  char *plan = NULL;
+  LS_OWN(printed, plan) = NULL;
   expect_ok(ls_function_print_plan(function, &plan));
   const char *at = strstr(plan, "bytes: shared ");
   assert_non_null(at);
@@ -261,7 +258,6 @@ static size_t arena_bytes(const ls_function *function) {
     const char *end = strchr(at, '\n');
     assert_memory_equal(end - 2, ":8", 2);
   }
-  ls_text_release(plan);
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/losses.h"
 #include "support/values.h"
@@ -42,11 +43,11 @@ static const ls_array *item(ls_nest nest, size_t index) {
 }
 
 TEST(tokens_of_examples_count_as_rows_do) {
-  const ls_nest apart =
+  LS_OWN(ls_nest, apart) =
       make_args(LS_SHAPE(BATCH, TOKENS, CLASSES), LS_SHAPE(BATCH, TOKENS));
-  const ls_nest flat = make_args(LS_SHAPE(ROWS, CLASSES), LS_SHAPE(ROWS));
-  const ls_nest got = call_on(1, measure, NULL, apart, 1);
-  const ls_nest want = call_on(1, measure, NULL, flat, 1);
+  LS_OWN(ls_nest, flat) = make_args(LS_SHAPE(ROWS, CLASSES), LS_SHAPE(ROWS));
+  LS_OWN(ls_nest, got) = call_on(1, measure, NULL, apart, 1);
+  LS_OWN(ls_nest, want) = call_on(1, measure, NULL, flat, 1);
   for (size_t i = 0; i < 5; ++i) {
     const int64_t count = ls_array_num_elements(item(want, i));
     assert_int_equal(ls_array_num_elements(item(got, i)), count);
@@ -56,14 +57,10 @@ TEST(tokens_of_examples_count_as_rows_do) {
   }
   assert_true(ls_shape_equal(ls_array_shape(item(got, 1)),
                              LS_SHAPE(BATCH, TOKENS, CLASSES)));
-  ls_nest_release(got);
-  ls_nest_release(want);
-  ls_nest_release(apart);
-  ls_nest_release(flat);
 }
 
 TEST(the_numbers_are_those_of_plain_c) {
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       make_args(LS_SHAPE(BATCH, TOKENS, CLASSES), LS_SHAPE(BATCH, TOKENS));
   const ls_array *x = item(args, 0), *y = item(args, 1);
   double loss = 0;
@@ -81,11 +78,9 @@ TEST(the_numbers_are_those_of_plain_c) {
     correct += best == label;
   }
   assert_true(correct >= ROWS / 3);
-  const ls_nest got = call_on(1, measure, NULL, args, 1);
+  LS_OWN(ls_nest, got) = call_on(1, measure, NULL, args, 1);
   assert_true(fabs(ls_array_f64(item(got, 0), 0) - loss / ROWS) < 1e-12);
   assert_true(fabs(ls_array_f64(item(got, 2), 0) - (double)correct / ROWS) <
               1e-6);
   assert_true(ls_array_f64(item(got, 3), 0) == (double)correct);
-  ls_nest_release(got);
-  ls_nest_release(args);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/function.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/layers.h"
@@ -88,7 +89,7 @@ static double wanted_average(const ways *self, int channel, bool variance) {
   for (int step = 0; step < STEPS * parts; ++step) {
     double value = 0, mean_of_all = 0, squares_of_all = 0;
     for (int r = 0; r < replicas; ++r) {
-      ls_array *x = rows_of(step / (int)parts, r);
+      LS_OWN(ls_array, x) = rows_of(step / (int)parts, r);
       const int64_t rows = ROWS / parts, first = step % parts * rows;
       double sum = 0, squares = 0;
       for (int64_t i = first; i < first + rows; ++i) {
@@ -99,7 +100,6 @@ static double wanted_average(const ways *self, int channel, bool variance) {
       value += (variance ? squares - sum * sum : sum) / replicas;
       mean_of_all += sum / replicas;
       squares_of_all += squares / replicas;
-      ls_array_release(x);
     }
     if (row->over_replicas && variance)
       value = squares_of_all - mean_of_all * mean_of_all;
@@ -225,10 +225,9 @@ static void run(two_losses *g, int i, ls_nest fetch, double first,
   ls_array_release(ones);
   const double wanted[] = {first, second};
   for (int k = 0; k < 2; ++k) {
-    ls_array *mean = NULL;
+    LS_OWN(ls_array, mean) = NULL;
     expect_ok(ls_session_variable_value(g->session, g->means[k], &mean));
     assert_float_equal(ls_array_f64(mean, 0), wanted[k], 1e-6);
-    ls_array_release(mean);
   }
 }
 
@@ -308,9 +307,8 @@ TEST(the_training_op_of_a_strategy_moves_averages_once) {
     }
     ls_nest parts[2];
     for (int r = 0; r < 2; ++r) {
-      ls_array *x = rows_of(0, r);
+      LS_OWN(ls_array, x) = rows_of(0, r);
       parts[r] = ls_leaf(ls_constant(x));
-      ls_array_release(x);
     }
     const ls_nest args =
         LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
@@ -327,17 +325,15 @@ TEST(the_training_op_of_a_strategy_moves_averages_once) {
   expect_ok(ls_session_run(session, train[0], NULL, 0, &nothing));
   double wanted = 0;
   for (int r = 0; r < 2; ++r) {
-    ls_array *x = rows_of(0, r);
+    LS_OWN(ls_array, x) = rows_of(0, r);
     for (int i = 0; i < ROWS; ++i)
       wanted += ls_array_f64(x, i * CHANNELS) / (2 * ROWS) * (1 - MOMENTUM);
-    ls_array_release(x);
   }
   for (size_t c = 0; c < 2; ++c) {
-    ls_array *mean = NULL;
+    LS_OWN(ls_array, mean) = NULL;
     expect_ok(ls_session_variable_value(
         session, ls_variable_component(self.variables[2], c), &mean));
     assert_float_equal(ls_array_f64(mean, 0), wanted, 1e-6);
-    ls_array_release(mean);
   }
   ls_session_destroy(session);
   drop_norm(&self);

@@ -4,26 +4,25 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/nn.h"
 #include "lockstep/session.h"
 
 static ls_array *value_of(const ls_weight_options *options) {
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   ls_array *value = NULL;
   expect_ok(ls_weight_create(options, &variable));
   expect_ok(ls_variable_value(variable, &value));
-  ls_variable_release(variable);
   return value;
 }
 
 static bool same(const ls_weight_options *a, const ls_weight_options *b) {
-  ls_array *x = value_of(a), *y = value_of(b);
+  LS_OWN(ls_array, x) = value_of(a);
+  LS_OWN(ls_array, y) = value_of(b);
   const bool result =
       ls_array_size(x) == ls_array_size(y) &&
       memcmp(ls_array_data(x), ls_array_data(y), ls_array_size(x)) == 0;
-  ls_array_release(x);
-  ls_array_release(y);
   return result;
 }
 
@@ -36,7 +35,7 @@ TEST(a_weight_depends_on_seed_and_name_alone) {
   other = w;
   other.seed = 1;
   assert_false(same(&w, &other));
-  ls_array *outside = value_of(&w);
+  LS_OWN(ls_array, outside) = value_of(&w);
   {
     LS_NAME_SCOPE("scope");
     ls_array *inside = value_of(&w);
@@ -44,7 +43,6 @@ TEST(a_weight_depends_on_seed_and_name_alone) {
                             ls_array_size(inside));
     ls_array_release(inside);
   }
-  ls_array_release(outside);
 }
 
 TEST(a_session_starts_with_the_values_of_eager) {
@@ -54,9 +52,9 @@ TEST(a_session_starts_with_the_values_of_eager) {
     LS_NAME_SCOPE("layer");
     eager = value_of(&w);
   }
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   ls_op init = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -78,8 +76,6 @@ TEST(a_session_starts_with_the_values_of_eager) {
   ls_array_release(eager);
   ls_array_release(session_value);
   ls_session_destroy(session);
-  ls_variable_release(variable);
-  ls_graph_destroy(graph);
 }
 
 // ---- Initializers ----------------------------------------------------------
@@ -88,7 +84,7 @@ typedef struct moments {
 } moments;
 
 static moments moments_of(ls_initializer initializer, ls_shape shape) {
-  ls_array *value = value_of(&(ls_weight_options){
+  LS_OWN(ls_array, value) = value_of(&(ls_weight_options){
       .shape = shape, .dtype = LS_DTYPE_F64, .initializer = initializer});
   const int64_t count = ls_array_num_elements(value);
   moments m = {.least = INFINITY, .most = -INFINITY};
@@ -101,7 +97,6 @@ static moments moments_of(ls_initializer initializer, ls_shape shape) {
     m.most = fmax(m.most, x);
   }
   m.variance = squares - m.mean * m.mean;
-  ls_array_release(value);
   return m;
 }
 
@@ -173,7 +168,7 @@ TEST(orthogonal_rows_or_columns_are_orthonormal) {
                {LS_SHAPE(4), 1, 4}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i)
     for (ls_dtype dtype = LS_DTYPE_F64; dtype <= LS_DTYPE_F32; ++dtype) {
-      ls_array *x =
+      LS_OWN(ls_array, x) =
           value_of(&(ls_weight_options){.shape = cases[i].shape,
                                         .dtype = dtype,
                                         .initializer = ls_init_orthogonal(2)});
@@ -184,7 +179,6 @@ TEST(orthogonal_rows_or_columns_are_orthonormal) {
         for (int64_t b = 0; b < few; ++b)
           assert_true(fabs(product(x, columns, many, wide, a, b) -
                            (a == b ? 4 : 0)) < 2e-5);
-      ls_array_release(x);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
 
@@ -71,6 +72,7 @@ static void free_data(data *d) {
   free(d->y);
   free(d->w);
 }
+LS_OWNED_STRUCT(data, free_data)
 
 // Runs images [first, first + count) in one way; the caller frees the result.
 // Both kinds of gradient and the product run whole, block by block and in
@@ -84,12 +86,12 @@ static float *run(const conv *c, way how, const data *d, int64_t first,
   const ls_type x = input_of(c, count), y = output_of(c, count);
   const float *x_data = d->x + (size_t)first * count_of(input_of(c, 1));
   const float *y_data = d->y + (size_t)first * count_of(output_of(c, 1));
-  loop_case run = {.op = ops[how],
-                   .out = how == FORWARD      ? y
-                          : how == GRAD_INPUT ? x
-                                              : weights_of(c),
-                   .kernels = table,
-                   .fast = c->fast};
+  LS_OWN(loop_case, run) = {.op = ops[how],
+                            .out = how == FORWARD      ? y
+                                   : how == GRAD_INPUT ? x
+                                                       : weights_of(c),
+                            .kernels = table,
+                            .fast = c->fast};
   loop_case_attr(&run, LS_ATTR_IS("strides", strides, 2U));
   loop_case_attr(&run, LS_ATTR_IS("dilations", one, 2U));
   loop_case_attr(&run, LS_ATTR_B("same", true));
@@ -103,7 +105,6 @@ static float *run(const conv *c, way how, const data *d, int64_t first,
     loop_case_add_copy(&run, weights_of(c), d->w);
   float *got = loop_case_run(&run);
   *out_blocks = run.blocks;
-  loop_case_deinit(&run);
   return got;
 }
 
@@ -127,10 +128,9 @@ static void expect_any_cut(const conv *c, way how, const data *d) {
 TEST(an_image_has_the_bits_it_has_alone) {
   loop_random random = {loop_random_seed()};
   for (size_t i = 0; i < LS_COUNT_OF(convs); ++i) {
-    data d = make_data(&convs[i], IMAGES, &random);
+    LS_OWN(data, d) = make_data(&convs[i], IMAGES, &random);
     expect_any_cut(&convs[i], FORWARD, &d);
     expect_any_cut(&convs[i], GRAD_INPUT, &d);
-    free_data(&d);
   }
 }
 
@@ -140,7 +140,7 @@ TEST(the_cut_is_a_function_of_the_shapes) {
   const kernel_tables tables = kernel_tables_find();
   for (size_t i = 0; i < LS_COUNT_OF(convs); ++i) {
     const conv *c = &convs[i];
-    data d = make_data(c, IMAGES, &random);
+    LS_OWN(data, d) = make_data(c, IMAGES, &random);
     for (way how = FORWARD; how <= GRAD_WEIGHTS; ++how) {
       int64_t want_blocks = 0, blocks = 0;
       float *want =
@@ -157,7 +157,6 @@ TEST(the_cut_is_a_function_of_the_shapes) {
       }
       free(want);
     }
-    free_data(&d);
   }
 }
 
@@ -167,7 +166,7 @@ TEST(winograds_weights_are_summed_alike_everywhere) {
   enum { MANY = 12 };
   loop_random random = {loop_random_seed()};
   const kernel_tables tables = kernel_tables_find();
-  data d = make_data(&c, MANY, &random);
+  LS_OWN(data, d) = make_data(&c, MANY, &random);
   float *want = NULL;
   int64_t blocks = 0;
   for (size_t t = 0; t < tables.count; ++t) {
@@ -188,5 +187,4 @@ TEST(winograds_weights_are_summed_alike_everywhere) {
   assert_memory_not_equal(taps, want, count_of(weights_of(&c)) * sizeof(float));
   free(taps);
   free(want);
-  free_data(&d);
 }

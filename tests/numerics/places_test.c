@@ -85,12 +85,11 @@ static const char program_text[] =
     "  return %7 }";
 
 TEST(buffers_of_whole_pages_do_not_lie_alike) {
-  lowered program;
+  LS_OWN(lowered, program) = {0};
   expect_ok(lowered_create(&(lowered_options){.text = program_text}, &program));
   char *plan = lowered_plan(&program);
   expect_staggered(plan, "shared", 3);
   free(plan);
-  lowered_destroy(&program);
 }
 
 // ---- Large blocks ----------------------------------------------------------

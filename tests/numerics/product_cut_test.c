@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/threads/workers.h"
 #include "support/kernel_tables.h"
 #include "support/sanitizer.h"
@@ -65,6 +66,7 @@ static void free_product(product *p) {
   numbers_free(p->old, p->offset[2]);
   numbers_free(p->bias, p->offset[3]);
 }
+LS_OWNED_STRUCT(product, free_product)
 
 static size_t outputs_of(const product *p) { return p->args.m * p->args.n; }
 
@@ -166,7 +168,7 @@ static size_t cut(size_t size, size_t *places, loop_random *random) {
 
 static void check_any_cut(ls_dtype dtype, sizes s, number_kind kind,
                           const kernel_tables *tables, loop_random *random) {
-  product p = new_product(dtype, s, kind, random);
+  LS_OWN(product, p) = new_product(dtype, s, kind, random);
   const uint32_t epilogue = loop_random_bits(random);
   if ((epilogue & 1) != 0) p.args.bias = p.bias;
   if ((epilogue & 2) != 0) p.args.activation = LS_CPU_ACTIVATION_RELU;
@@ -185,7 +187,6 @@ static void check_any_cut(ls_dtype dtype, sizes s, number_kind kind,
     expect_product("cut", tables->at[t], &p, want);
   }
   numbers_free(want, 0);
-  free_product(&p);
 }
 
 static sizes random_sizes(size_t most, loop_random *random) {
@@ -229,8 +230,8 @@ TEST(few_rows_have_the_bits_they_have_among_many) {
   for (int wide = 0; wide < 2; ++wide) {
     for (int turned = 0; turned < 2; ++turned) {
       const sizes s = {ROWS, 70, 390, false, turned != 0};
-      product p = new_product(wide != 0 ? LS_DTYPE_F64 : LS_DTYPE_F32, s,
-                              NUMBERS_SMALL, &random);
+      LS_OWN(product, p) = new_product(wide != 0 ? LS_DTYPE_F64 : LS_DTYPE_F32,
+                                       s, NUMBERS_SMALL, &random);
       for (size_t t = 0; t < tables.count; ++t) {
         reset(&p);
         run_block(tables.at[t], &p, (ls_cpu_block){0, ROWS, 0, s.n});
@@ -247,7 +248,6 @@ TEST(few_rows_have_the_bits_they_have_among_many) {
           numbers_free(alone.c, 0);
         }
       }
-      free_product(&p);
     }
   }
 }
@@ -272,7 +272,7 @@ TEST(accumulating_is_the_product_and_then_an_addition) {
   loop_random random = {loop_random_seed()};
   for (size_t d = 0; d < LS_COUNT_OF(depths); ++d) {
     const sizes s = {40, 50, depths[d], true, false};
-    product p = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
+    LS_OWN(product, p) = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
     const ls_cpu_block whole = {0, s.m, 0, s.n};
     for (size_t t = 0; t < tables.count; ++t) {
       reset(&p);
@@ -287,7 +287,6 @@ TEST(accumulating_is_the_product_and_then_an_addition) {
       expect_product("accumulate", tables.at[t], &p, want);
       numbers_free(want, 0);
     }
-    free_product(&p);
   }
 }
 
@@ -300,7 +299,7 @@ TEST(a_view_is_what_it_shows) {
   loop_random random = {loop_random_seed()};
   for (int turned = 0; turned < 2; ++turned) {
     const sizes s = {M, N, K, turned != 0, false};
-    product p = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
+    LS_OWN(product, p) = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
     // Element (i, k) of a view stands where its strides and gaps say.
     const size_t row = s.a_transposed ? 1 : 2 * K, step = turned ? 2 * M : 1;
     const size_t room = 3 * M * K;
@@ -329,7 +328,6 @@ TEST(a_view_is_what_it_shows) {
       }
     numbers_free(want, 0);
     numbers_free(gaps, 0);
-    free_product(&p);
   }
 }
 
@@ -356,7 +354,7 @@ static void run_share(void *user, int worker, int64_t begin, int64_t end) {
 TEST(threads_that_share_the_blocks_do_not_show) {
   loop_random random = {loop_random_seed()};
   const sizes s = {60, 130, 300, false, true};
-  product p = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
+  LS_OWN(product, p) = new_product(LS_DTYPE_F32, s, NUMBERS_SMALL, &random);
   p.args.accumulate = true;  // A block that ran twice would show.
   void *want = compute_want(&p);
   shared job = {&p, (s.n + PANEL - 1) / PANEL};
@@ -373,5 +371,4 @@ TEST(threads_that_share_the_blocks_do_not_show) {
     ls_workers_destroy(workers);
   }
   numbers_free(want, 0);
-  free_product(&p);
 }

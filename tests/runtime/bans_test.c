@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ops that sessions may neither feed nor fetch.
+#include "distribute/own.h"
 #include "graph/graph.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"
@@ -31,27 +32,26 @@ static void end_net(net *n) {
   ls_session_destroy(n->session);
   ls_graph_destroy(n->graph);
 }
+LS_OWNED_STRUCT(net, end_net)
 
 // The result's number; a failure's status instead.
 static ls_status run_net(const net *n, ls_nest fetches, ls_tensor fed,
                          double *out_y) {
   const double three = 3;
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &three);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &three);
   const ls_feed feed = {fed, array};
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   const ls_status status =
       ls_session_run(n->session, fetches, &feed, 1, &result);
   if (ls_status_is_ok(status) && out_y != NULL)
     *out_y = ls_array_f64(ls_nest_as_array(result), 0);
-  ls_nest_release(result);
   ls_nest_release(fetches);
-  ls_array_release(array);
   return status;
 }
 
 TEST(an_op_that_may_not_be_fetched_is_named) {
   LS_SPEC("O18");
-  net n;
+  LS_OWN(net, n) = {0};
   double y = 0;
   make_net(&n);
   ls_op_prevent_fetching(ls_tensor_op(n.product));
@@ -69,12 +69,11 @@ TEST(an_op_that_may_not_be_fetched_is_named) {
   assert_true(y == 7);
   expect_ok(run_net(&n, ls_leaf(n.y), n.product, &y));
   assert_true(y == 4);
-  end_net(&n);
 }
 
 TEST(an_op_that_may_not_be_fed_is_named) {
   LS_SPEC("O18");
-  net n;
+  LS_OWN(net, n) = {0};
   double y = 0;
   make_net(&n);
   // Also once it has been fed: what was compiled for that stays unused.
@@ -85,16 +84,14 @@ TEST(an_op_that_may_not_be_fed_is_named) {
                 "tensor 'inner/mul:0' may not be fed");
   expect_ok(run_net(&n, ls_leaf(n.product), n.x, &y));
   assert_true(y == 6);
-  end_net(&n);
 }
 
 TEST(bans_of_failed_and_stale_ops_are_nothing) {
-  net n;
+  LS_OWN(net, n) = {0};
   make_net(&n);
   ls_op_prevent_feeding((ls_op){0});
   ls_op_prevent_fetching((ls_op){n.graph, 12345});
   expect_ok(run_net(&n, ls_leaf(n.y), n.x, NULL));
-  end_net(&n);
 }
 
 TEST(a_variable_is_no_fetch) {
@@ -102,7 +99,7 @@ TEST(a_variable_is_no_fetch) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     net n;
     ls_variable *v = NULL;
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     make_net(&n);
     {
       LS_GRAPH_SCOPE(n.graph);
@@ -114,6 +111,5 @@ TEST(a_variable_is_no_fetch) {
                   LS_INVALID_ARGUMENT, "cannot be fetched");
     ls_variable_release(v);
     end_net(&n);
-    ls_strategy_release(strategy);
   }
 }

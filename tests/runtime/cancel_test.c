@@ -10,6 +10,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/values.h"
 
@@ -70,12 +71,11 @@ TEST(a_loop_without_an_end_is_cancelled) {
 
 TEST(a_loop_over_variables_keeps_its_trips) {
   const double zero = 0;
-  ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
+  LS_OWN(ls_variable, v) = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
   expect_status(call_cancelled(count, v, 1), LS_CANCELLED, "cancelled");
   double value = 0;
   read_variable(v, &value, 1);
   assert_true(value == (double)(int64_t)value);
-  ls_variable_release(v);
 }
 
 TEST(nothing_begins_that_is_cancelled) {
@@ -138,16 +138,15 @@ static ls_nest write_now(ls_nest args, void *user) {
 }
 
 static void *call_slowly(void *function) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_function_call(function, ls_none(), &results));
-  ls_nest_release(results);
   return NULL;
 }
 
 TEST(who_waits_for_others_is_cancelled) {
   const double zero = 0;
-  ls_variable *v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
-  ls_function *slow = NULL;
+  LS_OWN(ls_variable, v) = variable_of("v", LS_DTYPE_F32, LS_SCALAR, &zero);
+  LS_OWN(ls_function, slow) = NULL;
   pthread_t thread;
   is_in = may_go = false;
   expect_ok(ls_function_create(
@@ -159,6 +158,4 @@ TEST(who_waits_for_others_is_cancelled) {
   __atomic_store_n(&may_go, true, __ATOMIC_RELEASE);
   assert_int_equal(pthread_join(thread, NULL), 0);
   expect_variable(v, (double[]){1}, 1, 0);
-  ls_function_release(slow);
-  ls_variable_release(v);
 }

@@ -3,6 +3,7 @@
 // Arguments by name, and concrete functions.
 #include "lockstep/function.h"
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
@@ -44,38 +45,34 @@ static ls_function *declared(void) {
 
 // ---- Arguments by name -----------------------------------------------------
 TEST(a_function_takes_arguments_by_name) {
-  ls_function *f = declared();
-  ls_nest result = {0};
-  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_function, f) = declared();
+  LS_OWN(ls_nest, result) = {0};
+  LS_OWN(ls_nest, x) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   const ls_nest three = ls_nest_f64(3);
-  const ls_nest named = ls_nest_dict("", &names[1], &three, 1);
+  LS_OWN(ls_nest, named) = ls_nest_dict("", &names[1], &three, 1);
   expect_ok(ls_function_call_named(f, x, named, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 1) == 6);
   expect_ok(ls_function_call(f, x, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 1) == 4);
-  const ls_nest many =
+  LS_OWN(ls_nest, many) =
       LS_TUPLE(vector_nest(1, (float[]){1}), ls_nest_i64(2), ls_nest_i64(3));
   expect_status(ls_function_call(f, many, &result), LS_INVALID_ARGUMENT,
                 "too many positional arguments for scaled");
-  ls_nest_release(many);
-  ls_nest_release(named);
-  ls_nest_release(x);
-  ls_nest_release(result);
-  ls_function_release(f);
 }
 
 TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_function *f = declared();
-  const ls_nest x = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 2)));
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_function, f) = declared();
+  LS_OWN(ls_nest, x) = LS_TUPLE(ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 2)));
   const ls_nest three = ls_nest_f64(3);
-  const ls_nest named = ls_nest_dict("", &names[1], &three, 1);
+  LS_OWN(ls_nest, named) = ls_nest_dict("", &names[1], &three, 1);
   const ls_run_options options = {.named = named};
   ls_callable plain = ls_plain(scaled, NULL);
   plain.parameters = &x_and_scale;
   const ls_callable both[] = {ls_traced(f), plain};
   for (size_t i = 0; i < 2; ++i) {
-    ls_nest result = {0}, own = {0};
+    LS_OWN(ls_nest, result) = {0};
+    LS_OWN(ls_nest, own) = {0};
     expect_ok(ls_strategy_run_with(strategy, both[i], x, &options, &result));
     expect_ok(ls_strategy_replica_result(strategy, result, 1, &own));
     ls_array *array = NULL;
@@ -87,31 +84,24 @@ TEST(a_strategy_takes_them_for_both_kinds_of_callables) {
     } else {
       assert_true(nest_element(first, 1) == 6);
     }
-    ls_nest_release(own);
-    ls_nest_release(result);
   }
-  ls_nest_release(named);
-  ls_nest_release(x);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 // ---- Concrete functions ----------------------------------------------------
 static ls_function *concrete_of_two(void) {
   ls_function *f = declared(), *concrete = NULL;
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){0, 0}));
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){0, 0}));
   calls = 0;
   expect_ok(ls_function_make_concrete(f, args, &concrete));
   assert_int_equal(calls, 1);
-  ls_nest_release(args);
   ls_function_release(f);
   return concrete;
 }
 
 TEST(a_concrete_function_is_never_traced_again) {
-  ls_function *concrete = concrete_of_two();
-  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, concrete) = concrete_of_two();
+  LS_OWN(ls_nest, x) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, result) = {0};
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_function_call(concrete, x, &result));
     assert_true(nest_element(ls_nest_item(result, 0), 1) == 4);
@@ -119,9 +109,6 @@ TEST(a_concrete_function_is_never_traced_again) {
     ls_function_clear(concrete);
   }
   assert_int_equal(calls, 1);
-  ls_nest_release(result);
-  ls_nest_release(x);
-  ls_function_release(concrete);
 }
 
 static ls_nest twice(ls_nest args, void *user) {
@@ -137,11 +124,12 @@ static ls_nest twice(ls_nest args, void *user) {
 }
 
 TEST(it_is_copied_into_functions_and_replicas) {
-  ls_function *concrete = concrete_of_two();
-  ls_function *outer = function_of(twice, concrete);
-  ls_strategy *strategy = mirrored_of(2);
-  const ls_nest x = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0}, own = {0};
+  LS_OWN(ls_function, concrete) = concrete_of_two();
+  LS_OWN(ls_function, outer) = function_of(twice, concrete);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_nest, x) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, result) = {0};
+  LS_OWN(ls_nest, own) = {0};
   expect_ok(ls_function_call(outer, x, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 1) == 8);
   ls_nest_release(result);
@@ -150,19 +138,14 @@ TEST(it_is_copied_into_functions_and_replicas) {
   expect_ok(ls_strategy_replica_result(strategy, result, 1, &own));
   assert_true(nest_element(ls_nest_item(own, 0), 1) == 4);
   assert_int_equal(calls, 1);
-  ls_nest_release(own);
-  ls_nest_release(result);
-  ls_nest_release(x);
-  ls_function_release(outer);
-  ls_function_release(concrete);
-  ls_strategy_release(strategy);
 }
 
 TEST(it_is_copied_into_a_graph_with_a_session) {
-  ls_function *concrete = concrete_of_two();
-  ls_graph *graph = NULL;
+  LS_OWN(ls_function, concrete) = concrete_of_two();
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  ls_nest made = {0}, result = {0};
+  LS_OWN(ls_nest, made) = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -175,31 +158,24 @@ TEST(it_is_copied_into_a_graph_with_a_session) {
   assert_true(nest_element(result, 1) == 6);
   assert_int_equal(calls, 1);
   ls_session_destroy(session);
-  ls_nest_release(made);
-  ls_nest_release(result);
-  ls_graph_destroy(graph);
-  ls_function_release(concrete);
 }
 
 TEST(other_arguments_are_refused_by_name) {
-  ls_function *concrete = concrete_of_two();
+  LS_OWN(ls_function, concrete) = concrete_of_two();
   ls_nest result = {0};
-  const ls_nest longer = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
+  LS_OWN(ls_nest, longer) = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
   expect_status(ls_function_call(concrete, longer, &result),
                 LS_INVALID_ARGUMENT,
                 "concrete function 'scaled' takes f32[2] as leaf 0");
-  const ls_nest valued =
+  LS_OWN(ls_nest, valued) =
       LS_TUPLE(vector_nest(2, (float[]){1, 2}), ls_nest_i64(3));
   expect_status(ls_function_call(concrete, valued, &result),
                 LS_INVALID_ARGUMENT, "another value of leaf 1");
-  ls_nest_release(longer);
-  ls_nest_release(valued);
-  ls_function_release(concrete);
 }
 
 TEST(it_is_made_in_eager_of_one_replicas_arguments) {
   ls_function *f = declared(), *concrete = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -208,19 +184,19 @@ TEST(it_is_made_in_eager_of_one_replicas_arguments) {
   }
   const ls_nest parts[] = {vector_nest(1, (float[]){1}),
                            vector_nest(1, (float[]){2})};
-  const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, parts, 2));
   expect_status(ls_function_make_concrete(f, args, &concrete),
                 LS_INVALID_ARGUMENT, "leaf 0 of the arguments is distributed");
   assert_null(concrete);
-  ls_nest_release(args);
-  ls_graph_destroy(graph);
   ls_function_release(f);
 }
 
 TEST(a_tape_sees_through_it) {
-  ls_function *concrete = concrete_of_two();
-  ls_tape *tape = NULL;
-  ls_nest y = {0}, gradient = {0};
+  LS_OWN(ls_function, concrete) = concrete_of_two();
+  LS_OWN(ls_tape, tape) = NULL;
+  LS_OWN(ls_nest, y) = {0};
+  LS_OWN(ls_nest, gradient) = {0};
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3);
   const ls_nest args = LS_TUPLE(ls_leaf(x)), xs = ls_leaf(x);
   expect_ok(ls_tape_begin(&tape));
@@ -228,13 +204,8 @@ TEST(a_tape_sees_through_it) {
   expect_ok(ls_function_call(concrete, args, &y));
   expect_ok(ls_tape_end(tape));
   expect_ok(ls_tape_gradients(tape, ls_nest_item(y, 0), &xs, 1, &gradient));
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(gradient.as.tensor, &array));
   assert_true(ls_array_f64(array, 1) == 2);
-  ls_array_release(array);
-  ls_nest_release(gradient);
-  ls_nest_release(y);
   ls_nest_release(args);
-  ls_tape_release(tape);
-  ls_function_release(concrete);
 }

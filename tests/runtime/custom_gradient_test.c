@@ -4,6 +4,7 @@
 // replicas.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
@@ -41,17 +42,15 @@ static double item(ls_nest nest, size_t index) {
 }
 
 static void expect_result(ls_callback call, void *user, double x, double want) {
-  const ls_nest result = call_with(call, user, x);
+  LS_OWN(ls_nest, result) = call_with(call, user, x);
   expect_ok(ls_nest_status(result));
   assert_true(item(result, 0) == want);
-  ls_nest_release(result);
 }
 
 static void expect_failure(ls_callback call, void *user, ls_code code,
                            const char *part) {
-  const ls_nest result = call_with(call, user, 2);
+  LS_OWN(ls_nest, result) = call_with(call, user, 2);
   expect_status(ls_nest_status(result), code, part);
-  ls_nest_release(result);
 }
 
 static ls_nest gradient_of(ls_tensor y, ls_nest x) {
@@ -75,9 +74,8 @@ static ls_nest strange(ls_nest x, ls_nest y, ls_nest dy, void *user) {
 }
 
 static ls_tensor strange_square(ls_tensor x) {
-  const ls_nest y = ls_custom_gradient(squared, strange, NULL, ls_leaf(x));
+  LS_OWN(ls_nest, y) = ls_custom_gradient(squared, strange, NULL, ls_leaf(x));
   const ls_tensor tensor = ls_nest_tensor(y, 0);
-  ls_nest_release(y);
   return tensor;
 }
 
@@ -89,11 +87,10 @@ static ls_nest value_and_gradient(ls_nest args, void *user) {
 }
 
 TEST(the_callback_gives_the_gradient) {
-  const ls_nest result = call_with(value_and_gradient, NULL, 3);
+  LS_OWN(ls_nest, result) = call_with(value_and_gradient, NULL, 3);
   expect_ok(ls_nest_status(result));
   assert_true(item(result, 0) == 90);  // 10 x^2
   assert_true(item(result, 1) == 90);  // 10 x^2, not 20 x.
-  ls_nest_release(result);
 }
 
 static ls_nest second_gradient(ls_nest args, void *user) {
@@ -115,19 +112,15 @@ static ls_nest lowered_body(ls_nest args, void *user) {
 }
 
 TEST(nothing_of_the_op_is_left_in_the_program) {
-  ls_function *f = function_of(lowered_body, NULL);
-  const ls_nest args = LS_LIST(scalar_argument(3));
-  ls_nest result = ls_none();
-  char *text = NULL;
+  LS_OWN(ls_function, f) = function_of(lowered_body, NULL);
+  LS_OWN(ls_nest, args) = LS_LIST(scalar_argument(3));
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_function_call(f, args, &result));
   assert_true(item(result, 0) == 9);
   expect_ok(ls_function_print_lowered(f, &text));
   expect_contains(text, "mul(");
   assert_null(strstr(text, "custom_gradient"));
-  ls_text_release(text);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 // ---- Structures ------------------------------------------------------------
@@ -267,11 +260,10 @@ TEST(what_the_forward_callback_refuses_is_passed_on) {
 }
 
 TEST(a_variable_must_be_an_input) {
-  ls_variable *variable = variable_of(3);
+  LS_OWN(ls_variable, variable) = variable_of(3);
   callbacks by = {reading_forward, strange, variable};
   expect_failure(gradient_by, &by, LS_FAILED_PRECONDITION,
                  "reads variable 'factor'");
-  ls_variable_release(variable);
 }
 
 static ls_nest by_variable(ls_nest args, void *user) {
@@ -281,23 +273,21 @@ static ls_nest by_variable(ls_nest args, void *user) {
       ls_custom_gradient(squared, strange, NULL, ls_nest_variable(variable));
   const ls_tensor tensor = ls_nest_tensor(y, 0);
   ls_nest_release(y);
-  const ls_nest x = ls_nest_variable(variable);
+  LS_OWN(ls_nest, x) = ls_nest_variable(variable);
   const ls_nest result = gradient_of(tensor, x);
-  ls_nest_release(x);
   return result;
 }
 
 TEST(a_variable_that_is_an_input_gets_the_gradient) {
-  ls_variable *variable = variable_of(3);
+  LS_OWN(ls_variable, variable) = variable_of(3);
   expect_result(by_variable, variable, 0, 9);
-  ls_variable_release(variable);
 }
 
 // ---- Elsewhere -------------------------------------------------------------
 TEST(a_tape_asks_the_callback) {
   const ls_tensor x = ls_scalar(LS_DTYPE_F64, 4);
   assert_false(ls_tensor_is_failed(strange_square(x)));  // Without a tape.
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
   const ls_tensor y = strange_square(x);
@@ -307,7 +297,6 @@ TEST(a_tape_asks_the_callback) {
   expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, 1, grads));
   expect_ok(ls_tensor_item(grads[0].as.tensor, &value));
   assert_true(value == 16);
-  ls_tape_release(tape);
 }
 
 static ls_nest branch(ls_nest none, void *user) {
@@ -346,26 +335,22 @@ static ls_nest replica_body(ls_nest args, void *user) {
 }
 
 TEST(replicas_that_name_the_same_callbacks_are_the_same) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
-  ls_function *f = function_of(replica_body, NULL);
-  ls_array *array = NULL;
+  LS_OWN(ls_function, f) = function_of(replica_body, NULL);
+  LS_OWN(ls_array, array) = NULL;
   const double numbers[] = {1, 2, 3};
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, LS_SHAPE(3), numbers, &array));
   ls_nest split = {0}, result = {0};
   expect_ok(ls_strategy_split(strategy, array, &split));
-  const ls_nest args = LS_TUPLE(split);
+  LS_OWN(ls_nest, args) = LS_TUPLE(split);
   expect_ok(ls_strategy_run(strategy, ls_traced(f), args, &result));
   const ls_nest part = ls_distributed_count(result) != 0
                            ? ls_distributed_component(result, 0)
                            : result;
   assert_true(ls_array_f64(ls_nest_as_array(part), 0) == 14);
   ls_nest_release(result);
-  ls_nest_release(args);
-  ls_array_release(array);
-  ls_function_release(f);
-  ls_strategy_release(strategy);
 }
 
 // ---- Barriers --------------------------------------------------------------
@@ -376,10 +361,9 @@ static ls_nest recomputed(ls_nest args, void *user) {
   for (int i = 0; i < 2; ++i) {
     ls_tensor apart = x;
     if (with_barriers) {
-      const ls_nest both = ls_barrier(LS_TUPLE(ls_leaf(x), ls_leaf(sum)));
+      LS_OWN(ls_nest, both) = ls_barrier(LS_TUPLE(ls_leaf(x), ls_leaf(sum)));
       apart = ls_nest_tensor(both, 0);
       sum = ls_nest_tensor(both, 1);
-      ls_nest_release(both);
     }
     sum = ls_add(sum, ls_exp(apart));
   }
@@ -396,24 +380,20 @@ static int count(const char *text, const char *part) {
 TEST(equal_ops_on_both_sides_of_a_barrier_stay_two) {
   for (int i = 0; i < 2; ++i) {
     bool with_barriers = i != 0;
-    ls_function *f = function_of(recomputed, &with_barriers);
-    const ls_nest args = LS_LIST(scalar_argument(0));
-    ls_nest result = ls_none();
-    char *text = NULL;
+    LS_OWN(ls_function, f) = function_of(recomputed, &with_barriers);
+    LS_OWN(ls_nest, args) = LS_LIST(scalar_argument(0));
+    LS_OWN(ls_nest, result) = ls_none();
+    LS_OWN(printed, text) = NULL;
     expect_ok(ls_function_call(f, args, &result));
     assert_true(item(result, 0) == 2);
     expect_ok(ls_function_print_lowered(f, &text));
     assert_int_equal(count(text, "= exp("), with_barriers ? 2 : 1);
     assert_int_equal(count(text, "= barrier("), with_barriers ? 2 : 0);
-    ls_text_release(text);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
   }
 }
 
 TEST(a_barrier_keeps_structure_and_values) {
-  const ls_nest values =
+  LS_OWN(ls_nest, values) =
       ls_barrier(LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_F64, 3)), ls_none(),
                           ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 4))));
   double a = 0, b = 0;
@@ -421,25 +401,21 @@ TEST(a_barrier_keeps_structure_and_values) {
   expect_ok(ls_tensor_item(ls_nest_tensor(values, 0), &a));
   expect_ok(ls_tensor_item(ls_nest_tensor(values, 2), &b));
   assert_true(a == 3 && b == 4);
-  ls_nest_release(values);
 }
 
 // ---- Without memory --------------------------------------------------------
 MEMORY_TEST(call_with_a_gradient_of_its_own) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   ls_array *array = NULL;
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = value_and_gradient}, &f));
   ls_status status = ls_array_create(LS_DTYPE_F64, LS_SCALAR, &array);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   if (ls_status_is_ok(status)) {
     ls_array_set_f64(array, 0, 3);
-    const ls_nest args = LS_LIST(ls_nest_array(array));
+    LS_OWN(ls_nest, args) = LS_LIST(ls_nest_array(array));
     status = ls_nest_status(args);
     if (ls_status_is_ok(status)) status = ls_function_call(f, args, &result);
-    ls_nest_release(args);
   }
-  ls_nest_release(result);
-  ls_function_release(f);
   return status;
 }

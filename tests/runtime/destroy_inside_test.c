@@ -2,6 +2,7 @@
 //
 // What is destroyed while it is in use: a runtime stays, and says so; a
 // function, a session and a graph go once their last call or session has.
+#include "distribute/own.h"
 #include "lockstep/dataset.h"
 #include "lockstep/eager.h"
 #include "lockstep/element_spec.h"
@@ -51,14 +52,12 @@ static ls_nest call_host(ls_nest args, void *user) {
 }
 
 static void call_once(ls_callback callback, double wanted) {
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = callback}, &function));
   expect_ok(ls_function_call(function, ls_none(), &result));
   assert_true(number_of(result) == wanted);
-  ls_nest_release(result);
-  ls_function_release(function);
 }
 
 TEST(a_callback_cannot_destroy_its_runtime) {
@@ -67,9 +66,8 @@ TEST(a_callback_cannot_destroy_its_runtime) {
   call_once(destroy_runtime, 3);
   call_once(call_host, 1);
   for (int replicas = 1; replicas <= 2; ++replicas) {
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_nest_release(run_on(strategy, destroy_runtime, ls_none(), NULL));
-    ls_strategy_release(strategy);
   }
   ls_runtime_make_current(before);
   expect_ok(ls_runtime_destroy(made));
@@ -173,7 +171,7 @@ static ls_nest release_on_host(ls_nest args, void *user) {
 }
 
 static void release_in(ls_callback callback) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_create(&(ls_function_options){.call = callback,
                                                       .user = &to_be_released,
                                                       .release = note_release},
@@ -182,7 +180,6 @@ static void release_in(ls_callback callback) {
   expect_ok(ls_function_call(to_be_released, ls_none(), &result));
   assert_int_equal(times_released, 1);
   if (result.kind == LS_KIND_ARRAY) assert_true(number_of(result) == 5);
-  ls_nest_release(result);
 }
 
 TEST(a_function_may_lose_its_last_reference_in_a_call) {
@@ -195,10 +192,9 @@ TEST(a_function_may_lose_its_last_reference_in_a_call) {
     release_in(release_itself);
   }
   ls_graph_destroy(graph);
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   release_in(release_itself);
-  ls_tape_release(tape);
 }
 
 // ---- Sessions and graphs ---------------------------------------------------
@@ -216,7 +212,7 @@ static const ls_host_kernel ends = {
 
 TEST(a_session_and_its_graph_go_with_the_last_run) {
   ls_graph *graph = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   ls_nest fetch = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -227,7 +223,6 @@ TEST(a_session_and_its_graph_go_with_the_last_run) {
   ls_graph_destroy(graph);
   expect_ok(ls_session_run(session_to_go, fetch, NULL, 0, &result));
   assert_true(number_of(result) == 7);
-  ls_nest_release(result);
 }
 
 // It is the library's.
@@ -246,8 +241,8 @@ static void expect_stale(ls_tensor value) {
   assert_string_equal(ls_tensor_name(value), "");
   expect_status(ls_tensor_item(ls_neg(value), &number), LS_INVALID_ARGUMENT,
                 "a stale handle was used in graph 'eager'");
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_nest result = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -257,12 +252,9 @@ static void expect_stale(ls_tensor value) {
                   "a stale handle was used in graph 'g'");
   }
   expect_ok(ls_session_create(graph, &session));
-  const ls_status status =
+  LS_OWN(ls_status, status) =
       ls_session_run(session, ls_leaf(value), NULL, 0, &result);
   assert_int_equal(ls_status_code(status), LS_INVALID_ARGUMENT);
-  ls_status_free(status);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 static ls_tensor kept;
@@ -286,14 +278,13 @@ TEST(a_handle_of_a_graph_that_has_gone_is_stale) {
   }
   expect_stale(kept);
   ls_graph_destroy(graph);
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest result = ls_none();
   expect_ok(ls_function_create(&(ls_function_options){.call = keep_and_fail},
                                &function));
   expect_status(ls_function_call(function, ls_none(), &result), LS_INTERNAL,
                 "as wanted");
   expect_stale(kept);
-  ls_function_release(function);
 }
 
 static ls_replica *kept_context;

@@ -2,6 +2,7 @@
 //
 // The step that a session's random ops draw by: the graph's global step if it
 // has one, else the number of runs; never what is fetched.
+#include "distribute/own.h"
 #include "lockstep/session.h"
 #include "support/replicas.h"
 #include "support/values.h"
@@ -59,6 +60,7 @@ static void end_drawing(drawing *d) {
   ls_variable_release(d->global_step);
   ls_graph_destroy(d->graph);
 }
+LS_OWNED_STRUCT(drawing, end_drawing)
 
 static ls_status run_fetch(const drawing *d, ls_nest fetches,
                            ls_nest *results) {
@@ -75,7 +77,7 @@ static float first_of(ls_nest nest) {
 
 // The first number of draw after draw, each time fetched by itself.
 static void draw_plainly(float *numbers, int count) {
-  drawing d;
+  LS_OWN(drawing, d) = {0};
   make_drawing(&d, false);
   for (int i = 0; i < count; ++i) {
     ls_nest result;
@@ -83,12 +85,11 @@ static void draw_plainly(float *numbers, int count) {
     numbers[i] = first_of(result);
     ls_nest_release(result);
   }
-  end_drawing(&d);
 }
 
 TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
   float wanted[6];
-  drawing d;
+  LS_OWN(drawing, d) = {0};
   draw_plainly(wanted, 6);
   make_drawing(&d, false);
   for (int i = 0; i < 6; ++i) {
@@ -108,13 +109,12 @@ TEST(a_session_draws_by_its_runs_whatever_they_fetch) {
     for (int k = 0; k < i; ++k)
       assert_true(wanted[k] != wanted[i]);
   }
-  end_drawing(&d);
 }
 
 // ---- The global step -------------------------------------------------------
 TEST(a_session_draws_by_the_global_step_if_there_is_one) {
   float wanted[4];
-  drawing d;
+  LS_OWN(drawing, d) = {0};
   ls_nest result;
   draw_plainly(wanted, 4);
   make_drawing(&d, true);
@@ -148,7 +148,6 @@ TEST(a_session_draws_by_the_global_step_if_there_is_one) {
   expect_ok(run_fetch(&d, ls_leaf(d.drawn), &result));
   assert_true(first_of(result) == wanted[2]);
   ls_nest_release(result);
-  end_drawing(&d);
 }
 
 TEST(the_global_step_may_be_a_distributed_variable) {
@@ -157,7 +156,7 @@ TEST(the_global_step_may_be_a_distributed_variable) {
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas) {
     drawing d = {0};
     ls_nest result;
-    ls_strategy *strategy = mirrored_of(replicas);
+    LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
     ls_op initialize, next;
     expect_ok(ls_graph_create("g", &d.graph));
     {
@@ -180,7 +179,6 @@ TEST(the_global_step_may_be_a_distributed_variable) {
       ls_nest_release(result);
     }
     end_drawing(&d);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -196,10 +194,10 @@ TEST(what_cannot_be_a_global_step_is_refused_by_who_draws) {
       {LS_DTYPE_I64, 0, true, "2 global steps"},
   };
   for (size_t i = 0; i < 3; ++i) {
-    drawing d;
+    LS_OWN(drawing, d) = {0};
     ls_nest result;
     ls_tensor quiet;
-    ls_variable *other = NULL;
+    LS_OWN(ls_variable, other) = NULL;
     make_drawing(&d, false);
     {
       LS_GRAPH_SCOPE(d.graph);
@@ -214,7 +212,5 @@ TEST(what_cannot_be_a_global_step_is_refused_by_who_draws) {
                   LS_FAILED_PRECONDITION, cases[i].says);
     expect_ok(run_fetch(&d, ls_leaf(quiet), &result));
     ls_nest_release(result);
-    ls_variable_release(other);
-    end_drawing(&d);
   }
 }

@@ -2,6 +2,7 @@
 #include "lockstep/eager.h"
 
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/spec.h"
@@ -62,14 +63,13 @@ TEST(frames_nest_and_pass_kept_values_outward) {
   expect_ok(ls_frame_begin());
   expect_ok(ls_frame_begin());
   const ls_tensor x = f64(7);
-  const ls_nest keep = LS_TUPLE(ls_leaf(x), ls_leaf(x), ls_none());
+  LS_OWN(ls_nest, keep) = LS_TUPLE(ls_leaf(x), ls_leaf(x), ls_none());
   expect_ok(ls_frame_end(&keep));
   const ls_tensor y = ls_add(x, x);
   const ls_nest both = ls_leaf(y);
   expect_ok(ls_frame_end(&both));
   assert_true(item(y) == 14);
   assert_true(ls_tensor_is_failed(ls_neg(x)));
-  ls_nest_release(keep);
 }
 
 TEST(closing_a_frame_that_is_not_open_is_refused) {
@@ -78,7 +78,7 @@ TEST(closing_a_frame_that_is_not_open_is_refused) {
 
 TEST(ten_thousand_ops_in_frames_do_not_grow_memory) {
   LS_SPEC("V211");
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   uint64_t settled = 0;
   ls_tensor total = f64(0);
   expect_ok(ls_frame_begin());
@@ -94,11 +94,10 @@ TEST(ten_thousand_ops_in_frames_do_not_grow_memory) {
   }
   expect_ok(ls_frame_end(NULL));
   assert_true(item(total) == 0);
-  counted_end(&memory);
 }
 
 TEST(ten_thousand_scopes_do_not_grow_memory) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 10000; ++i) {
     expect_ok(ls_frame_begin());
@@ -118,12 +117,11 @@ TEST(ten_thousand_scopes_do_not_grow_memory) {
     if (i == 10) settled = live;
     if (i > 10) assert_true(live <= settled);
   }
-  counted_end(&memory);
 }
 
 // ---- Variables -------------------------------------------------------------
 TEST(a_variable_is_initialized_when_it_is_made) {
-  ls_variable *v = variable(4);
+  LS_OWN(ls_variable, v) = variable(4);
   assert_true(item(ls_variable_read(v)) == 4);
   const ls_tensor before = ls_variable_read(v);
   assert_true(item(ls_variable_assign_add(v, f64(2))) == 6);
@@ -137,17 +135,15 @@ TEST(a_variable_is_initialized_when_it_is_made) {
   expect_ok(ls_variable_set_value(v, array));
   ls_array_release(array);
   assert_true(item(ls_variable_read(v)) == 3);
-  ls_variable_release(v);
 }
 
 TEST(a_write_of_another_shape_is_refused) {
-  ls_variable *v = variable(4);
+  LS_OWN(ls_variable, v) = variable(4);
   const ls_tensor t =
       ls_variable_assign(v, ls_fill(LS_DTYPE_F64, LS_SHAPE(2), 1));
   double value = 0;
   expect_status(ls_tensor_item(t, &value), LS_INVALID_ARGUMENT, "'v'");
   assert_true(item(ls_variable_read(v)) == 4);
-  ls_variable_release(v);
 }
 
 // ---- Control flow ----------------------------------------------------------
@@ -167,16 +163,15 @@ TEST(a_loop_runs_over_known_values) {
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 0);
   assert_true(item(ls_nest_tensor(result, 0)) == 6561);
   ls_nest_release(result);
-  const ls_nest once =
+  LS_OWN(ls_nest, once) =
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(f64(3))), 1);
   assert_true(item(ls_nest_tensor(once, 0)) == 9);
-  ls_nest_release(once);
 }
 
 // ---- Tape ------------------------------------------------------------------
 TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   LS_SPEC("V211");
-  ls_variable *v = variable(3);
+  LS_OWN(ls_variable, v) = variable(3);
   ls_tape *tape = NULL;
   const ls_tensor w = f64(5), unwatched = f64(2);
   expect_ok(ls_tape_begin(&tape));
@@ -197,27 +192,24 @@ TEST(a_tape_gives_the_gradients_of_what_it_recorded) {
   assert_ptr_equal(found[0], v);
   ls_tape_release(tape);
   ls_nest_release(xs[0]);
-  ls_variable_release(v);
 }
 
 TEST(a_tape_follows_the_loop_that_ran) {
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   const ls_tensor x = f64(2);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
-  const ls_nest result =
+  LS_OWN(ls_nest, result) =
       ls_while(below_100, square_it, NULL, LS_TUPLE(ls_leaf(x)), 0);
   expect_ok(ls_tape_end(tape));  // x -> x^8 = 256.
   const ls_nest xs[] = {ls_leaf(x)};
   ls_nest grads[1];
   expect_ok(ls_tape_gradients(tape, ls_nest_item(result, 0), xs, 1, grads));
   assert_true(item(ls_nest_tensor(grads[0], 0)) == 8 * 128);
-  ls_nest_release(result);
-  ls_tape_release(tape);
 }
 
 TEST(what_is_computed_after_the_tape_is_not_on_it) {
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   const ls_tensor x = f64(2);
   expect_ok(ls_tape_begin(&tape));
   expect_ok(ls_tape_watch(tape, x));
@@ -227,12 +219,11 @@ TEST(what_is_computed_after_the_tape_is_not_on_it) {
   ls_nest grads[1];
   expect_ok(ls_tape_gradients(tape, ls_leaf(y), xs, 1, grads));
   assert_int_equal(grads[0].kind, LS_KIND_NONE);
-  ls_tape_release(tape);
 }
 
 // The first thing of all in its runtime.
 TEST(a_tape_may_end_before_anything_has_run) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_tape *empty = NULL, *tape = NULL;
   expect_ok(ls_tape_begin(&empty));
   expect_ok(ls_tape_end(empty));
@@ -252,7 +243,6 @@ TEST(a_tape_may_end_before_anything_has_run) {
   expect_ok(ls_tape_gradients(tape, ls_leaf(y), &x, 1, &gradient));
   assert_true(item(ls_nest_tensor(gradient, 0)) == 6);
   ls_tape_release(tape);
-  counted_end(&memory);
 }
 
 TEST(a_frame_with_an_unreleased_tape_cannot_end) {

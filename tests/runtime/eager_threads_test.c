@@ -49,13 +49,12 @@ static void *find_nothing(void *user) {
 }
 
 TEST(a_thread_has_no_frame_or_tape_of_one_that_ended) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   leavings left = {.runtime = memory.runtime};
   run_in_thread(leave_frame_and_tape, &left);
   run_in_thread(find_nothing, &left);
   expect_status(ls_tensor_status(left.value), LS_INVALID_ARGUMENT, "stale");
   ls_tape_release(left.tape);
-  counted_end(&memory);
 }
 
 static void *make_values(void *user) {
@@ -68,7 +67,7 @@ static void *make_values(void *user) {
 }
 
 TEST(values_of_ended_threads_keep_no_memory) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 50; ++i) {
     run_in_thread(make_values, memory.runtime);
@@ -76,7 +75,6 @@ TEST(values_of_ended_threads_keep_no_memory) {
     if (i == 3) settled = live;
     if (i > 3) assert_true(live <= settled);
   }
-  counted_end(&memory);
 }
 
 static void *outlive(void *user) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls of functions inside of each other, and clearing one that runs.
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "support/function.h"
@@ -18,12 +19,12 @@ static ls_nest call_itself(ls_nest args, void *user) {
 }
 
 TEST(a_function_that_calls_itself_is_refused_by_name) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   f = function_of(call_itself, &f);
   ls_nest result = {0};
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   for (int way = 0; way < 3; ++way) {
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     ls_tape *tape = NULL;
     ls_scope scope = {0};
     traced = 0;
@@ -35,18 +36,15 @@ TEST(a_function_that_calls_itself_is_refused_by_name) {
     assert_int_equal(traced, LS_MAX_NESTED_CALLS);
     ls_tape_release(tape);
     ls_scope_end(&scope);
-    ls_graph_destroy(graph);
   }
   assert_int_equal(result.kind, LS_KIND_NONE);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 // On the stack of a replica, too.
 TEST(a_function_that_calls_itself_in_a_replica_is_refused) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *strategy = NULL;
-    ls_function *f = NULL;
+    LS_OWN(ls_strategy, strategy) = NULL;
+    LS_OWN(ls_function, f) = NULL;
     ls_nest result = {0};
     f = function_of(call_itself, &f);
     expect_ok(ls_mirrored_strategy_create(
@@ -56,8 +54,6 @@ TEST(a_function_that_calls_itself_in_a_replica_is_refused) {
     expect_status(ls_strategy_run(strategy, ls_plain(call_itself, &f),
                                   ls_none(), &result),
                   LS_FAILED_PRECONDITION, "function 'f' is called 64");
-    ls_function_release(f);
-    ls_strategy_release(strategy);
   }
 }
 
@@ -73,12 +69,11 @@ static ls_nest trace_itself(ls_nest args, void *user) {
 }
 
 TEST(a_function_that_traces_itself_is_refused_by_name) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   f = function_of(trace_itself, &f);
   ls_nest result = {0};
   expect_status(ls_function_call(f, ls_none(), &result), LS_FAILED_PRECONDITION,
                 "function 'f' is called 64 callbacks deep");
-  ls_function_release(f);
 }
 
 static ls_nest call_with_less(ls_nest args, void *user) {
@@ -94,15 +89,12 @@ static ls_nest call_with_less(ls_nest args, void *user) {
 }
 
 TEST(a_function_may_call_itself_with_something_that_ends_it) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   f = function_of(call_with_less, &f);
-  ls_nest result = {0};
-  const ls_nest five = LS_TUPLE(ls_nest_f64(5));
+  LS_OWN(ls_nest, result) = {0};
+  LS_OWN(ls_nest, five) = LS_TUPLE(ls_nest_f64(5));
   expect_ok(ls_function_call(f, five, &result));
   assert_true(nest_element(result, 0) == 120);
-  ls_nest_release(five);
-  ls_nest_release(result);
-  ls_function_release(f);
 }
 
 // ---- Clearing --------------------------------------------------------------
@@ -128,13 +120,13 @@ static ls_nest clear_itself(ls_nest args, void *user) {
 }
 
 TEST(a_call_that_runs_keeps_its_trace_when_it_is_cleared) {
-  ls_function *f = function_of(clear_itself, NULL);
+  LS_OWN(ls_function, f) = function_of(clear_itself, NULL);
   ls_array *where = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_I64, LS_SCALAR, &(ls_function *[]){f},
                                  &where));
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_array(where), vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   traced = 0;
   for (int i = 1; i <= 3; ++i) {
     expect_ok(ls_function_call(f, args, &result));
@@ -142,7 +134,4 @@ TEST(a_call_that_runs_keeps_its_trace_when_it_is_cleared) {
     assert_int_equal(traced, i);
     assert_null(ls_function_graph(f));
   }
-  ls_nest_release(args);
-  ls_nest_release(result);
-  ls_function_release(f);
 }

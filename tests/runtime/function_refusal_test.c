@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/values.h"
@@ -24,8 +25,8 @@ static ls_nest wrong_shapes(ls_nest args, void *user) {
 }
 
 TEST(a_failed_op_surfaces_once_with_its_place) {
-  ls_function *f = function_of(wrong_shapes, NULL);
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_function, f) = function_of(wrong_shapes, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
   ls_nest result = {0};
   const ls_status status = ls_function_call(f, args, &result);
   assert_non_null(strstr(ls_status_message(status), "f32[2]"));
@@ -34,8 +35,6 @@ TEST(a_failed_op_surfaces_once_with_its_place) {
   assert_non_null(strstr(ls_status_message(status), "model.c:12"));
   expect_status(status, LS_INVALID_ARGUMENT, "broadcast");
   assert_int_equal(ls_function_num_traces(f), 0);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 static ls_nest refuse(ls_nest args, void *user) {
@@ -45,11 +44,10 @@ static ls_nest refuse(ls_nest args, void *user) {
 }
 
 TEST(a_callback_refuses_by_a_failed_nest) {
-  ls_function *f = function_of(refuse, NULL);
+  LS_OWN(ls_function, f) = function_of(refuse, NULL);
   ls_nest result = {0};
   expect_status(ls_function_call(f, ls_none(), &result), LS_OUT_OF_RANGE,
                 "no more of it");
-  ls_function_release(f);
 }
 
 static ls_tensor stolen;
@@ -67,16 +65,13 @@ static ls_nest use_stolen(ls_nest args, void *user) {
 }
 
 TEST(a_value_of_another_functions_graph_is_refused) {
-  ls_function *f = function_of(steal, NULL), *g = function_of(use_stolen, NULL);
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(steal, NULL);
+  LS_OWN(ls_function, g) = function_of(use_stolen, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, args, &result));
   expect_status(ls_function_call(g, ls_none(), &result), LS_INVALID_ARGUMENT,
                 "not inside it");
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_function_release(g);
 }
 
 static ls_nest check(ls_nest args, void *user) {
@@ -89,16 +84,12 @@ static ls_nest check(ls_nest args, void *user) {
 }
 
 TEST(a_failed_assertion_fails_the_run_and_the_next_one_works) {
-  ls_function *f = function_of(check, NULL);
-  const ls_nest good = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  const ls_nest bad = LS_TUPLE(vector_nest(2, (float[]){1, 4}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(check, NULL);
+  LS_OWN(ls_nest, good) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, bad) = LS_TUPLE(vector_nest(2, (float[]){1, 4}));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, good, &result));
   expect_status(ls_function_call(f, bad, &result), LS_INVALID_ARGUMENT,
                 "x stays below 3");
   expect_ok(ls_function_call(f, good, &result));
-  ls_nest_release(result);
-  ls_nest_release(good);
-  ls_nest_release(bad);
-  ls_function_release(f);
 }

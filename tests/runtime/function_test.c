@@ -3,6 +3,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function_plan.h"
+#include "runtime/own.h"
 #include "support/counted.h"
 #include "support/expect.h"
 #include "support/function.h"
@@ -28,10 +29,10 @@ static ls_nest doubled(ls_nest args, void *user) {
 }
 
 TEST(a_function_is_traced_once_per_signature) {
-  ls_function *f = function_of(doubled, NULL);
-  const ls_nest two = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  const ls_nest three = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(doubled, NULL);
+  LS_OWN(ls_nest, two) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, three) = LS_TUPLE(vector_nest(3, (float[]){1, 2, 3}));
+  LS_OWN(ls_nest, result) = {0};
   traced = 0;
   for (int i = 0; i < 3; ++i) {
     expect_ok(ls_function_call(f, two, &result));
@@ -47,10 +48,6 @@ TEST(a_function_is_traced_once_per_signature) {
   ls_function_clear(f);
   expect_ok(ls_function_call(f, two, &result));
   assert_int_equal(traced, 3);
-  ls_nest_release(result);
-  ls_nest_release(two);
-  ls_nest_release(three);
-  ls_function_release(f);
 }
 
 static ls_nest scaled(ls_nest args, void *user) {
@@ -61,38 +58,31 @@ static ls_nest scaled(ls_nest args, void *user) {
 }
 
 TEST(host_scalars_are_part_of_the_signature_by_value) {
-  ls_function *f = function_of(scaled, NULL);
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(scaled, NULL);
+  LS_OWN(ls_nest, result) = {0};
   traced = 0;
   static const double factors[] = {2, 3, 2, 3, 0.5};
   for (size_t i = 0; i < 5; ++i) {
-    const ls_nest args =
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(vector_nest(1, (float[]){4}), ls_nest_f64(factors[i]));
     expect_ok(ls_function_call(f, args, &result));
     assert_true(nest_element(result, 0) == 4 * factors[i]);
-    ls_nest_release(args);
   }
   assert_int_equal(traced, 3);
-  ls_nest_release(result);
-  ls_function_release(f);
 }
 
 TEST(results_are_filled_in_place_unless_somebody_holds_them) {
-  ls_function *f = function_of(doubled, NULL);
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(doubled, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, args, &result));
-  ls_array *first = ls_nest_as_array(result);
+  LS_OWN(ls_array, first) = ls_nest_as_array(result);
   expect_ok(ls_function_call(f, args, &result));
   assert_ptr_equal(ls_nest_as_array(result), first);
   ls_array_retain(first);
   expect_ok(ls_function_call(f, args, &result));
   assert_ptr_not_equal(ls_nest_as_array(result), first);
   assert_true(ls_array_f64(first, 1) == 4);
-  ls_array_release(first);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 // ---- Effects ---------------------------------------------------------------
@@ -104,21 +94,17 @@ static ls_nest count_up(ls_nest args, void *user) {
 }
 
 TEST(every_effect_runs_at_each_call_in_order) {
-  ls_variable *v = f32_variable("v", 1);
-  ls_function *f = function_of(count_up, v);
-  ls_nest result = {0};
+  LS_OWN(ls_variable, v) = f32_variable("v", 1);
+  LS_OWN(ls_function, f) = function_of(count_up, v);
+  LS_OWN(ls_nest, result) = {0};
   double want = 1;
   for (int i = 0; i < 4; ++i) {
     expect_ok(ls_function_call(f, ls_none(), &result));
     want = (want + 1) * 2;
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(ls_variable_value(v, &value));
     assert_true(ls_array_f64(value, 0) == want);
-    ls_array_release(value);
   }
-  ls_nest_release(result);
-  ls_function_release(f);
-  ls_variable_release(v);
 }
 
 static ls_nest swap(ls_nest args, void *user) {
@@ -167,14 +153,14 @@ static ls_nest loop(ls_nest args, void *user) {
 }
 
 TEST(a_loop_carries_values_and_variables) {
-  ls_variable *v = f32_variable("v", 0);
-  ls_function *f = function_of(loop, v);
+  LS_OWN(ls_variable, v) = f32_variable("v", 0);
+  LS_OWN(ls_function, f) = function_of(loop, v);
   ls_array *start = NULL, *sum = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SCALAR, &start));
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &sum));
   ls_array_set_i64(start, 0, 6);
-  const ls_nest args = LS_TUPLE(ls_nest_array(start), ls_nest_array(sum));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(start), ls_nest_array(sum));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 10);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 1 + 2 + 3 + 4);
@@ -184,10 +170,6 @@ TEST(a_loop_carries_values_and_variables) {
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 0) == 12);
   assert_true(nest_element(ls_nest_item(result, 1), 0) == 0);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_variable_release(v);
 }
 
 typedef struct branch_user {
@@ -213,12 +195,12 @@ static ls_nest branch(ls_nest args, void *user) {
 }
 
 TEST(only_the_branch_taken_has_its_effect) {
-  ls_variable *v = f32_variable("v", 7);
-  ls_function *f = function_of(branch, v);
+  LS_OWN(ls_variable, v) = f32_variable("v", 7);
+  LS_OWN(ls_function, f) = function_of(branch, v);
   ls_array *x = NULL, *value = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &x));
-  const ls_nest args = LS_TUPLE(ls_nest_array(x));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
+  LS_OWN(ls_nest, result) = {0};
   ls_array_set_f64(x, 0, -2);
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(result, 0) == 2);
@@ -231,10 +213,6 @@ TEST(only_the_branch_taken_has_its_effect) {
   expect_ok(ls_variable_value(v, &value));
   assert_true(ls_array_f64(value, 0) == 5);
   ls_array_release(value);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_variable_release(v);
 }
 
 // ---- Around it -------------------------------------------------------------
@@ -248,16 +226,13 @@ static ls_nest outer_call(ls_nest args, void *user) {
 }
 
 TEST(a_function_called_in_a_trace_becomes_part_of_it) {
-  ls_function *f = function_of(doubled, NULL), *g = function_of(outer_call, f);
-  const ls_nest args = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(doubled, NULL);
+  LS_OWN(ls_function, g) = function_of(outer_call, f);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(2, (float[]){1, 2}));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(g, args, &result));
   assert_true(nest_element(result, 1) == -4);
   assert_int_equal(ls_function_num_traces(f), 0);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(g);
-  ls_function_release(f);
 }
 
 static ls_nest add_captured(ls_nest args, void *user) {
@@ -266,16 +241,13 @@ static ls_nest add_captured(ls_nest args, void *user) {
 
 TEST(an_eager_value_is_captured_as_it_is_at_the_trace) {
   ls_tensor captured = ls_scalar(LS_DTYPE_F32, 10);
-  ls_function *f = function_of(add_captured, &captured);
-  const ls_nest args = LS_TUPLE(vector_nest(1, (float[]){1}));
-  ls_nest result = {0};
+  LS_OWN(ls_function, f) = function_of(add_captured, &captured);
+  LS_OWN(ls_nest, args) = LS_TUPLE(vector_nest(1, (float[]){1}));
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_function_call(f, args, &result));
   captured = ls_scalar(LS_DTYPE_F32, 20);
   expect_ok(ls_function_call(f, args, &result));
   assert_true(nest_element(result, 0) == 11);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 static ls_nest draw(ls_nest args, void *user) {
@@ -290,8 +262,11 @@ static ls_nest draw(ls_nest args, void *user) {
 }
 
 TEST(random_ops_draw_by_stream_and_step) {
-  ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
-  ls_nest first = {0}, second = {0}, other = {0};
+  LS_OWN(ls_function, f) = function_of(draw, NULL);
+  LS_OWN(ls_function, g) = function_of(draw, NULL);
+  LS_OWN(ls_nest, first) = {0};
+  LS_OWN(ls_nest, second) = {0};
+  LS_OWN(ls_nest, other) = {0};
   expect_ok(ls_function_call(f, ls_none(), &first));
   expect_ok(ls_function_call(f, ls_none(), &second));
   expect_ok(ls_function_call(g, ls_none(), &other));
@@ -304,16 +279,13 @@ TEST(random_ops_draw_by_stream_and_step) {
   for (int64_t i = 0; i < 4; ++i)
     assert_true(nest_element(ls_nest_item(first, 0), i) ==
                 nest_element(ls_nest_item(other, 0), i));
-  ls_nest_release(first);
-  ls_nest_release(second);
-  ls_nest_release(other);
-  ls_function_release(f);
-  ls_function_release(g);
 }
 
 TEST(a_function_goes_on_at_the_step_it_is_set_to) {
-  ls_function *f = function_of(draw, NULL), *g = function_of(draw, NULL);
-  ls_nest third = {0}, again = {0};
+  LS_OWN(ls_function, f) = function_of(draw, NULL);
+  LS_OWN(ls_function, g) = function_of(draw, NULL);
+  LS_OWN(ls_nest, third) = {0};
+  LS_OWN(ls_nest, again) = {0};
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_function_call(f, ls_none(), &third));
   assert_int_equal(ls_function_steps(f), 3);
@@ -323,14 +295,10 @@ TEST(a_function_goes_on_at_the_step_it_is_set_to) {
   for (int64_t i = 0; i < 4; ++i)
     assert_true(nest_element(ls_nest_item(third, 0), i) ==
                 nest_element(ls_nest_item(again, 0), i));
-  ls_nest_release(third);
-  ls_nest_release(again);
-  ls_function_release(f);
-  ls_function_release(g);
 }
 
 TEST(discarded_functions_free_their_variables) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   uint64_t settled = 0;
   for (int i = 0; i < 20; ++i) {
     expect_ok(ls_frame_begin());
@@ -345,5 +313,4 @@ TEST(discarded_functions_free_their_variables) {
     if (i == 9) settled = live;
     if (i > 9) assert_true(live <= settled);
   }
-  counted_end(&memory);
 }

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
-#include "base/memory/own.h"
 #include "lockstep/distributed.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/host.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/values.h"
@@ -144,7 +144,7 @@ static ls_status run(bool traced, ls_callback body,
   void *user = (void *)(uintptr_t)kernel;
   ls_status status = ls_ok();
   if (traced) {
-    ls_function *function = NULL;
+    LS_OWN(ls_function, function) = NULL;
     LS_RETURN_IF_ERROR(ls_function_create(
         &(ls_function_options){.call = body, .user = user}, &function));
     for (int i = 0; i < times && ls_status_is_ok(status); ++i) {
@@ -153,13 +153,12 @@ static ls_status run(bool traced, ls_callback body,
     }
     if (ls_status_is_ok(status) && out_plan != NULL)
       status = ls_function_print_plan(function, out_plan);
-    ls_function_release(function);
     return status;
   }
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("given", &graph));
-  ls_nest fetch = ls_none();
+  LS_OWN(ls_nest, fetch) = ls_none();
   {
     LS_GRAPH_SCOPE(graph);
     fetch = body(ls_none(), user);
@@ -169,9 +168,6 @@ static ls_status run(bool traced, ls_callback body,
     status = ls_session_run(session, fetch, NULL, 0, results);
     assert_int_equal(seen.lent, 0);
   }
-  ls_nest_release(fetch);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
   return status;
 }
 
@@ -182,7 +178,7 @@ TEST(what_is_given_is_read_where_it_stands) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (size_t off = 0; off < 64; off += 36)
       for (int traced = 0; traced < 2; ++traced) {
-        ls_nest results = ls_none();
+        LS_OWN(ls_nest, results) = ls_none();
         char *plan = NULL;
         reset(off);
         expect_ok(run(traced, add_up, kernels[k], 3, &results, &plan));
@@ -196,14 +192,13 @@ TEST(what_is_given_is_read_where_it_stands) {
         ls_text_release(plan);
         expect_ok(run(traced, read_in_place, kernels[k], 2, &results, NULL));
         assert_true(number(results, 0, 0) == WIDTH);
-        ls_nest_release(results);
       }
 }
 
 TEST(what_must_lie_elsewhere_is_copied) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int traced = 0; traced < 2; ++traced) {
-      ls_nest results = ls_none();
+      LS_OWN(ls_nest, results) = ls_none();
       reset(0);
       expect_ok(run(traced, pass_on, kernels[k], 3, &results, NULL));
       assert_true(number(results, 0, 7) == 10);
@@ -217,7 +212,6 @@ TEST(what_must_lie_elsewhere_is_copied) {
                                                sum_from(8) + sum_from(9) +
                                                sum_from(10));
       assert_true(number(results, 1, 3) == 13);
-      ls_nest_release(results);
     }
 }
 
@@ -237,8 +231,8 @@ TEST(replicas_have_parts_of_what_is_given) {
   for (size_t k = 0; k < LS_COUNT_OF(kernels); ++k)
     for (int replicas = 1; replicas <= 3; ++replicas) {
       reset(0);
-      const ls_nest made = call_on(replicas, add_up,
-                                   (void *)(uintptr_t)kernels[k], ls_none(), 2);
+      LS_OWN(ls_nest, made) = call_on(
+          replicas, add_up, (void *)(uintptr_t)kernels[k], ls_none(), 2);
       double all = 0, want = 0;
       for (int r = 0; r < replicas; ++r) {
         const ls_nest own = ls_distributed_count(made) > 0
@@ -249,7 +243,6 @@ TEST(replicas_have_parts_of_what_is_given) {
       }
       assert_true(all == want);
       assert_int_equal(seen.ended, 2 * replicas);
-      ls_nest_release(made);
     }
 }
 
@@ -262,7 +255,7 @@ static ls_nest fail_behind(ls_nest args, void *user) {
 
 TEST(a_run_that_fails_gives_back_too) {
   for (int traced = 0; traced < 2; ++traced) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     reset(0);
     ls_status status = run(traced, fail_behind, &on_thread, 1, &results, NULL);
     // Who does not fetch an assertion does not run it.
@@ -270,16 +263,14 @@ TEST(a_run_that_fails_gives_back_too) {
     ls_status_free(status);
     assert_int_equal(seen.taken, 1);
     assert_int_equal(seen.ended, 1);
-    ls_nest_release(results);
   }
 }
 
 TEST(who_gives_must_say_when_it_ends) {
   for (int traced = 0; traced < 2; ++traced) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_status(run(traced, add_up, &endless, 1, &results, NULL),
                   LS_INVALID_ARGUMENT, "needs `take` and `end`");
-    ls_nest_release(results);
   }
 }
 

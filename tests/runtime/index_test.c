@@ -5,14 +5,14 @@
 #include "lockstep/eager.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/values.h"
 
 static ls_tensor numbers(ls_shape shape, const double *data) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F64, shape, data, &array));
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 #define NUMBERS(shape, ...) numbers(shape, (const double[]){__VA_ARGS__})
@@ -102,8 +102,8 @@ TEST(axes_and_ops_that_there_are_not_are_refused) {
 
 // Pieces of sizes that only the run knows, fed.
 static ls_status sizes_of_split(int64_t first, int64_t second) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor likes[2];
   ls_op pieces = {0};
   expect_ok(ls_graph_create("g", &graph));
@@ -127,8 +127,6 @@ static ls_status sizes_of_split(int64_t first, int64_t second) {
   ls_nest_release(result);
   ls_array_release(arrays[0]);
   ls_array_release(arrays[1]);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
   return status;
 }
 

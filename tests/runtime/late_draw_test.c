@@ -5,6 +5,7 @@
 
 #include "base/memory/allocator.h"
 #include "base/threads/worker.h"
+#include "graph/own.h"
 
 #include <string.h>
 
@@ -95,24 +96,21 @@ static ls_nest give_argument(ls_nest args, void *user) {
 
 static ls_array *captured(void) {
   ls_tensor drawn = draw();
-  const ls_nest got = call_on(1, give_captured, &drawn, ls_none(), 1);
+  LS_OWN(ls_nest, got) = call_on(1, give_captured, &drawn, ls_none(), 1);
   ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  ls_nest_release(got);
   return array;
 }
 
 static ls_array *argument(void) {
-  const ls_nest args = LS_TUPLE(ls_leaf(draw()));
-  const ls_nest got = call_on(1, give_argument, NULL, args, 1);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(draw()));
+  LS_OWN(ls_nest, got) = call_on(1, give_argument, NULL, args, 1);
   ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  ls_nest_release(got);
-  ls_nest_release(args);
   return array;
 }
 
 static ls_array *in_variable(void) {
   const ls_tensor drawn = draw();
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
   ls_array *array = NULL;
@@ -121,7 +119,6 @@ static ls_array *in_variable(void) {
   ls_tensor_is_failed(
       ls_variable_assign(variable, ls_fill(LS_DTYPE_F32, LS_SHAPE(COUNT), 0)));
   expect_equal(value_of(drawn), ls_array_retain(array), true);
-  ls_variable_release(variable);
   return array;
 }
 
@@ -131,13 +128,11 @@ static ls_nest give_variable(ls_nest args, void *user) {
 }
 
 static ls_array *bound(void) {
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = draw()}, &variable));
-  const ls_nest got = call_on(1, give_variable, variable, ls_none(), 1);
+  LS_OWN(ls_nest, got) = call_on(1, give_variable, variable, ls_none(), 1);
   ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
-  ls_nest_release(got);
-  ls_variable_release(variable);
   return array;
 }
 
@@ -159,13 +154,12 @@ static ls_array *seen_meanwhile(void) {
   ls_tensor drawn = draw();
   ls_worker other = {0};
   expect_ok(ls_worker_start(&other, "other", NULL, look_at, &drawn));
-  ls_variable *variable = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_value = drawn}, &variable));
   ls_worker_join(&other);
   ls_array *array = NULL;
   expect_ok(ls_variable_value(variable, &array));
-  ls_variable_release(variable);
   return array;
 }
 
@@ -178,7 +172,6 @@ TEST(a_draw_may_be_seen_by_another_thread) {
 TEST(a_draw_is_no_condition) {
   const ls_tensor drawn =
       ls_random_uniform(LS_DTYPE_F32, LS_SCALAR, 0, 1, NULL);
-  const ls_nest got = ls_cond(drawn, NULL, NULL, NULL);
+  LS_OWN(ls_nest, got) = ls_cond(drawn, NULL, NULL, NULL);
   expect_status(ls_nest_status(got), LS_INVALID_ARGUMENT, "bool scalar, is");
-  ls_nest_release(got);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/attrs.h"
 #include "support/counted.h"
 #include "support/replicas.h"
@@ -31,16 +32,14 @@ TEST(replicas_may_give_more_results_than_16_bits_count) {
   double values[REPLICAS];
   for (int r = 0; r < REPLICAS; ++r)
     values[r] = r;
-  const ls_nest args = LS_LIST(
+  LS_OWN(ls_nest, args) = LS_LIST(
       split_of(REPLICAS, array_of(LS_DTYPE_F32, LS_SHAPE(REPLICAS), values)));
-  const ls_nest results = call_on(REPLICAS, many_results, NULL, args, 1);
+  LS_OWN(ls_nest, results) = call_on(REPLICAS, many_results, NULL, args, 1);
   for (size_t i = 0; i < RESULTS; ++i)
     for (size_t r = 0; r < REPLICAS; r += 93)
       assert_float_equal(
           number_of(ls_distributed_component(ls_nest_item(results, i), r)),
           (double)(r + i), 0);
-  ls_nest_release(results);
-  ls_nest_release(args);
 }
 
 // ---- Operands --------------------------------------------------------------
@@ -85,16 +84,14 @@ TEST(operands_without_a_size_are_refused) {
   expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, message);
   ls_graph_destroy(graph);
   // Traced.
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest result = ls_none();
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(3), values)));
   expect_ok(ls_function_create(&(ls_function_options){.call = many_operands},
                                &function));
   expect_status(ls_function_call(function, args, &result), LS_INVALID_ARGUMENT,
                 message);
-  ls_nest_release(args);
-  ls_function_release(function);
 }
 
 // ---- Graphs in graphs ------------------------------------------------------
@@ -147,18 +144,15 @@ static ls_nest nested_call(ls_nest args, void *user) {
 
 static ls_status call_nested(nested *self) {
   const double one = 1;
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
-  const ls_nest args =
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
   ls_status status = ls_function_create(
       &(ls_function_options){.call = nested_call, .user = self}, &function);
   if (ls_status_is_ok(status))
     status = ls_function_call(function, args, &result);
   if (ls_status_is_ok(status)) assert_float_equal(number_of(result), 2, 0);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
   return status;
 }
 
@@ -215,14 +209,14 @@ static ls_nest plus_constant(ls_nest args, void *user) {
 TEST(a_large_constant_is_copied_once) {
   enum { COUNT = 1 << 21 };
   const double one = 1;
-  counted memory = counted_begin(1);
-  ls_array *array = NULL;
-  ls_function *function = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(counted, memory) = counted_begin(1);
+  LS_OWN(ls_array, array) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(COUNT), &array));
   for (int i = 0; i < COUNT; ++i)
     ((float *)ls_array_mutable_data(array))[i] = 1;
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_LIST(ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, &one)));
   expect_ok(ls_function_create(
       &(ls_function_options){.call = plus_constant, .user = array}, &function));
@@ -233,9 +227,4 @@ TEST(a_large_constant_is_copied_once) {
   if (peak > COUNT * sizeof(float) * 5 / 4)
     fail_msg("%llu bytes for a constant of %zu", (unsigned long long)peak,
              COUNT * sizeof(float));
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_array_release(array);
-  counted_end(&memory);
 }

@@ -6,6 +6,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_runs.h"
@@ -28,14 +29,11 @@ static ls_nest number(double value) {
 // The text of the function's graph, as an export has it.
 static char *text_of(ls_callback fn, void *user) {
   char *text = NULL;
-  ls_function *f = function_of(fn, user);
-  const ls_nest args = LS_TUPLE(number(0), number(0));
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, f) = function_of(fn, user);
+  LS_OWN(ls_nest, args) = LS_TUPLE(number(0), number(0));
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_function_call(f, args, &result));
   expect_ok(ls_graph_print(ls_function_graph(f), &text));
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
   return text;
 }
 
@@ -46,10 +44,10 @@ static ls_function *load(const char *text) {
 }
 
 TEST(a_loaded_function_gives_what_its_original_gave) {
-  char *text = text_of(scale_and_sum, NULL);
-  ls_function *f = load(text);
-  const ls_nest args = LS_TUPLE(number(2), number(5));
-  ls_nest result = ls_none();
+  LS_OWN(printed, text) = text_of(scale_and_sum, NULL);
+  LS_OWN(ls_function, f) = load(text);
+  LS_OWN(ls_nest, args) = LS_TUPLE(number(2), number(5));
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_function_call(f, args, &result));
     assert_int_equal(result.kind, LS_KIND_LIST);
@@ -57,25 +55,19 @@ TEST(a_loaded_function_gives_what_its_original_gave) {
     assert_true(ls_nest_number(ls_nest_item(result, 1)) == 7);
   }
   assert_int_equal(ls_function_num_traces(f), 1);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_text_release(text);
 }
 
 // Also on the replicas of a TPU strategy, in a graph too.
 static void run_loaded(tpu_runs *runs) {
-  char *text = text_of(scale_and_sum, NULL);
-  ls_function *f = load(text);
-  const ls_nest args = LS_TUPLE(tpu_runs_per_replica(runs, 1), ls_nest_f64(10));
+  LS_OWN(printed, text) = text_of(scale_and_sum, NULL);
+  LS_OWN(ls_function, f) = load(text);
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(tpu_runs_per_replica(runs, 1), ls_nest_f64(10));
   expect_ok(ls_strategy_run(runs->strategy, ls_traced(f), args, &runs->result));
   for (int r = 0; r < runs->replicas; ++r) {
     assert_true(tpu_runs_number(runs, 0, r) == 3 + 3 * r);
     assert_true(tpu_runs_number(runs, 1, r) == 11 + r);
   }
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_text_release(text);
 }
 
 TEST(strategies_run_loaded_functions) {
@@ -134,19 +126,15 @@ TEST(what_is_not_in_the_text_is_refused) {
 }
 
 TEST(arguments_are_those_of_the_text) {
-  char *text = text_of(scale_and_sum, NULL);
-  ls_function *f = load(text);
+  LS_OWN(printed, text) = text_of(scale_and_sum, NULL);
+  LS_OWN(ls_function, f) = load(text);
   ls_nest result = ls_none();
-  const ls_nest one = LS_TUPLE(number(1));
+  LS_OWN(ls_nest, one) = LS_TUPLE(number(1));
   expect_status(ls_function_call(f, one, &result), LS_INVALID_ARGUMENT,
                 "takes 2 arguments, got 1");
-  const ls_nest vector =
+  LS_OWN(ls_nest, vector) =
       LS_TUPLE(number(1), ls_nest_array(array_of(LS_DTYPE_F32, LS_SHAPE(2),
                                                  (const double[]){1, 2})));
   expect_status(ls_function_call(f, vector, &result), LS_INVALID_ARGUMENT,
                 "takes f32[] as argument 1, got f32[2]");
-  ls_nest_release(one);
-  ls_nest_release(vector);
-  ls_function_release(f);
-  ls_text_release(text);
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 
 static double item(ls_tensor tensor) {
@@ -112,9 +113,10 @@ static bool equal_leaves(ls_nest a, ls_nest b, size_t index) {
 }
 
 TEST(random_makers_draw_anew_unless_fixed) {
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   expect_ok(ls_function_create(&(ls_function_options){.call = draws}, &f));
-  ls_nest first = ls_none(), second = ls_none();
+  LS_OWN(ls_nest, first) = ls_none();
+  LS_OWN(ls_nest, second) = ls_none();
   expect_ok(ls_function_call(f, ls_none(), &first));
   expect_ok(ls_function_call(f, ls_none(), &second));
   for (size_t i = 0; i < 4; ++i)
@@ -127,9 +129,6 @@ TEST(random_makers_draw_anew_unless_fixed) {
   }
   for (int64_t i = 0; i < 99; ++i)
     assert_true(fabs(ls_array_f64(leaf(first, 3), i) - 5) <= 1);
-  ls_nest_release(first);
-  ls_nest_release(second);
-  ls_function_release(f);
 }
 
 TEST(what_cannot_be_is_refused) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -17,11 +18,10 @@ static const char *letters(size_t count, char letter) {
 }
 
 static ls_status make_variable(const char *name) {
-  ls_variable *made = NULL;
+  LS_OWN(ls_variable, made) = NULL;
   LS_RETURN_IF_ERROR(ls_variable_create(
       &(ls_variable_options){.name = name, .dtype = LS_DTYPE_F32}, &made));
   assert_string_equal(ls_variable_name(made), name);
-  ls_variable_release(made);
   return ls_ok();
 }
 
@@ -37,7 +37,7 @@ TEST(an_eager_variables_name_is_whole_or_refused) {
 }
 
 TEST(a_distributed_variables_name_is_whole_or_refused) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &strategy));
   {
@@ -51,11 +51,10 @@ TEST(a_distributed_variables_name_is_whole_or_refused) {
         LS_INVALID_ARGUMENT, "characters");
     assert_null(made);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(a_name_scope_is_whole_or_refused) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   for (int eager = 0; eager < 2; ++eager) {
     ls_scope around = {0};
@@ -70,11 +69,10 @@ TEST(a_name_scope_is_whole_or_refused) {
     }
     ls_scope_end(&around);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(name_scopes_inside_of_each_other_are_whole_or_refused) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_scope scopes[20] = {{0}};
   ls_scope around = {0};
@@ -93,7 +91,6 @@ TEST(name_scopes_inside_of_each_other_are_whole_or_refused) {
   while (open > 0)
     ls_scope_end(&scopes[--open]);
   ls_scope_end(&around);
-  ls_graph_destroy(graph);
 }
 
 TEST(the_name_of_an_eager_value_outlives_its_frame) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/graph.h"
@@ -36,10 +37,9 @@ TEST(an_array_shows_its_first_numbers) {
   expect_text(array_of(LS_DTYPE_F32, LS_SHAPE(0, 3), 0), "f32[0,3] []");
   expect_text(array_of(LS_DTYPE_F32, LS_SCALAR, (double)NAN), "f32[] nan");
   // Cut, never beyond its end.
-  const ls_nest leaf = array_of(LS_DTYPE_F32, LS_SHAPE(3), 1);
+  LS_OWN(ls_nest, leaf) = array_of(LS_DTYPE_F32, LS_SHAPE(3), 1);
   char text[10];
   assert_int_equal(strlen(ls_nest_print(leaf, text, sizeof(text))), 9);
-  ls_nest_release(leaf);
 }
 
 TEST(an_eager_tensor_shows_its_value) {
@@ -59,7 +59,7 @@ TEST(an_eager_tensor_shows_its_value) {
 }
 
 TEST(a_tensor_of_a_graph_shows_its_name) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -73,7 +73,6 @@ TEST(a_tensor_of_a_graph_shows_its_name) {
     expect_text(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 4)),
                 "tensor 'constant:0' i32[] 4");
   }
-  ls_graph_destroy(graph);
 }
 
 static void expect_number(ls_nest leaf, double wanted) {

@@ -5,14 +5,14 @@
 
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/values.h"
 
 static ls_tensor f32(ls_shape shape, const float *data) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create_copy(LS_DTYPE_F32, shape, data, &array));
   const ls_tensor tensor = ls_tensor_from_array(array);
-  ls_array_release(array);
   return tensor;
 }
 
@@ -88,7 +88,8 @@ TEST(attention_averages_values) {
 
 TEST(a_tape_goes_through_norms_and_attention_twice) {
   const ls_tensor x = f32(LS_SHAPE(1, 2, 2), (const float[]){1, 2, 3, 5});
-  ls_tape *outer = NULL, *inner = NULL;
+  LS_OWN(ls_tape, outer) = NULL;
+  LS_OWN(ls_tape, inner) = NULL;
   expect_ok(ls_tape_begin(&outer));
   expect_ok(ls_tape_watch(outer, x));
   expect_ok(ls_tape_begin(&inner));
@@ -110,8 +111,6 @@ TEST(a_tape_goes_through_norms_and_attention_twice) {
       ls_reduce_sum(ls_square(ls_nest_tensor(again[0], 0)), LS_ALL_AXES),
       &sum));
   assert_true(isfinite(sum) && sum > 0.1);
-  ls_tape_release(inner);
-  ls_tape_release(outer);
 }
 
 // ---- Refusals --------------------------------------------------------------

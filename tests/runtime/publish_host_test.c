@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/function_plan.h"
 #include "support/counted.h"
 #include "support/writers.h"
@@ -26,12 +27,11 @@ static void look(void) {
   host.value = writer_value(host.writer, host.writer->value);
   host.steps = writer_value(host.writer, host.writer->steps);
   if (host.wrote == NULL) return;
-  ls_array *one = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
+  LS_OWN(ls_array, one) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){1});
   host.status =
       host.writer->way == IN_SESSION
           ? ls_session_set_variable_value(host.writer->session, host.wrote, one)
           : ls_variable_set_value(host.wrote, one);
-  ls_array_release(one);
 }
 
 static ls_status start_host(ls_host_call *call) {
@@ -125,7 +125,7 @@ TEST(a_host_call_may_write_what_its_run_reads) {
 
 // The two buffers of a variable take turns, and nothing is copied.
 TEST(new_values_are_made_where_they_stay) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   writer w;
   char *plan = NULL;
   ls_nest result = ls_none();
@@ -143,7 +143,6 @@ TEST(new_values_are_made_where_they_stay) {
   ls_text_release(plan);
   ls_nest_release(result);
   writer_deinit(&w);
-  counted_end(&memory);
 }
 
 // ---- Side by side ----------------------------------------------------------
@@ -181,9 +180,8 @@ TEST(others_go_on_while_a_run_waits_for_the_host) {
 }
 
 static ls_variable *set_to(ls_variable *variable, double value) {
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SCALAR, &value);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SCALAR, &value);
   expect_ok(ls_variable_set_value(variable, array));
-  ls_array_release(array);
   return variable;
 }
 

@@ -2,6 +2,7 @@
 //
 // A store publishes: who reads while others write sees whole values, each the
 // one before or behind the last, and of two that write none is lost.
+#include "distribute/own.h"
 #include "lockstep/variable_parts.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
@@ -151,25 +152,22 @@ typedef struct split_and_join {
 // One for all, then one each.
 static void *write_as_one_and_each(void *user) {
   split_and_join *s = user;
-  ls_array *five = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){5});
-  ls_array *seven = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){7});
+  LS_OWN(ls_array, five) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){5});
+  LS_OWN(ls_array, seven) = array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){7});
   for (int i = 0; i < 300 && !s->failed; ++i) {
-    ls_status status = ls_variable_set_value(s->variable, five);
+    LS_OWN(ls_status, status) = ls_variable_set_value(s->variable, five);
     if (ls_status_is_ok(status))
       status =
           ls_variable_set_value(ls_variable_component(s->variable, 1), seven);
     s->failed = !ls_status_is_ok(status);
-    ls_status_free(status);
   }
-  ls_array_release(five);
-  ls_array_release(seven);
   return NULL;
 }
 
 TEST(a_program_fits_however_values_are_stored_meanwhile) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *variable = NULL;
-  ls_function *reader = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_function, reader) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     variable = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (double[]){5});
@@ -181,7 +179,7 @@ TEST(a_program_fits_however_values_are_stored_meanwhile) {
   split_and_join s = {.variable = variable};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, write_as_one_and_each, &s), 0);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   int wrong = 0;
   for (int i = 0; i < 300; ++i) {
     expect_ok(ls_function_call(reader, ls_none(), &result));
@@ -194,8 +192,4 @@ TEST(a_program_fits_however_values_are_stored_meanwhile) {
   pthread_join(thread, NULL);
   assert_false(s.failed);
   assert_int_equal(wrong, 0);
-  ls_nest_release(result);
-  ls_function_release(reader);
-  ls_variable_release(variable);
-  ls_strategy_release(strategy);
 }

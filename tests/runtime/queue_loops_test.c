@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
@@ -36,12 +37,11 @@ static ls_nest trip(ls_nest values, void *user) {
 }
 
 static ls_tensor make_loop(loop *self, int64_t trips) {
-  const ls_nest made = ls_while(always_true, trip, self,
-                                LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
-                                        ls_leaf(ls_scalar(LS_DTYPE_F32, 0))),
-                                trips);
+  LS_OWN(ls_nest, made) = ls_while(always_true, trip, self,
+                                   LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_F32, 0)),
+                                           ls_leaf(ls_scalar(LS_DTYPE_F32, 0))),
+                                   trips);
   const ls_tensor sum = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return sum;
 }
 
@@ -82,6 +82,7 @@ static void teardown(fixture *f) {
   for (int i = 0; i < 2; ++i)
     queue_state_deinit(&f->queues[i]);
 }
+LS_OWNED_STRUCT(fixture, teardown)
 
 static double sum_of(const fixture *f, size_t i) {
   return ls_array_f64(ls_nest_as_array(ls_nest_item(f->results, i)), 0);
@@ -113,17 +114,17 @@ static void *request(void *cancel) {
 // Everything that goes on and on.
 static void empty(fixture *f) {
   for (int i = 0; i < 2; ++i) {
-    ls_nest item = ls_none();
+    LS_OWN(ls_nest, item) = ls_none();
     bool popped = false;
     expect_ok(ls_queue_try_pop(f->queues[i].queue, &item, &popped));
-    ls_nest_release(item);
   }
 }
 
 TEST(a_cancelled_run_ends_wherever_it_is) {
   const char *times = getenv("LS_TEST_CANCELS");
   const int count = times != NULL ? atoi(times) : 100;
-  fixture f, endless;
+  LS_OWN(fixture, f) = {0};
+  LS_OWN(fixture, endless) = {0};
   setup(&f, 20);
   setup(&endless, 0);
   ls_cancel *cancel = NULL;
@@ -144,8 +145,6 @@ TEST(a_cancelled_run_ends_wherever_it_is) {
   }
   assert_int_equal(ls_runtime_abandoned_calls(ls_runtime_current()), 0);
   ls_cancel_destroy(cancel);
-  teardown(&endless);
-  teardown(&f);
 }
 
 // ---- Closing ---------------------------------------------------------------
@@ -159,7 +158,7 @@ static void *close_session(void *user) {
 }
 
 TEST(a_closed_session_ends_its_runs) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   setup(&f, 0);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, close_session, &f), 0);
@@ -169,17 +168,15 @@ TEST(a_closed_session_ends_its_runs) {
   expect_status(ls_session_run(f.session, f.fetches, NULL, 0, &f.results),
                 LS_FAILED_PRECONDITION, "closed");
   expect_ok(ls_session_close(f.session));
-  teardown(&f);
 }
 
 // ---- Failing ---------------------------------------------------------------
 TEST(a_part_that_fails_ends_the_others) {
-  fixture f;
+  LS_OWN(fixture, f) = {0};
   setup(&f, 0);
   ls_queue_close(f.queues[1].queue);
   expect_status(ls_session_run(f.session, f.fetches, NULL, 0, &f.results),
                 LS_OUT_OF_RANGE, "queue_get");
-  teardown(&f);
 }
 
 // A consumer alone waits for good, and says for what.

@@ -4,6 +4,7 @@
 // are filled again.
 #include "lockstep/allocator.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -99,12 +100,11 @@ TEST(what_somebody_holds_keeps_its_values) {
   ls_array_release(held);
   // So it is if the nest is held, or a part of it.
   for (int whole = 0; whole < 2; ++whole) {
-    const ls_nest nest =
+    LS_OWN(ls_nest, nest) =
         ls_nest_retain(whole ? f.results : ls_nest_item(f.results, 0));
     const ls_array *array = component(&f, 0, 0);
     call(&f);
     assert_ptr_not_equal(component(&f, 0, 0), array);
-    ls_nest_release(nest);
   }
   f.args = args;
   tear_down(&f);
@@ -143,8 +143,8 @@ TEST(one_copy_is_all_that_is_taken) {
 }
 
 TEST(a_fetch_given_twice_is_one_array) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor a = ls_failed_tensor(), b = ls_failed_tensor();
   expect_ok(ls_graph_create("twice", &graph));
   {
@@ -153,8 +153,8 @@ TEST(a_fetch_given_twice_is_one_array) {
     b = ls_add_scalar(a, 1);
   }
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = ls_none();
-  const ls_nest fetches = LS_TUPLE(ls_leaf(b), ls_leaf(a), ls_leaf(b));
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, fetches) = LS_TUPLE(ls_leaf(b), ls_leaf(a), ls_leaf(b));
   for (int i = 0; i < 2; ++i) {
     expect_ok(ls_session_run(session, fetches, NULL, 0, &results));
     ls_array *const arrays[] = {ls_nest_as_array(ls_nest_item(results, 0)),
@@ -164,8 +164,4 @@ TEST(a_fetch_given_twice_is_one_array) {
     assert_true(ls_array_f64(arrays[0], 0) == 4);
     assert_true(ls_array_f64(arrays[1], 0) == 3);
   }
-  ls_nest_release(fetches);
-  ls_nest_release(results);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }

@@ -4,6 +4,7 @@
 #include "base/memory/allocator.h"
 #include "lockstep/ops.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/fault.h"
 
 TEST(what_cannot_be_had_is_refused_by_name) {
@@ -30,21 +31,19 @@ TEST(what_cannot_be_had_is_refused_by_name) {
        "isolate_session_state 9"},
       {{.soft_placement = (ls_flag)9}, LS_INVALID_ARGUMENT, "soft_placement 9"},
   };
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_session *session = NULL;
+    LS_OWN(ls_session, session) = NULL;
     expect_status(ls_session_create_with(graph, &rows[i].config, &session),
                   rows[i].code, rows[i].says);
     assert_int_equal(session != NULL, rows[i].code == LS_OK);
-    ls_session_destroy(session);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(ops_run_whatever_device_they_name) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor x;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -55,12 +54,9 @@ TEST(ops_run_whatever_device_they_name) {
   }
   expect_ok(ls_session_create_with(
       graph, &(ls_session_config){.soft_placement = LS_FLAG_ON}, &session));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(x), NULL, 0, &result));
   assert_true(ls_nest_number(result) == 6);
-  ls_nest_release(result);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 TEST(a_copy_has_its_own_cluster) {
@@ -85,12 +81,11 @@ TEST(a_copy_has_its_own_cluster) {
 MEMORY_TEST(copy_a_session_config) {
   static const char *const addresses[] = {"a:1", "b:2"};
   const ls_cluster_job job = {"w", addresses, 2};
-  ls_cluster_spec *spec = NULL;
+  LS_OWN(ls_cluster_spec, spec) = NULL;
   LS_RETURN_IF_ERROR(ls_cluster_spec_copy(&(ls_cluster_spec){&job, 1}, &spec));
   ls_session_config copy;
   const ls_status status =
       ls_session_config_copy(&(ls_session_config){.cluster = spec}, &copy);
   ls_session_config_deinit(&copy);
-  ls_cluster_spec_destroy(spec);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph_ops.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/values.h"
 
@@ -47,6 +48,7 @@ static void teardown(net *n) {
   ls_variable_release(n->w);
   ls_graph_destroy(n->graph);
 }
+LS_OWNED_STRUCT(net, teardown)
 
 static ls_array *f64_array(size_t count, const double *values) {
   ls_array *array = NULL;
@@ -62,40 +64,35 @@ static void init(net *n) {
 }
 
 TEST(a_run_does_what_its_fetches_need) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
-  ls_array *x = f64_array(2, (double[]){1, 2});
+  LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
   assert_true(nest_element(result, 0) == 3);
   assert_true(nest_element(result, 1) == 6);
   // The step: d loss / d w = mean(2 w x^2) = 15; w = 3 - 15 / 4.
-  const ls_nest both = LS_TUPLE(ls_leaf(n.loss), ls_nest_op(n.step));
+  LS_OWN(ls_nest, both) = LS_TUPLE(ls_leaf(n.loss), ls_nest_op(n.step));
   expect_ok(ls_session_run(n.session, both, &feed, 1, &result));
   assert_true(nest_element(ls_nest_item(result, 0), 0) == (9.0 + 36.0) / 2);
-  ls_array *w = NULL;
+  LS_OWN(ls_array, w) = NULL;
   expect_ok(ls_session_variable_value(n.session, n.w, &w));
   assert_true(ls_array_f64(w, 0) == 3 - 15.0 / 4);
-  ls_array_release(w);
-  ls_nest_release(both);
-  ls_nest_release(result);
-  ls_array_release(x);
-  teardown(&n);
 }
 
 TEST(a_distributed_value_comes_with_all_its_components) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
-  ls_array *x = f64_array(2, (double[]){1, 2});
+  LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
   const ls_nest parts[] = {ls_leaf(n.y), ls_leaf(n.loss), ls_leaf(n.y)};
-  const ls_nest all =
+  LS_OWN(ls_nest, all) =
       LS_LIST(ls_nest_op(n.step), ls_nest_distributed(LS_PER_REPLICA, parts, 3),
               ls_leaf(n.loss));
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   for (int run = 0; run < 2; ++run) {  // Anew, and in place.
     init(&n);
     expect_ok(ls_session_run(n.session, all, &feed, 1, &result));
@@ -119,19 +116,15 @@ TEST(a_distributed_value_comes_with_all_its_components) {
                   LS_INVALID_ARGUMENT, says[i]);
     ls_nest_release(bad[i]);
   }
-  ls_nest_release(all);
-  ls_nest_release(result);
-  ls_array_release(x);
-  teardown(&n);
 }
 
 TEST(a_failed_run_leaves_the_results_as_they_were) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
-  ls_array *x = f64_array(2, (double[]){1, 2});
+  LS_OWN(ls_array, x) = f64_array(2, (double[]){1, 2});
   const ls_feed feed = {n.x, x};
   ls_array *kept = f64_array(1, (double[]){7});
-  ls_nest result = ls_nest_array(kept);
+  LS_OWN(ls_nest, result) = ls_nest_array(kept);
   expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result),
                 LS_FAILED_PRECONDITION, "w");
   assert_ptr_equal(ls_nest_as_array(result), kept);
@@ -143,42 +136,36 @@ TEST(a_failed_run_leaves_the_results_as_they_were) {
   init(&n);
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result));
   assert_true(nest_element(result, 1) == 6);
-  ls_nest_release(result);
-  ls_array_release(x);
-  teardown(&n);
 }
 
 TEST(a_batch_of_another_size_is_another_program) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   for (size_t count = 1; count <= 3; ++count) {
-    ls_array *x = f64_array(count, (double[]){1, 2, 3});
+    LS_OWN(ls_array, x) = f64_array(count, (double[]){1, 2, 3});
     const ls_feed feed = {n.x, x};
     expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
     const double want[] = {9, 22.5, 42};
     assert_true(nest_element(result, 0) > want[count - 1] - 1e-12);
     assert_true(nest_element(result, 0) < want[count - 1] + 1e-12);
-    ls_array_release(x);
   }
-  ls_nest_release(result);
-  teardown(&n);
 }
 
 TEST(two_sessions_have_their_own_values) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
-  ls_session *other = NULL;
-  ls_array *value = NULL;
-  ls_nest result = {0};
+  LS_OWN(ls_session, other) = NULL;
+  LS_OWN(ls_array, value) = NULL;
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_create(n.graph, &other));
-  ls_array *x = f64_array(1, (double[]){1});
+  LS_OWN(ls_array, x) = f64_array(1, (double[]){1});
   const ls_feed feed = {n.x, x};
   expect_status(ls_session_run(other, ls_leaf(n.y), &feed, 1, &result),
                 LS_FAILED_PRECONDITION, "'w'");
-  ls_array *five = NULL;
+  LS_OWN(ls_array, five) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F64, LS_SCALAR, &five));
   ls_array_set_f64(five, 0, 5);
   expect_ok(ls_session_set_variable_value(other, n.w, five));
@@ -186,16 +173,10 @@ TEST(two_sessions_have_their_own_values) {
   assert_true(nest_element(result, 0) == 5);
   expect_ok(ls_session_variable_value(n.session, n.w, &value));
   assert_true(ls_array_f64(value, 0) == 3);
-  ls_array_release(value);
-  ls_array_release(five);
-  ls_array_release(x);
-  ls_nest_release(result);
-  ls_session_destroy(other);
-  teardown(&n);
 }
 
 TEST(assignments_that_nobody_asked_for_do_not_run) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   {
     LS_GRAPH_SCOPE(n.graph);  // As a saver's restore would stand there.
@@ -203,15 +184,13 @@ TEST(assignments_that_nobody_asked_for_do_not_run) {
     n.y = ls_variable_read(n.w);
   }
   init(&n);
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result));
   assert_true(nest_element(result, 0) == 3);
-  ls_nest_release(result);
-  teardown(&n);
 }
 
 TEST(a_control_scope_forces_its_ops_into_the_run) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   ls_tensor after = {0};
   {
@@ -224,36 +203,32 @@ TEST(a_control_scope_forces_its_ops_into_the_run) {
     }
   }
   init(&n);
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   for (int i = 1; i <= 3; ++i) {
     expect_ok(ls_session_run(n.session, ls_leaf(after), NULL, 0, &result));
     assert_true(nest_element(result, 0) == 3 + i);
   }
-  ls_nest_release(result);
-  teardown(&n);
 }
 
 TEST(any_tensor_can_be_fed) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
-  ls_array *y = f64_array(2, (double[]){3, 4});
+  LS_OWN(ls_array, y) = f64_array(2, (double[]){3, 4});
   const ls_feed feed = {n.y, y};
   ls_nest result = {0};  // Neither x nor w is needed.
   expect_ok(ls_session_run(n.session, ls_leaf(n.loss), &feed, 1, &result));
   assert_true(nest_element(result, 0) == 12.5);
   ls_nest_release(result);
-  ls_array_release(y);
-  teardown(&n);
 }
 
 TEST(bad_fetches_and_feeds_are_named) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
   ls_nest result = {0};
   expect_status(ls_session_run(n.session, ls_leaf(n.y), NULL, 0, &result),
                 LS_INVALID_ARGUMENT, "placeholder 'x'");
-  ls_array *wrong = NULL;
+  LS_OWN(ls_array, wrong) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(2), &wrong));
   const ls_feed feed = {n.x, wrong};
   expect_status(ls_session_run(n.session, ls_leaf(n.y), &feed, 1, &result),
@@ -263,12 +238,10 @@ TEST(bad_fetches_and_feeds_are_named) {
   const ls_tensor eager = ls_scalar(LS_DTYPE_F64, 1);
   expect_status(ls_session_run(n.session, ls_leaf(eager), NULL, 0, &result),
                 LS_INVALID_ARGUMENT, "eager");
-  ls_array_release(wrong);
-  teardown(&n);
 }
 
 TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   init(&n);
   {
@@ -284,7 +257,6 @@ TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
                 LS_INVALID_ARGUMENT, "late/matmul");
   expect_status(ls_graph_take_error(n.graph), LS_INVALID_ARGUMENT, "matmul");
   expect_ok(ls_session_run(n.session, ls_nest_op(n.init), NULL, 0, &result));
-  teardown(&n);
 }
 
 #define NAMED_ON(name, device)                                                 \
@@ -292,7 +264,7 @@ TEST(a_graph_with_an_error_does_not_run_until_it_is_taken) {
   LS_DEVICE_SCOPE(device)
 
 TEST(scopes_that_begin_on_one_line_are_all_in_force) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -305,11 +277,10 @@ TEST(scopes_that_begin_on_one_line_are_all_in_force) {
     }
     assert_string_equal(ls_name_scope_current(), "");
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(names_follow_scopes_and_are_unique) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   {
     LS_GRAPH_SCOPE(n.graph);
@@ -340,20 +311,18 @@ TEST(names_follow_scopes_and_are_unique) {
     }
     assert_string_equal(ls_tensor_name(ls_neg(n.x)), "neg_3:0");
   }
-  teardown(&n);
 }
 
 static bool has_value(const net *n, ls_tensor is_initialized) {
-  ls_nest result = {0};
+  LS_OWN(ls_nest, result) = {0};
   expect_ok(
       ls_session_run(n->session, ls_leaf(is_initialized), NULL, 0, &result));
   const bool has = nest_element(result, 0) != 0;
-  ls_nest_release(result);
   return has;
 }
 
 TEST(each_run_sees_whether_a_variable_has_a_value) {
-  net n;
+  LS_OWN(net, n) = {0};
   setup(&n);
   ls_tensor is_initialized = ls_failed_tensor();
   {
@@ -364,5 +333,4 @@ TEST(each_run_sees_whether_a_variable_has_a_value) {
   assert_false(has_value(&n, is_initialized));
   init(&n);
   assert_true(has_value(&n, is_initialized));
-  teardown(&n);
 }

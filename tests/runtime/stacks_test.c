@@ -3,17 +3,17 @@
 // Stacks as a user's own functions have them: round loops, and refused where a
 // value of one is used again.
 #include "lockstep/function.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/values.h"
 
 static void expect_refused(ls_callback callback, const char *says) {
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest made = ls_none();
   expect_ok(
       ls_function_create(&(ls_function_options){.call = callback}, &function));
   expect_status(ls_function_call(function, ls_none(), &made),
                 LS_INVALID_ARGUMENT, says);
-  ls_function_release(function);
 }
 
 // ---- Round a loop ----------------------------------------------------------
@@ -50,11 +50,10 @@ static ls_nest pop_all(ls_nest args, void *user) {
 }
 
 TEST(a_stack_may_be_the_first_to_go_round) {
-  const ls_nest tops = call_on(1, pop_all, NULL, ls_none(), 1);
+  LS_OWN(ls_nest, tops) = call_on(1, pop_all, NULL, ls_none(), 1);
   for (size_t i = 0; i < 3; ++i)
     assert_int_equal(ls_array_i64(ls_nest_as_array(ls_nest_item(tops, i)), 0),
                      2 - (int)i);
-  ls_nest_release(tops);
 }
 
 // ---- Taken as something else -----------------------------------------------
@@ -83,9 +82,8 @@ TEST(what_is_taken_is_what_was_pushed) {
   expect_refused(pop_integers,
                  "a value i32[2] is taken from a stack of f32[2]");
   expect_refused(pop_three, "a value f32[3] is taken from a stack of f32[2]");
-  const ls_nest tops = call_on(1, pop_any, NULL, ls_none(), 1);
+  LS_OWN(ls_nest, tops) = call_on(1, pop_any, NULL, ls_none(), 1);
   assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(tops, 0)), 1) == 1);
-  ls_nest_release(tops);
 }
 
 // ---- Used again ------------------------------------------------------------
@@ -116,7 +114,7 @@ static ls_nest double_the_stack(ls_nest state, void *user) {
 
 static ls_nest double_in_a_loop(ls_nest args, void *user) {
   (void)args, (void)user;
-  const ls_nest out =
+  LS_OWN(ls_nest, out) =
       ls_while(is_below_three, double_the_stack, NULL,
                LS_TUPLE(ls_leaf(ls_stack_new(LS_DTYPE_F32, LS_SCALAR)),
                         ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)),
@@ -124,7 +122,6 @@ static ls_nest double_in_a_loop(ls_nest args, void *user) {
                0);
   const ls_nest tops = LS_TUPLE(ls_leaf(top_of(ls_nest_tensor(out, 0))),
                                 ls_leaf(top_of(ls_nest_tensor(out, 2))));
-  ls_nest_release(out);
   return tops;
 }
 

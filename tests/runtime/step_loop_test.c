@@ -4,6 +4,7 @@
 // random ops draw the same, so training gives the same bytes.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/layers.h"
 #include "lockstep/session.h"
@@ -42,11 +43,10 @@ static ls_tensor one_step(const training *t) {
   ls_tensor y =
       ls_dropout(ls_mul(ls_variable_read(t->w), t->x), 0.4, true, NULL);
   if (t->inner) {
-    const ls_nest made = ls_while(
+    LS_OWN(ls_nest, made) = ls_while(
         below_three, draw_more, NULL,
         LS_LIST(ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), ls_leaf(y)), 0);
     y = ls_nest_tensor(made, 1);
-    ls_nest_release(made);
   }
   const ls_tensor g = ls_all_reduce(LS_REDUCE_SUM, y);
   return ls_variable_assign_sub(t->w, ls_mul_scalar(g, 0.1));
@@ -97,7 +97,7 @@ static const double first_w[WIDTH] = {1, -1, 0.5, 2, 3};
 // six, and the function's own count.
 static ls_array *train_traced(int replicas, int trips, bool inner,
                               uint64_t *out_steps) {
-  ls_strategy *strategy = mirrored_of(replicas);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
   training t = {.trips = trips, .inner = inner};
   ls_function *function = NULL;
   ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), first_w);
@@ -111,9 +111,8 @@ static ls_array *train_traced(int replicas, int trips, bool inner,
       &(ls_function_options){.call = train, .user = &t, .seed = 3}, &function));
   const ls_nest args = rows_of(replicas);
   for (int done = 0; done < 6; done += trips == 0 ? 1 : trips) {
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &result));
-    ls_nest_release(result);
   }
   ls_nest_release(args);
   *out_steps = ls_function_steps(function);
@@ -124,7 +123,6 @@ static ls_array *train_traced(int replicas, int trips, bool inner,
                               &value));
   ls_function_release(function);
   ls_variable_release(t.w);
-  ls_strategy_release(strategy);
   return value;
 }
 
@@ -133,15 +131,14 @@ TEST(steps_in_a_loop_draw_what_as_many_calls_draw) {
   for (int replicas = 1; replicas <= MOST_REPLICAS; ++replicas)
     for (int inner = 0; inner < 2; ++inner) {
       uint64_t steps = 0;
-      ls_array *wanted = train_traced(replicas, 0, inner != 0, &steps);
+      LS_OWN(ls_array, wanted) = train_traced(replicas, 0, inner != 0, &steps);
       assert_int_equal(steps, 6);
       for (size_t i = 0; i < 4; ++i) {
-        ls_array *got = train_traced(replicas, trips[i], inner != 0, &steps);
+        LS_OWN(ls_array, got) =
+            train_traced(replicas, trips[i], inner != 0, &steps);
         expect_same_bytes(got, wanted);
         assert_int_equal(steps, 6);
-        ls_array_release(got);
       }
-      ls_array_release(wanted);
     }
 }
 
@@ -162,7 +159,7 @@ static ls_variable *make_global_step(void) {
 
 static ls_array *train_in_session(int trips, bool global_step) {
   training t = {.trips = trips};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_variable *count = NULL;
   ls_op step, initialize;
@@ -178,11 +175,10 @@ static ls_array *train_in_session(int trips, bool global_step) {
     if (trips == 0) {
       done[0] = ls_tensor_op(one_step(&t));
     } else {
-      const ls_nest made =
+      LS_OWN(ls_nest, made) =
           ls_step_while(steps_left, step_again, &t,
                         ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)), 0);
       done[0] = ls_tensor_op(ls_nest_tensor(made, 0));
-      ls_nest_release(made);
     }
     if (global_step) {
       count = make_global_step();
@@ -203,20 +199,17 @@ static ls_array *train_in_session(int trips, bool global_step) {
   ls_session_destroy(session);
   ls_variable_release(count);
   ls_variable_release(t.w);
-  ls_graph_destroy(graph);
   return value;
 }
 
 TEST(steps_in_a_loop_draw_what_as_many_runs_draw) {
   static const int trips[] = {1, 2, 3, 6};
   for (int global_step = 0; global_step < 2; ++global_step) {
-    ls_array *wanted = train_in_session(0, global_step != 0);
+    LS_OWN(ls_array, wanted) = train_in_session(0, global_step != 0);
     for (size_t i = 0; i < 4; ++i) {
-      ls_array *got = train_in_session(trips[i], global_step != 0);
+      LS_OWN(ls_array, got) = train_in_session(trips[i], global_step != 0);
       expect_same_bytes(got, wanted);
-      ls_array_release(got);
     }
-    ls_array_release(wanted);
   }
 }
 
@@ -250,13 +243,11 @@ static ls_array *train_in_eager(int trips) {
 
 TEST(steps_in_an_eager_loop_draw_what_as_many_draw) {
   static const int trips[] = {1, 2, 3, 6};
-  ls_array *wanted = train_in_eager(0);
+  LS_OWN(ls_array, wanted) = train_in_eager(0);
   for (size_t i = 0; i < 4; ++i) {
-    ls_array *got = train_in_eager(trips[i]);
+    LS_OWN(ls_array, got) = train_in_eager(trips[i]);
     expect_same_bytes(got, wanted);
-    ls_array_release(got);
   }
-  ls_array_release(wanted);
 }
 
 // ---- Loops in loops --------------------------------------------------------
@@ -287,24 +278,21 @@ static ls_nest loop_of(bool counts, ls_flow_callback body, void *user,
 
 static ls_nest draw_in_inner(ls_nest values, void *user) {
   const nesting *n = user;
-  const ls_nest made = loop_of(n->inner_counts, draw_on_stack, user, values);
+  LS_OWN(ls_nest, made) = loop_of(n->inner_counts, draw_on_stack, user, values);
   const ls_nest result = LS_LIST(
       ls_leaf(ls_add_scalar(ls_nest_tensor(values, 0), 1)),
       ls_leaf(ls_nest_tensor(made, 1)), ls_leaf(ls_nest_tensor(made, 2)));
-  ls_nest_release(made);
   return result;
 }
 
 static ls_nest draw_nine(ls_nest args, void *user) {
   (void)args;
   const nesting *n = user;
-  const ls_nest start =
+  LS_OWN(ls_nest, start) =
       LS_LIST(ls_none(), ls_leaf(ls_fill(LS_DTYPE_F32, LS_SHAPE(9), 0)),
               ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 0)));
-  const ls_nest made = loop_of(n->outer_counts, draw_in_inner, user, start);
+  LS_OWN(ls_nest, made) = loop_of(n->outer_counts, draw_in_inner, user, start);
   const ls_nest result = ls_leaf(ls_nest_tensor(made, 1));
-  ls_nest_release(made);
-  ls_nest_release(start);
   return result;
 }
 
@@ -312,11 +300,10 @@ TEST(no_two_trips_of_loops_in_loops_draw_the_same) {
   for (int i = 0; i < 4; ++i) {
     nesting n = {.outer_counts = i & 1, .inner_counts = i & 2};
     const ls_nest none = ls_none();
-    ls_nest made = call_on(1, draw_nine, &n, none, 1);
+    LS_OWN(ls_nest, made) = call_on(1, draw_nine, &n, none, 1);
     const float *drawn = ls_nest_data(made, 0);
     for (int a = 0; a < 9; ++a)
       for (int b = 0; b < a; ++b)
         assert_true(drawn[a] != drawn[b]);
-    ls_nest_release(made);
   }
 }

@@ -3,6 +3,7 @@
 // Results of strings and objects are the caller's, whatever they came from.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/object.h"
 #include "lockstep/session.h"
 #include "support/values.h"
@@ -16,9 +17,8 @@ static ls_array *strings_of(const char *first, const char *second) {
 }
 
 static ls_tensor constant_strings(const char *first, const char *second) {
-  ls_array *array = strings_of(first, second);
+  LS_OWN(ls_array, array) = strings_of(first, second);
   const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
   return made;
 }
 
@@ -42,8 +42,9 @@ TEST(fetched_strings_outlive_graph_and_session) {
   expect_ok(ls_session_create(graph, &session));
   ls_array *array = strings_of("eaten", "");
   const ls_feed feed = {fed, array};
-  const ls_nest fetches = LS_LIST(ls_leaf(both), ls_leaf(fed), ls_leaf(both));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, fetches) =
+      LS_LIST(ls_leaf(both), ls_leaf(fed), ls_leaf(both));
+  LS_OWN(ls_nest, results) = ls_none();
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_session_run(session, fetches, &feed, 1, &results));
   ls_array_release(array);
@@ -53,8 +54,6 @@ TEST(fetched_strings_outlive_graph_and_session) {
   expect_bytes(ls_nest_as_array(ls_nest_item(results, 1)), 0, "eaten");
   expect_bytes(ls_nest_as_array(ls_nest_item(results, 1)), 1, "");
   expect_bytes(ls_nest_as_array(ls_nest_item(results, 2)), 0, "one");
-  ls_nest_release(results);
-  ls_nest_release(fetches);
 }
 
 static ls_nest give_strings(ls_nest args, void *user) {
@@ -68,7 +67,8 @@ TEST(returned_strings_outlive_the_function) {
   expect_ok(ls_function_create(&(ls_function_options){.call = give_strings},
                                &function));
   ls_nest args = LS_LIST(ls_nest_array(strings_of("first", "argument")));
-  ls_nest results = ls_none(), held = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, held) = ls_none();
   expect_ok(ls_function_call(function, args, &results));
   held = ls_nest_retain(results);
   ls_nest_release(args);
@@ -79,8 +79,6 @@ TEST(returned_strings_outlive_the_function) {
   expect_bytes(ls_nest_as_array(ls_nest_item(held, 1)), 1, "argument");
   expect_bytes(ls_nest_as_array(ls_nest_item(results, 0)), 1, "in the trace");
   expect_bytes(ls_nest_as_array(ls_nest_item(results, 1)), 0, "second");
-  ls_nest_release(held);
-  ls_nest_release(results);
 }
 
 static int num_objects;
@@ -121,11 +119,10 @@ TEST(fetched_objects_are_held_by_the_result) {
 }
 
 TEST(a_variable_of_strings_is_refused) {
-  ls_array *array = strings_of("a", "b");
+  LS_OWN(ls_array, array) = strings_of("a", "b");
   ls_variable *made = NULL;
   expect_status(
       ls_variable_create(
           &(ls_variable_options){.name = "v", .initial_array = array}, &made),
       LS_UNIMPLEMENTED, "variable 'v' of dtype string");
-  ls_array_release(array);
 }

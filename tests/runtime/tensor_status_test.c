@@ -3,6 +3,7 @@
 #include "support/counted.h"
 #include "support/expect.h"
 
+#include "graph/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/ops.h"
 #include "lockstep/variable.h"
@@ -16,7 +17,7 @@ static ls_variable *make_variable(int64_t size) {
 }
 
 TEST(a_write_tells_whether_it_was_done) {
-  ls_variable *variable = make_variable(3);
+  LS_OWN(ls_variable, variable) = make_variable(3);
   expect_ok(ls_frame_begin());
   const ls_tensor three = ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 1);
   const ls_tensor four = ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1);
@@ -28,11 +29,10 @@ TEST(a_write_tells_whether_it_was_done) {
   const ls_tensor after = ls_neg(ls_neg(refused));
   expect_status(ls_tensor_status(after), LS_INVALID_ARGUMENT, "f32[4]");
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(variable);
 }
 
 TEST(what_runs_after_a_failed_op_fails_like_it) {
-  ls_variable *variable = make_variable(3);
+  LS_OWN(ls_variable, variable) = make_variable(3);
   expect_ok(ls_frame_begin());
   const ls_tensor four = ls_fill(LS_DTYPE_F32, LS_SHAPE(4), 1);
   const ls_op done[] = {ls_tensor_op(ls_variable_read(variable))};
@@ -42,7 +42,6 @@ TEST(what_runs_after_a_failed_op_fails_like_it) {
   expect_status(ls_tensor_status(ls_op_output(ls_group(failed, 2, NULL), 0)),
                 LS_INVALID_ARGUMENT, "f32[4]");
   expect_ok(ls_frame_end(NULL));
-  ls_variable_release(variable);
 }
 
 TEST(a_handle_without_an_op_has_a_status_too) {
@@ -56,14 +55,13 @@ TEST(a_handle_without_an_op_has_a_status_too) {
 }
 
 TEST(a_value_of_a_graph_being_built_has_none_yet) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("plan", &graph));
   {
     LS_GRAPH_SCOPE(graph);
     expect_status(ls_tensor_status(ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 1)),
                   LS_FAILED_PRECONDITION, "belongs to graph 'plan'");
   }
-  ls_graph_destroy(graph);
 }
 
 enum { LARGE = 1 << 20 };  // So large that it has memory of its own.
@@ -83,7 +81,7 @@ static ls_variable *make_variable_of_ones(void) {
 
 // Outside any frame, where eager values stay for good.
 TEST(a_variable_leaves_no_copy_of_its_first_value) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_variable_release(make_variable_of_ones());  // What is made once is made.
   const uint64_t before = counted_now(&memory).live_bytes;
   ls_variable *variable = make_variable_of_ones();
@@ -91,22 +89,18 @@ TEST(a_variable_leaves_no_copy_of_its_first_value) {
   assert_in_range(with - before, LARGE * 4, LARGE * 4 + 4096);
   ls_variable_release(variable);
   assert_int_equal(counted_now(&memory).live_bytes, before);
-  counted_end(&memory);
 }
 
 TEST(zeros_stand_nowhere_but_in_their_variable) {
-  counted memory = counted_begin(1);
+  LS_OWN(counted, memory) = counted_begin(1);
   ls_variable_release(make_variable(1));
   const uint64_t before = counted_now(&memory).live_bytes;
-  ls_variable *variable = make_variable(LARGE);
+  LS_OWN(ls_variable, variable) = make_variable(LARGE);
   assert_in_range(counted_now(&memory).peak_bytes - before, LARGE * 4,
                   LARGE * 4 + 4096);
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_variable_value(variable, &value));
   const float *data = ls_array_data(value);
   for (int64_t i = 0; i < LARGE; ++i)
     assert_true(data[i] == 0);
-  ls_array_release(value);
-  ls_variable_release(variable);
-  counted_end(&memory);
 }

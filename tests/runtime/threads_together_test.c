@@ -6,6 +6,7 @@
 
 #include "lockstep/function_plan.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -63,7 +64,7 @@ static ls_nest twice_and_variable(ls_nest args, void *user) {
 }
 
 static void call_and_clear(const team *t, int thread) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < ROUNDS; ++i) {
     const int64_t size = 1 + (thread + i) % 3;
     const ls_nest args = LS_LIST(ls_nest_array(row(size, i)));
@@ -78,7 +79,6 @@ static void call_and_clear(const team *t, int thread) {
     assert_true(ls_function_num_traces(t->function) > 0);
     if (i % 4 == thread) ls_function_clear(t->function);
   }
-  ls_nest_release(result);
 }
 
 TEST(a_function_is_called_and_cleared_from_several_threads) {
@@ -95,7 +95,7 @@ TEST(a_function_is_called_and_cleared_from_several_threads) {
 
 // ---- Sessions --------------------------------------------------------------
 static void run_session(const team *t, int thread) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < ROUNDS; ++i) {
     const int64_t size = 1 + (thread + i) % 3;
     ls_array *value = row(size, i);
@@ -104,17 +104,15 @@ static void run_session(const team *t, int thread) {
         ls_session_run(t->session, ls_leaf(t->fetched), &feed, 1, &result));
     assert_true(ls_array_f64(ls_nest_as_array(result), size - 1) == 2 * i + 5);
     ls_array_release(value);
-    ls_array *read = NULL;
+    LS_OWN(ls_array, read) = NULL;
     expect_ok(ls_session_variable_value(t->session, t->variable, &read));
     assert_true(ls_array_f64(read, 0) == 5);
-    ls_array_release(read);
   }
-  ls_nest_release(result);
 }
 
 TEST(a_session_runs_in_several_threads) {
   team t = {.work = run_session};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_nest none = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -129,7 +127,6 @@ TEST(a_session_runs_in_several_threads) {
   run_together(&t);
   ls_session_destroy(t.session);
   ls_variable_release(t.variable);
-  ls_graph_destroy(graph);
 }
 
 // ---- Strategies ------------------------------------------------------------
@@ -147,7 +144,7 @@ static ls_nest number_and_sum(ls_nest args, void *user) {
 }
 
 static void run_strategy(const team *t, int thread) {
-  ls_nest traced = ls_none();
+  LS_OWN(ls_nest, traced) = ls_none();
   for (int i = 0; i < ROUNDS / 2; ++i) {
     const double values[] = {i, i + thread};
     const ls_nest args =
@@ -179,7 +176,6 @@ static void run_strategy(const team *t, int thread) {
     ls_array_release(batch);
     if (i % 3 == thread) ls_function_clear(t->function);
   }
-  ls_nest_release(traced);
 }
 
 TEST(a_strategy_runs_in_several_threads) {
@@ -229,9 +225,9 @@ TEST(eager_runs_in_several_threads) {
 static void build_and_run(const team *t, int thread) {
   (void)t;
   for (int i = 0; i < ROUNDS / 3; ++i) {
-    ls_graph *graph = NULL;
-    ls_session *session = NULL;
-    ls_nest result = ls_none();
+    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_session, session) = NULL;
+    LS_OWN(ls_nest, result) = ls_none();
     ls_tensor y = ls_failed_tensor();
     expect_ok(ls_graph_create("own", &graph));
     {
@@ -244,9 +240,6 @@ static void build_and_run(const team *t, int thread) {
     expect_ok(ls_session_create(graph, &session));
     expect_ok(ls_session_run(session, ls_leaf(y), NULL, 0, &result));
     assert_true(number_of(result) == thread + i);
-    ls_nest_release(result);
-    ls_session_destroy(session);
-    ls_graph_destroy(graph);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
@@ -21,12 +22,11 @@ static ls_variable *table_of(ls_shape shape, double value) {
 }
 
 static ls_tensor list(ls_dtype dtype, ls_shape shape, const double *items) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(dtype, shape, &array));
   for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
     ls_array_set_f64(array, i, items[i]);
   const ls_tensor tensor = ls_constant(array);
-  ls_array_release(array);
   return tensor;
 }
 #define INDICES(...)                                                           \
@@ -36,13 +36,12 @@ static ls_tensor list(ls_dtype dtype, ls_shape shape, const double *items) {
 #define COUNT(...) (sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
 static void expect_table(ls_variable *variable, const double *want) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_variable_value(variable, &value));
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i)
     if (ls_array_f64(value, i) != want[i])
       fail_msg("element %d is %g, not %g", (int)i, ls_array_f64(value, i),
                want[i]);
-  ls_array_release(value);
 }
 #define expect_values(variable, ...)                                           \
   expect_table((variable), (const double[]){__VA_ARGS__})
@@ -116,8 +115,8 @@ static size_t arena_bytes(const char *plan) {
 }
 
 TEST(a_step_on_some_rows_keeps_no_other_table) {
-  ls_variable *variable = table_of(LS_SHAPE(ROWS, WIDTH), 1);
-  ls_function *function = NULL;
+  LS_OWN(ls_variable, variable) = table_of(LS_SHAPE(ROWS, WIDTH), 1);
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = look_up_and_add, .user = variable},
       &function));
@@ -125,8 +124,8 @@ TEST(a_step_on_some_rows_keeps_no_other_table) {
   expect_ok(ls_array_create(LS_DTYPE_I64, LS_SHAPE(3), &indices));
   ls_array_set_i64(indices, 0, ROWS - 1);
   ls_array_set_i64(indices, 1, 7);
-  const ls_nest args = LS_TUPLE(ls_nest_array(indices));
-  ls_nest sum = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(indices));
+  LS_OWN(ls_nest, sum) = ls_none();
   for (int i = 0; i < 3; ++i)
     expect_ok(ls_function_call(function, args, &sum));
   assert_true(ls_nest_number(sum) == 3 * 4 * WIDTH);
@@ -135,19 +134,14 @@ TEST(a_step_on_some_rows_keeps_no_other_table) {
   assert_true(ls_array_f64(value, 7 * WIDTH) == 8);
   assert_true(ls_array_f64(value, 8 * WIDTH) == 1);
   ls_array_release(value);
-  char *plan = NULL;
+  LS_OWN(printed, plan) = NULL;
   expect_ok(ls_function_print_plan(function, &plan));
   if (arena_bytes(plan) > 4096 || strstr(plan, "copy") != NULL)
     fail_msg("the table is copied:\n%s", plan);
-  ls_text_release(plan);
-  ls_nest_release(sum);
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_variable_release(variable);
 }
 
 TEST(a_value_that_was_read_before_stays) {
-  ls_variable *variable = table_of(LS_SHAPE(3), 1);
+  LS_OWN(ls_variable, variable) = table_of(LS_SHAPE(3), 1);
   expect_ok(ls_frame_begin());
   const ls_tensor before = ls_variable_read(variable);
   const ls_tensor after = ls_variable_scatter_update(
@@ -159,7 +153,6 @@ TEST(a_value_that_was_read_before_stays) {
   assert_true(item == 9);
   expect_ok(ls_frame_end(NULL));
   expect_values(variable, 1, 1, 7);
-  ls_variable_release(variable);
 }
 
 // ---- Replicas --------------------------------------------------------------
@@ -174,31 +167,27 @@ static ls_nest add_on_replicas(ls_nest args, void *user) {
 }
 
 TEST(replicas_write_what_is_the_same_on_all) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(3)}, &strategy));
   scattering s = {table_of(LS_SHAPE(3), 1), LS_SCATTER_UPDATE};
   for (int merged = 0; merged < 2; ++merged) {
     if (merged) s.op = LS_SCATTER_ADD;
-    ls_function *function = NULL;
+    LS_OWN(ls_function, function) = NULL;
     expect_ok(ls_function_create(
         &(ls_function_options){.call = add_on_replicas, .user = &s},
         &function));
-    ls_nest result = ls_none();
-    const ls_nest args = LS_TUPLE(ls_none());
+    LS_OWN(ls_nest, result) = ls_none();
+    LS_OWN(ls_nest, args) = LS_TUPLE(ls_none());
     const ls_status status =
         ls_strategy_run(strategy, ls_traced(function), args, &result);
     if (merged)
       expect_ok(status);
     else
       expect_status(status, LS_UNIMPLEMENTED, "variable 'table'");
-    ls_nest_release(args);
-    ls_nest_release(result);
-    ls_function_release(function);
   }
   expect_values(s.variable, 1 + 3 + 3, 1, 1 + 6 + 3);
   ls_variable_release(s.variable);
-  ls_strategy_release(strategy);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -212,7 +201,7 @@ static ls_nest through_a_write(ls_nest args, void *user) {
 }
 
 TEST(what_does_not_fit_is_refused) {
-  ls_variable *variable = table_of(LS_SHAPE(3), 1);
+  LS_OWN(ls_variable, variable) = table_of(LS_SHAPE(3), 1);
   expect_ok(ls_frame_begin());
   expect_status(ls_tensor_status(ls_variable_scatter_add(
                     variable, INDICES(0, 1), VALUES(1, 2, 3))),
@@ -228,15 +217,12 @@ TEST(what_does_not_fit_is_refused) {
       LS_INVALID_ARGUMENT, "NULL");
   expect_ok(ls_frame_end(NULL));
   expect_values(variable, 1, 1, 1);
-  ls_function *function = NULL;
+  LS_OWN(ls_function, function) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = through_a_write, .user = variable},
       &function));
-  const ls_nest args = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3)));
   ls_nest result = ls_none();
   expect_status(ls_function_call(function, args, &result), LS_NOT_FOUND,
                 "assign_scatter");
-  ls_nest_release(args);
-  ls_function_release(function);
-  ls_variable_release(variable);
 }

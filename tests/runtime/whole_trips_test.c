@@ -4,6 +4,7 @@
 // last whole trip left them: all of one trip, and never of half of it.
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
@@ -116,6 +117,7 @@ static void teardown(fixture *f) {
   ls_variable_release(f->l.b);
   ls_strategy_release(f->strategy);
 }
+LS_OWNED_STRUCT(fixture, teardown)
 
 static ls_status run(fixture *f) {
   return ls_strategy_run(f->strategy, ls_traced(f->function), ls_none(),
@@ -125,7 +127,7 @@ static ls_status run(fixture *f) {
 TEST(a_failed_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
-      fixture f;
+      LS_OWN(fixture, f) = {0};
       setup(&f, replicas, train, kernels[i % 2], (place)(i / 2));
       host.fails_at = replicas * (FAILS_AT - 1) + 1;
       expect_status(run(&f), LS_OUT_OF_RANGE, "told");
@@ -134,7 +136,6 @@ TEST(a_failed_run_leaves_its_last_whole_trip) {
       expect_trips(&f.l, trips);
       expect_ok(run(&f));
       expect_trips(&f.l, trips + TRIPS);
-      teardown(&f);
     }
 }
 
@@ -142,7 +143,7 @@ TEST(a_cancelled_run_leaves_its_last_whole_trip) {
   ls_cancel *cancel = NULL;
   expect_ok(ls_cancel_create(ls_runtime_current(), &cancel));
   for (int i = 0; i < 2 * PLACES; ++i) {
-    fixture f;
+    LS_OWN(fixture, f) = {0};
     setup(&f, 3, train, kernels[i % 2], (place)(i / 2));
     host.fails_at = 3 * FAILS_AT;
     host.cancels = cancel;
@@ -154,7 +155,6 @@ TEST(a_cancelled_run_leaves_its_last_whole_trip) {
     const double trips = whole(f.l.a);
     assert_true(trips == FAILS_AT || trips == FAILS_AT - 1);
     expect_trips(&f.l, trips);
-    teardown(&f);
   }
   ls_cancel_destroy(cancel);
 }
@@ -164,31 +164,28 @@ TEST(a_cancelled_run_leaves_its_last_whole_trip) {
 TEST(a_failed_step_leaves_what_was_there) {
   for (int i = 0; i < 2 * PLACES; ++i)
     for (int replicas = 1; replicas <= 3; replicas += 2) {
-      fixture f;
+      LS_OWN(fixture, f) = {0};
       setup(&f, replicas, train_once, kernels[i % 2], (place)(i / 2));
       expect_ok(run(&f));
       host.calls = 0;
       host.fails_at = replicas;
       expect_status(run(&f), LS_OUT_OF_RANGE, "told");
       expect_trips(&f.l, 1);
-      char *plan = NULL;
+      LS_OWN(printed, plan) = NULL;
       expect_ok(ls_function_print_plan(f.function, &plan));
       const bool apart = strstr(plan, "new value") != NULL;
       assert_int_equal(apart,
                        f.l.kernel == &on_host || f.l.place == LOOKS_AT_NEW);
-      ls_text_release(plan);
-      teardown(&f);
     }
 }
 
 // ---- Sessions --------------------------------------------------------------
 static double session_value(ls_session *session, ls_variable *variable) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_session_variable_value(session, variable, &array));
   for (int i = 1; i < WIDTH * WIDTH; ++i)
     assert_true(ls_array_f64(array, i) == ls_array_f64(array, 0));
   const double value = ls_array_f64(array, 0);
-  ls_array_release(array);
   return value;
 }
 
@@ -196,7 +193,7 @@ TEST(a_failed_session_run_leaves_its_last_whole_trip) {
   for (int i = 0; i < 2 * PLACES; ++i) {
     const double zeros[WIDTH * WIDTH] = {0};
     loop l = {.kernel = kernels[i % 2], .place = (place)(i / 2)};
-    ls_graph *graph = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
     ls_session *session = NULL;
     ls_nest fetches = ls_none(), results = ls_none();
     ls_op init = {0};
@@ -222,6 +219,5 @@ TEST(a_failed_session_run_leaves_its_last_whole_trip) {
     ls_session_destroy(session);
     ls_variable_release(l.a);
     ls_variable_release(l.b);
-    ls_graph_destroy(graph);
   }
 }

@@ -182,9 +182,8 @@ static ls_nest doubled(ls_nest carried, void *user) {
 }
 static ls_tensor make_loop(ls_tensor x) {
   const ls_nest start = LS_LIST(ls_leaf(ls_reduce_max(x, LS_ALL_AXES)));
-  const ls_nest made = ls_while(smaller, doubled, NULL, start, 0);
+  LS_OWN(ls_nest, made) = ls_while(smaller, doubled, NULL, start, 0);
   const ls_tensor y = ls_nest_tensor(made, 0);
-  ls_nest_release(made);
   return y;
 }
 // 1 / the batch size is a constant.
@@ -214,7 +213,7 @@ static ls_tensor make_half_sum(ls_tensor x) {
 // Exports what `make` gives of x f32[?,3]. The caller releases the path.
 static ls_status export_made(make_function make, ls_shape shape, bool onnx,
                              char **out_path) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_nest inputs, outputs;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -237,14 +236,12 @@ static ls_status export_made(make_function make, ls_shape shape, bool onnx,
       out_path);
   ls_nest_release(inputs);
   ls_nest_release(outputs);
-  ls_graph_destroy(graph);
   return status;
 }
 
 static ls_status try(make_function make, ls_shape shape, bool onnx) {
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   const ls_status status = export_made(make, shape, onnx, &path);
-  ls_text_release(path);
   return status;
 }
 
@@ -292,7 +289,7 @@ static int find_sums(const char *text, int (*sums)[3], int capacity) {
 
 static void expect_tree(make_function make, const char *type, bool rounds) {
   int sums[8][3];
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   expect_ok(export_made(make, LS_SHAPE(2, 3), false, &path));
   char *text = read_text(path, "serve.stablehlo.mlir", NULL);
   assert_int_equal(find_sums(text, sums, 8), 4);
@@ -306,7 +303,6 @@ static void expect_tree(make_function make, const char *type, bool rounds) {
   assert_int_equal(strstr(text, last) != NULL, rounds);
   assert_non_null(strstr(text, end));
   free(text);
-  ls_text_release(path);
 }
 
 // As our kernels add: 16-bit floats in f32, rounded once.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/full.h"
 #include "support/served_model.h"
 
@@ -45,11 +46,10 @@ static net open_net(const ls_model_type *type) {
   expect_ok(ls_session_create(n.graph, &n.session));
   const size_t count = type->variables(n.model.self, variables, MOST_VARIABLES);
   for (size_t i = 0; i < count; ++i) {
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_ok(ls_session_run(n.session,
                              ls_nest_op(ls_variable_initializer(variables[i])),
                              NULL, 0, &results));
-    ls_nest_release(results);
   }
   return n;
 }
@@ -72,20 +72,18 @@ static ls_array *examples_of(const ls_model_type *type, int64_t batch) {
 
 static void expect_same(const ls_model_type *type, const net *n, ls_serving *s,
                         int64_t batch) {
-  ls_array *x = examples_of(type, batch);
-  ls_nest wanted = ls_none(), got = ls_none();
+  LS_OWN(ls_array, x) = examples_of(type, batch);
+  LS_OWN(ls_nest, wanted) = ls_none();
+  LS_OWN(ls_nest, got) = ls_none();
   expect_ok(ls_session_run(n->session, ls_leaf(n->y),
                            &(ls_feed){.tensor = n->x, .value = x}, 1, &wanted));
-  const ls_nest inputs = served_dict_of("x", ls_nest_array(ls_array_retain(x)));
+  LS_OWN(ls_nest, inputs) =
+      served_dict_of("x", ls_nest_array(ls_array_retain(x)));
   expect_ok(ls_serving_run(s, NULL, inputs, &got));
   const ls_array *a = ls_nest_as_array(wanted),
                  *b = ls_nest_as_array(ls_nest_find(got, "y"));
   assert_int_equal(ls_array_size(a), ls_array_size(b));
   assert_memory_equal(ls_array_data(a), ls_array_data(b), ls_array_size(a));
-  ls_nest_release(inputs);
-  ls_nest_release(wanted);
-  ls_nest_release(got);
-  ls_array_release(x);
 }
 
 TEST(reference_models_serve_with_their_bits) {

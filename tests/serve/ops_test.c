@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/serving.h"
 #include "support/counted.h"
 #include "support/expect.h"
@@ -119,9 +120,9 @@ static ls_status make_op(const trial *t, ls_tensor *xs, ls_nest *out_outputs) {
 }
 
 static ls_status export_as(const trial *t, bool onnx) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_tensor xs[TRIAL_OPERANDS];
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   char *path = NULL;
   expect_ok(ls_graph_create("g", &graph));
   ls_status status = ls_ok();
@@ -131,7 +132,7 @@ static ls_status export_as(const trial *t, bool onnx) {
   }
   expect_ok(status);
   expect_ok(ls_graph_take_error(graph));
-  const ls_nest inputs = numbered(xs, t->count, 'x');
+  LS_OWN(ls_nest, inputs) = numbered(xs, t->count, 'x');
   const ls_serving_signature signature = {
       {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
   const ls_serving_graph one = {
@@ -145,22 +146,18 @@ static ls_status export_as(const trial *t, bool onnx) {
       &path);
   ls_text_release(path);
   memory_files_clear(&files);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  ls_graph_destroy(graph);
   return status;
 }
 
 // Whether the language has a form of the case; another answer fails.
 static bool is_written(const trial *t, bool onnx) {
   const char *name = ls_op_table[t->row->op].name;
-  ls_status status = export_as(t, onnx);
+  LS_OWN(ls_status, status) = export_as(t, onnx);
   const bool written = ls_status_is_ok(status);
   if (!written && (ls_status_code(status) != LS_UNIMPLEMENTED ||
                    strstr(ls_status_message(status), " of op '") == NULL))
     fail_msg("%s of %s: %s", onnx ? "ONNX" : "StableHLO", name,
              ls_status_message(status));
-  ls_status_free(status);
   return written;
 }
 

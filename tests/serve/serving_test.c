@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lockstep/full.h"
+#include "runtime/own.h"
 #include "support/fault.h"
 #include "support/served_model.h"
 #include "support/spec.h"
@@ -287,10 +288,10 @@ TEST(damaged_programs_are_refused) {
 // ---- Memory ----------------------------------------------------------------
 static ls_status round_trip(void *user) {
   (void)user;
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_serving *s = NULL;
-  char *path = NULL;
+  LS_OWN(printed, path) = NULL;
   LS_RETURN_IF_ERROR(ls_graph_create("g", &graph));
   ls_tensor x = ls_failed_tensor(), y = ls_failed_tensor();
   {
@@ -299,8 +300,8 @@ static ls_status round_trip(void *user) {
     y = ls_relu(x);
   }
   ls_status status = ls_graph_take_error(graph);
-  const ls_nest inputs = served_dict_of("x", ls_leaf(x)),
-                outputs = served_dict_of("y", ls_leaf(y));
+  LS_OWN(ls_nest, inputs) = served_dict_of("x", ls_leaf(x));
+  LS_OWN(ls_nest, outputs) = served_dict_of("y", ls_leaf(y));
   if (ls_status_is_ok(status)) status = ls_nest_status(inputs);
   if (ls_status_is_ok(status)) status = ls_nest_status(outputs);
   const ls_serving_signature signature = {
@@ -318,11 +319,6 @@ static ls_status round_trip(void *user) {
         &path);
   if (ls_status_is_ok(status)) status = ls_serving_load(path, NULL, &s);
   ls_serving_destroy(s);
-  ls_text_release(path);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/eager.h"
 #include "support/crash_files.h"
@@ -73,25 +74,24 @@ static void end(world *w) {
   expect_ok(ls_runtime_destroy(w->runtime));
   crash_files_clear(&w->files);
 }
+LS_OWNED_STRUCT(world, end)
 
 static void set_version(world *w, int64_t version) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   w->version = version;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(ELEMENTS), &array));
   for (int64_t i = 0; i < ELEMENTS; ++i)
     ls_array_set_f64(array, i, (double)(version * 1000 + i));
   expect_ok(ls_variable_set_value(w->variable, array));
-  ls_array_release(array);
 }
 
 // All is of one version.
 static void expect_version(world *w) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(w->variable, &array));
   for (int64_t i = 0; i < ELEMENTS; ++i)
     if (ls_array_f64(array, i) != (double)(w->version * 1000 + i))
       fail_msg("element %d is not of version %d", (int)i, (int)w->version);
-  ls_array_release(array);
 }
 
 static ls_status save(world *w, int64_t step, int64_t version) {
@@ -175,11 +175,10 @@ static int live(world *w) {
 }
 
 static int count_steps(void) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, false);
   assert_int_equal(live(&w), SAVES - 1);
   const int steps = w.files.steps;
-  end(&w);
   return steps;
 }
 
@@ -189,7 +188,7 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
   assert_true(steps > 60);
   for (int cut = 1; cut <= steps; ++cut) {
     for (int way = 0; way < (LS_SANITIZED ? 4 : 12); ++way) {
-      world w;
+      LS_OWN(world, w) = {0};
       begin(&w, way % 2 == 1);
       w.files.cut_at = cut;
       const int sure = live(&w);
@@ -201,7 +200,6 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
       expect_newest(&w, sure, names[kept], cut);
       go_on(&w);
       expect_ok(ls_checkpoints_close(w.checkpoints));
-      end(&w);
     }
   }
 }
@@ -210,7 +208,7 @@ TEST(the_newest_survives_a_power_cut_after_any_step) {
 // call fails.
 static void try_fault(int nth, bool full, bool background) {
   const char *what = full ? "full" : "broken";
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, background);
   *(full ? &w.files.full_at : &w.files.fail_at) = nth;
   int sure = -1;
@@ -244,7 +242,6 @@ static void try_fault(int nth, bool full, bool background) {
   expect_newest(&w, sure, what, nth);
   go_on(&w);
   expect_ok(ls_checkpoints_close(w.checkpoints));
-  end(&w);
 }
 
 TEST(the_newest_survives_a_disk_that_is_full_or_fails) {
@@ -291,6 +288,7 @@ static void end_folder(folder *f) {
     free(f->files[i].data);
   end(&f->w);
 }
+LS_OWNED_STRUCT(folder, end_folder)
 
 // All files as they were.
 static void repair(folder *f) {
@@ -339,7 +337,7 @@ static uint64_t draw(uint64_t *seed, size_t below) {
 }
 
 TEST(no_flipped_bit_is_taken_for_a_value) {
-  folder f;
+  LS_OWN(folder, f) = {0};
   uint64_t seed = 7;
   size_t sum = 0;
   begin_folder(&f);
@@ -356,11 +354,10 @@ TEST(no_flipped_bit_is_taken_for_a_value) {
     *byte = (char)(*byte ^ (1 << bit % 8));
     expect_the_newest_but(&f, i, "a bit", bit);
   }
-  end_folder(&f);
 }
 
 TEST(no_part_of_a_file_is_taken_for_the_whole) {
-  folder f;
+  LS_OWN(folder, f) = {0};
   uint64_t seed = 11;
   begin_folder(&f);
   for (size_t i = 0; i < FILES; ++i) {
@@ -383,7 +380,6 @@ TEST(no_part_of_a_file_is_taken_for_the_whole) {
     damage(&f, i, "more behind", size, zeroed, size + 1);
     free(zeroed);
   }
-  end_folder(&f);
 }
 
 TEST(files_of_others_beside_change_nothing) {
@@ -399,7 +395,7 @@ TEST(files_of_others_beside_change_nothing) {
               {"run/model.ckpt-99999999999999999999.json", true},
               {"run/model.ckpt-3.json.old", true},
               {"run/notes.txt", true}};
-  folder f;
+  LS_OWN(folder, f) = {0};
   uint64_t seed = 3;
   begin_folder(&f);
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
@@ -412,13 +408,12 @@ TEST(files_of_others_beside_change_nothing) {
     const bool is_there = crash_files_find(&f.w.files, rows[i].path) != NULL;
     if (is_there != rows[i].stays) fail_msg("'%s'", rows[i].path);
   }
-  end_folder(&f);
 }
 
 // Neither what is damaged, nor garbage by a later name, keeps a save from
 // staying.
 TEST(what_is_damaged_pushes_nothing_out) {
-  folder f;
+  LS_OWN(folder, f) = {0};
   begin_folder(&f);
   f.w.options.keep = LS_SOME(1);
   repair(&f);
@@ -436,5 +431,4 @@ TEST(what_is_damaged_pushes_nothing_out) {
     expect_version(&f.w);
   }
   expect_ok(ls_checkpoints_close(f.w.checkpoints));
-  end_folder(&f);
 }

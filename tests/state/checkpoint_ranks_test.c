@@ -64,24 +64,22 @@ static ls_status set_large(ls_variable *variable, int64_t version) {
 }
 
 static ls_status check_large(ls_variable *variable, int64_t version) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   ls_status status = ls_variable_value(variable, &array);
   for (int64_t i = 0;
        ls_status_is_ok(status) && i < ls_array_num_elements(array); ++i)
     if (((const float *)ls_array_data(array))[i] != element(i, version))
       status = ls_internal("element %lld is not of version %lld", (long long)i,
                            (long long)version);
-  ls_array_release(array);
   return status;
 }
 
 static ls_status set_part(ls_variable *variable, size_t r, double value) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, value);
   const ls_status status =
       ls_variable_set_value(ls_variable_component(variable, r), array);
-  ls_array_release(array);
   return status;
 }
 

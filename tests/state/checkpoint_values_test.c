@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/checkpoint.h"
 #include "runtime/eager/eager.h"
 #include "support/replicas.h"
@@ -68,7 +69,7 @@ static void restore_one(ls_variable *variable, bool exact) {
 
 // The names of all entries, and the value of the first.
 static void expect_saved(const char *wanted, double value) {
-  ls_saved_file *file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
   ls_saved_info info;
   char names[80] = "";
   expect_ok(ls_saved_file_open(folder, &file));
@@ -81,22 +82,21 @@ static void expect_saved(const char *wanted, double value) {
              entry.name);
   }
   assert_string_equal(names, wanted);
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (info.num_entries > 0) {
     expect_ok(ls_saved_file_read(file, 0, &array));
     assert_true(ls_array_f64(array, 0) == value);
   }
-  ls_array_release(array);
-  ls_saved_file_close(file);
 }
 
 // ---- What is in it ---------------------------------------------------------
 TEST(a_mirrored_variable_is_one_entry_of_a_checkpoint) {
   LS_SPEC("V122 V123 M52");
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
-  ls_variable *v = variable_in(two, (variable_kind){0});
-  ls_variable *wide = variable_in(three, (variable_kind){.initial = 9});
-  ls_variable *alone = plain("v", 8);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_variable, v) = variable_in(two, (variable_kind){0});
+  LS_OWN(ls_variable, wide) = variable_in(three, (variable_kind){.initial = 9});
+  LS_OWN(ls_variable, alone) = plain("v", 8);
   set_components(v, (double[]){3, 4}, 2);
   {
     LS_STRATEGY_SCOPE(two);
@@ -119,16 +119,10 @@ TEST(a_mirrored_variable_is_one_entry_of_a_checkpoint) {
                 "component 1 of variable 'v'");
   // One without a value is left out.
   LS_SPEC("V124");
-  ls_variable *fresh = variable_in(two, (variable_kind){0});
+  LS_OWN(ls_variable, fresh) = variable_in(two, (variable_kind){0});
   ls_eager_forget(fresh);
   save_one(fresh, true);
   expect_saved("", 0);
-  ls_variable_release(fresh);
-  ls_variable_release(alone);
-  ls_variable_release(wide);
-  ls_variable_release(v);
-  ls_strategy_release(three);
-  ls_strategy_release(two);
 }
 
 TEST(what_components_make_is_in_it_and_shared_out_again) {
@@ -139,14 +133,16 @@ TEST(what_components_make_is_in_it_and_shared_out_again) {
   } rows[] = {{SUM, 7, 3.5, 1.75},
               {LS_AGGREGATION_MEAN, 3.5, 3.5, 3.5},
               {LS_AGGREGATION_ONLY_FIRST_REPLICA, 3, 3, 3}};
-  ls_strategy *two = mirrored_of(2), *four = mirrored_of(4);
-  ls_variable *none =
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
+  LS_OWN(ls_variable, none) =
       variable_in(two, (variable_kind){.synchronization = ON_READ});
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     const variable_kind kind = {.synchronization = ON_READ,
                                 .aggregation = rows[i].aggregation};
-    ls_variable *v = variable_in(two, kind), *wide = variable_in(four, kind);
-    ls_variable *alone = plain("v", 0);
+    LS_OWN(ls_variable, v) = variable_in(two, kind);
+    LS_OWN(ls_variable, wide) = variable_in(four, kind);
+    LS_OWN(ls_variable, alone) = plain("v", 0);
     const double x = rows[i].two, y = rows[i].four;
     set_components(v, (double[]){3, 4}, 2);
     save_one(v, false);
@@ -162,20 +158,15 @@ TEST(what_components_make_is_in_it_and_shared_out_again) {
     expect_components(v, (double[]){x, x}, 2);
     restore_one(none, false);
     expect_components(none, (double[]){rows[i].saved, rows[i].saved}, 2);
-    ls_variable_release(alone);
-    ls_variable_release(wide);
-    ls_variable_release(v);
   }
   clear();
   expect_status(save_it(none, false), LS_INVALID_ARGUMENT, "aggregation NONE");
-  ls_variable_release(none);
-  ls_strategy_release(four);
-  ls_strategy_release(two);
 }
 
 TEST(components_come_back_bit_for_bit_to_go_on_from) {
   LS_SPEC("V212 V126");
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   const variable_kind kind = {
       .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
   ls_variable *v = variable_in(two, kind), *wide = variable_in(three, kind);
@@ -219,8 +210,6 @@ TEST(components_come_back_bit_for_bit_to_go_on_from) {
   save_one(v, true);
   expect_saved("v v:0 v:1", 5);
   ls_variable_release(v);
-  ls_strategy_release(three);
-  ls_strategy_release(two);
 }
 
 // ---- Variables that start with it ------------------------------------------
@@ -234,11 +223,11 @@ TEST(a_variable_starts_with_what_a_checkpoint_holds) {
               {ON_READ, SUM, 3.5},
               {ON_READ, LS_AGGREGATION_MEAN, 7},
               {ON_READ, LS_AGGREGATION_NONE, 7}};
-  ls_strategy *two = mirrored_of(2);
-  ls_variable *alone = plain("v", 7);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_variable, alone) = plain("v", 7);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_saved_file *file = NULL;
-    ls_variable *v = NULL;
+    LS_OWN(ls_saved_file, file) = NULL;
+    LS_OWN(ls_variable, v) = NULL;
     const double each = rows[i].each;
     counters[0] = 11;
     save_one(alone, false);
@@ -271,11 +260,7 @@ TEST(a_variable_starts_with_what_a_checkpoint_holds) {
     expect_ok(ls_checkpoints_restore(checkpoints, NULL, NULL));
     expect_components(v, (double[]){each, each}, 2);
     expect_ok(ls_checkpoints_close(checkpoints));
-    ls_variable_release(v);
-    ls_saved_file_close(file);
   }
-  ls_variable_release(alone);
-  ls_strategy_release(two);
 }
 
 // ---- A part of it ----------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/runtime_internal.h"
+#include "distribute/own.h"
 #include "io/safetensors.h"
 #include "lockstep/graph.h"
 #include "lockstep/saver.h"
@@ -23,11 +24,11 @@ static void expect_one_entry(const char *name) {
 // Made without one, which every way to read it says, until it is written.
 TEST(a_variable_may_be_made_without_a_value) {
   LS_SPEC("V124");
-  ls_strategy *strategy = mirrored_of(2);
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
   const ls_variable_options options = {
       .name = "v", .dtype = LS_DTYPE_F32, .no_value = true};
   for (int mirrored = 0; mirrored < 2; ++mirrored) {
-    ls_variable *v = NULL;
+    LS_OWN(ls_variable, v) = NULL;
     if (mirrored) {
       LS_STRATEGY_SCOPE(strategy);
       expect_ok(ls_variable_create(&options, &v));
@@ -60,9 +61,7 @@ TEST(a_variable_may_be_made_without_a_value) {
     expect_ok(ls_saver_save(&saver, path));
     expect_ok(ls_frame_end(NULL));
     ls_variable_release(all[1]);
-    ls_variable_release(v);
   }
-  ls_strategy_release(strategy);
 }
 
 TEST(one_without_a_value_has_nothing_to_start_with) {
@@ -80,7 +79,7 @@ TEST(one_without_a_value_has_nothing_to_start_with) {
                     &(ls_variable_options){.name = "v", .no_value = true}, &v),
                 LS_INVALID_ARGUMENT, "needs a dtype");
   expect_ok(ls_frame_end(NULL));
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -90,7 +89,6 @@ TEST(one_without_a_value_has_nothing_to_start_with) {
                       &v),
                   LS_INVALID_ARGUMENT, "until its initializer runs");
   }
-  ls_graph_destroy(graph);
 }
 
 TEST_FILE(.leaves = path)

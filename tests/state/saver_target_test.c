@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/saver.h"
 #include "lockstep/session.h"
 #include "lockstep/variable_parts.h"
@@ -26,7 +27,7 @@ static void begin(saved *s, bool in_session) {
   ls_array_set_f64(array, 0, 3);
   const ls_variable_options options = {.name = "v", .initial_array = array};
   if (in_session) {
-    ls_nest none = ls_none();
+    LS_OWN(ls_nest, none) = ls_none();
     expect_ok(ls_graph_create("g", &s->graph));
     {
       LS_GRAPH_SCOPE(s->graph);
@@ -36,7 +37,6 @@ static void begin(saved *s, bool in_session) {
     expect_ok(ls_session_run(s->session,
                              ls_nest_op(ls_variable_initializer(s->variable)),
                              NULL, 0, &none));
-    ls_nest_release(none);
   } else {
     expect_ok(ls_variable_create(&options, &s->variable));
   }

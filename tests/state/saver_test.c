@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "runtime/eager/eager.h"
@@ -16,10 +17,11 @@
 // ---- Mirrored --------------------------------------------------------------
 TEST(a_mirrored_variable_is_one_entry_for_any_number_of_replicas) {
   LS_SPEC("V122 V123 M52");
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
-  ls_variable *v = variable_in(two, (variable_kind){0});
-  ls_variable *wide = variable_in(three, (variable_kind){.initial = 9});
-  ls_variable *alone = plain("v", 8);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
+  LS_OWN(ls_variable, v) = variable_in(two, (variable_kind){0});
+  LS_OWN(ls_variable, wide) = variable_in(three, (variable_kind){.initial = 9});
+  LS_OWN(ls_variable, alone) = plain("v", 8);
   set_components(v, (double[]){3, 4}, 2);
   {
     LS_STRATEGY_SCOPE(two);
@@ -43,17 +45,12 @@ TEST(a_mirrored_variable_is_one_entry_for_any_number_of_replicas) {
   const ls_saver saver = saver_of(&component);
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT,
                 "component 1 of variable 'v'");
-  ls_variable_release(alone);
-  ls_variable_release(wide);
-  ls_variable_release(v);
-  ls_strategy_release(three);
-  ls_strategy_release(two);
 }
 
 TEST(in_eager_a_mirrored_variable_without_a_value_is_left_out) {
   LS_SPEC("V124");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 1});
   ls_variable *all[] = {v, plain("other", 2)};
   ls_eager_forget(v);
   expect_ok(ls_saver_save(
@@ -77,8 +74,6 @@ TEST(in_eager_a_mirrored_variable_without_a_value_is_left_out) {
   ls_variable_release(built);
   ls_graph_destroy(graph);
   ls_variable_release(all[1]);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- Synchronized on read --------------------------------------------------
@@ -90,12 +85,14 @@ TEST(what_components_make_is_saved_and_shared_out_again) {
   } rows[] = {{SUM, 7, 3.5, 1.75},
               {LS_AGGREGATION_MEAN, 3.5, 3.5, 3.5},
               {LS_AGGREGATION_ONLY_FIRST_REPLICA, 3, 3, 3}};
-  ls_strategy *two = mirrored_of(2), *four = mirrored_of(4);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, four) = mirrored_of(4);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     const variable_kind kind = {.synchronization = ON_READ,
                                 .aggregation = rows[i].aggregation};
-    ls_variable *v = variable_in(two, kind), *wide = variable_in(four, kind);
-    ls_variable *alone = plain("v", 0);
+    LS_OWN(ls_variable, v) = variable_in(two, kind);
+    LS_OWN(ls_variable, wide) = variable_in(four, kind);
+    LS_OWN(ls_variable, alone) = plain("v", 0);
     const double x = rows[i].two, y = rows[i].four;
     set_components(v, (double[]){3, 4}, 2);
     save(v);
@@ -110,18 +107,13 @@ TEST(what_components_make_is_saved_and_shared_out_again) {
     save(alone);
     restore(v);
     expect_components(v, (double[]){x, x}, 2);
-    ls_variable_release(alone);
-    ls_variable_release(wide);
-    ls_variable_release(v);
   }
-  ls_strategy_release(four);
-  ls_strategy_release(two);
 }
 
 TEST(integers_are_shared_out_towards_zero) {
   LS_SPEC("V126");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.dtype = LS_DTYPE_I32,
                                             .synchronization = ON_READ,
                                             .aggregation = SUM});
@@ -130,8 +122,6 @@ TEST(integers_are_shared_out_towards_zero) {
   expect_entry("v", -7);
   restore(v);
   expect_components(v, (double[]){-3, -3}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static ls_nest save_in_replica(ls_nest args, void *user) {
@@ -144,10 +134,10 @@ static ls_nest save_in_replica(ls_nest args, void *user) {
 
 TEST(without_one_value_or_inside_of_a_replica_no_save_is_made) {
   LS_SPEC("V125 V126");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *none =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, none) =
       variable_in(strategy, (variable_kind){.synchronization = ON_READ});
-  ls_variable *sum =
+  LS_OWN(ls_variable, sum) =
       variable_in(strategy, (variable_kind){.initial = 2,
                                             .synchronization = ON_READ,
                                             .aggregation = SUM});
@@ -161,24 +151,20 @@ TEST(without_one_value_or_inside_of_a_replica_no_save_is_made) {
                 LS_FAILED_PRECONDITION, "saving a variable");
   assert_int_equal(access(path, F_OK), -1);
   // But what was saved otherwise is restored into it.
-  ls_variable *alone = plain("v", 6);
+  LS_OWN(ls_variable, alone) = plain("v", 6);
   save(alone);
   restore(none);
   expect_components(none, (double[]){6, 6}, 2);
-  ls_variable_release(alone);
-  ls_variable_release(sum);
-  ls_variable_release(none);
-  ls_strategy_release(strategy);
 }
 
 // A save while a graph is built adds nothing to it.
 TEST(a_save_is_no_op_of_the_graph_that_is_built) {
-  ls_strategy *strategy = mirrored_of(3);
-  ls_variable *v =
+  LS_OWN(ls_strategy, strategy) = mirrored_of(3);
+  LS_OWN(ls_variable, v) =
       variable_in(strategy, (variable_kind){.initial = 2,
                                             .synchronization = ON_READ,
                                             .aggregation = SUM});
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -188,17 +174,15 @@ TEST(a_save_is_no_op_of_the_graph_that_is_built) {
   assert_int_equal(graph->num_nodes, 0);
   expect_entry("v", 6);
   expect_components(v, (double[]){2, 2, 2}, 3);
-  ls_graph_destroy(graph);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 // ---- When ------------------------------------------------------------------
 TEST(values_are_those_of_the_save_and_a_restore_reads_none) {
   LS_SPEC("V127");
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 1});
-  ls_variable *fresh = variable_in(strategy, (variable_kind){.initial = 1});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 1});
+  LS_OWN(ls_variable, fresh) =
+      variable_in(strategy, (variable_kind){.initial = 1});
   const ls_saver saver = saver_of(&v), only_restores = saver_of(&fresh);
   set_components(v, (double[]){5, 5}, 2);
   expect_ok(ls_saver_save(&saver, path));
@@ -206,22 +190,19 @@ TEST(values_are_those_of_the_save_and_a_restore_reads_none) {
   ls_eager_forget(fresh);  // Without a value to read.
   expect_ok(ls_saver_restore(&only_restores, path));
   expect_components(fresh, (double[]){5, 5}, 2);
-  ls_variable_release(fresh);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 static void run_op(ls_session *session, ls_op op) {
-  ls_nest none = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &none));
-  ls_nest_release(none);
 }
 
 TEST(a_sessions_values_are_its_own) {
-  ls_strategy *strategy = mirrored_of(2);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *one = NULL, *other = NULL;
-  ls_variable *v = NULL, *eager = plain("v", 1);
+  LS_OWN(ls_variable, v) = NULL;
+  LS_OWN(ls_variable, eager) = plain("v", 1);
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -241,11 +222,10 @@ TEST(a_sessions_values_are_its_own) {
   saver.session = other;
   expect_ok(ls_saver_restore(&saver, path));
   for (size_t i = 0; i < 2; ++i) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(
         ls_session_variable_value(other, ls_variable_component(v, i), &value));
     assert_true(ls_array_f64(value, 0) == 6);
-    ls_array_release(value);
   }
   saver.session = NULL;
   expect_status(ls_saver_save(&saver, path), LS_INVALID_ARGUMENT, "graph 'g'");
@@ -255,10 +235,6 @@ TEST(a_sessions_values_are_its_own) {
                 "'v' is an eager one");
   ls_session_destroy(one);
   ls_session_destroy(other);
-  ls_variable_release(eager);
-  ls_variable_release(v);
-  ls_graph_destroy(graph);
-  ls_strategy_release(strategy);
 }
 
 // ---- Handles ---------------------------------------------------------------
@@ -292,10 +268,12 @@ TEST(a_packed_variable_is_restored_on_each_device) {
 TEST(components_that_were_written_one_by_one_come_back) {
   LS_SPEC("V212");
   static const char *const names[] = {"v", "v:0", "v:1"};
-  ls_strategy *two = mirrored_of(2), *three = mirrored_of(3);
+  LS_OWN(ls_strategy, two) = mirrored_of(2);
+  LS_OWN(ls_strategy, three) = mirrored_of(3);
   const variable_kind kind = {
       .dtype = LS_DTYPE_I32, .synchronization = ON_READ, .aggregation = SUM};
-  ls_variable *v = variable_in(two, kind), *wide = variable_in(three, kind);
+  LS_OWN(ls_variable, v) = variable_in(two, kind);
+  LS_OWN(ls_variable, wide) = variable_in(three, kind);
   ls_saver saver = saver_of(&v);
   saver.exact = true;
   set_components(v, (double[]){3, 4}, 2);
@@ -312,18 +290,14 @@ TEST(components_that_were_written_one_by_one_come_back) {
   expect_components(wide, (double[]){2, 2, 2}, 3);
   expect_ok(ls_saver_save(&saver, path));  // Of one value for all now.
   expect_entry("v", 6);
-  ls_variable_release(wide);
-  ls_variable_release(v);
-  ls_strategy_release(three);
-  ls_strategy_release(two);
 }
 
 // By what was written, not by comparing: equal ones are saved each.
 TEST(equal_components_count_as_they_were_written) {
   LS_SPEC("V212");
   static const char *const names[] = {"v", "v:0", "v:1"};
-  ls_strategy *strategy = mirrored_of(2);
-  ls_variable *v = variable_in(strategy, (variable_kind){.initial = 5});
+  LS_OWN(ls_strategy, strategy) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_in(strategy, (variable_kind){.initial = 5});
   ls_saver saver = saver_of(&v);
   saver.exact = true;
   expect_ok(ls_saver_save(&saver, path));
@@ -336,8 +310,6 @@ TEST(equal_components_count_as_they_were_written) {
   set_components(v, (double[]){8, 8}, 2);
   expect_ok(ls_saver_restore(&saver, path));
   expect_components(v, (double[]){1, 2}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(strategy);
 }
 
 TEST_FILE(.leaves = path)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/values/array_internal.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/eager.h"
@@ -55,22 +56,20 @@ static ls_array *value_of(int variable, int seed) {
 
 static void set_all(world *w, int seed) {
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *array = value_of(i, seed);
+    LS_OWN(ls_array, array) = value_of(i, seed);
     expect_ok(ls_variable_set_value(w->variables[i], array));
-    ls_array_release(array);
   }
 }
 
 static void expect_all(world *w, int seed) {
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *wanted = value_of(i, seed), *got = NULL;
+    LS_OWN(ls_array, wanted) = value_of(i, seed);
+    LS_OWN(ls_array, got) = NULL;
     expect_ok(ls_variable_value(w->variables[i], &got));
     const size_t size = ls_array_size(wanted);
     if (size > 0 &&
         memcmp(ls_array_data(wanted), ls_array_data(got), size) != 0)
       fail_msg("'%s' is not what was saved", rows[i].name);
-    ls_array_release(wanted);
-    ls_array_release(got);
   }
 }
 
@@ -85,12 +84,11 @@ static void begin(world *w, int threads) {
       &w->runtime));
   w->before = ls_runtime_make_current(w->runtime);
   for (int i = 0; i < VARIABLES; ++i) {
-    ls_array *array = value_of(i, 0);
+    LS_OWN(ls_array, array) = value_of(i, 0);
     w->bytes += ls_array_size(array);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = rows[i].name, .initial_array = array},
         &w->variables[i]));
-    ls_array_release(array);
   }
   w->saver = (ls_saver){.variables = w->variables, .num_variables = VARIABLES};
   expect_ok(ls_checkpoints_open(
@@ -106,10 +104,11 @@ static void end(world *w) {
   expect_ok(ls_runtime_destroy(w->runtime));
   ls_counting_allocator_destroy(w->counting);
 }
+LS_OWNED_STRUCT(world, end)
 
 TEST(large_values_come_back) {
   for (int threads = 1; threads <= 4; threads += 3) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, threads);
     for (int step = 1; step <= 3; ++step) {
       set_all(&w, step);
@@ -125,7 +124,6 @@ TEST(large_values_come_back) {
     set_all(&w, 77);
     expect_ok(ls_saver_restore(&w.saver, "large/other.safetensors"));
     expect_all(&w, 1);
-    end(&w);
   }
 }
 
@@ -138,7 +136,7 @@ static size_t peak(const world *w) {
 }
 
 TEST(saves_take_memory_for_one_copy_and_restores_for_none) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, 2);
   set_all(&w, 1);
   const size_t before = live(&w);
@@ -159,11 +157,10 @@ TEST(saves_take_memory_for_one_copy_and_restores_for_none) {
   expect_ok(ls_checkpoints_restore(w.checkpoints, NULL, NULL));
   assert_in_range(peak(&w), before + w.bytes, most);
   assert_true(live(&w) <= before + MIB);
-  end(&w);
 }
 
 TEST(a_bit_in_any_piece_counts) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, 3);
   for (int step = 1; step <= 2; ++step) {
     set_all(&w, step);
@@ -188,12 +185,11 @@ TEST(a_bit_in_any_piece_counts) {
     }
   }
   fclose(file);
-  end(&w);
 }
 
 // Parts of a file are what the whole has there, and their sums come to its.
 TEST(parts_of_a_file_make_the_whole) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, 1);
   ls_snapshot whole = {0}, part = {0};
   expect_ok(ls_snapshot_take(&whole, w.runtime, &w.saver, NULL, 0, 0, 1));
@@ -215,5 +211,4 @@ TEST(parts_of_a_file_make_the_whole) {
   }
   ls_snapshot_deinit(&whole);
   ls_snapshot_deinit(&part);
-  end(&w);
 }

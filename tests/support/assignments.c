@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/assignments.h"
 
+#include "base/memory/own.h"
 #include "support/expect.h"
 
 ls_topology *make_topology(int hosts, int cores) {
-  ls_array *places = NULL;
+  LS_OWN(ls_array, places) = NULL;
   ls_topology *topology = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, cores, 4), &places));
   for (int64_t i = 0; i < (int64_t)hosts * cores; ++i) {
@@ -13,13 +14,12 @@ ls_topology *make_topology(int hosts, int cores) {
   }
   const int32_t mesh[] = {hosts, cores, 1, 1};
   expect_ok(ls_topology_create(mesh, 4, places, &topology));
-  ls_array_release(places);
   return topology;
 }
 
 ls_device_assignment *make_assignment(ls_topology *topology, int replicas,
                                       int cores, const int (*at)[2]) {
-  ls_array *places = NULL;
+  LS_OWN(ls_array, places) = NULL;
   ls_device_assignment *made = NULL;
   expect_ok(
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(replicas, cores, 4), &places));
@@ -28,6 +28,5 @@ ls_device_assignment *make_assignment(ls_topology *topology, int replicas,
     ls_array_set_i64(places, 4 * i + 1, at[i][1]);
   }
   expect_ok(ls_device_assignment_create(topology, places, &made));
-  ls_array_release(places);
   return made;
 }

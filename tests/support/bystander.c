@@ -13,6 +13,7 @@
 #include "support/expect.h"
 #include "support/function.h"
 #include "support/loop_case.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 enum { MOST_REPLICAS = 8, PAUSE_MICROS = 2000 };
@@ -72,7 +73,7 @@ static ls_status feed(const ls_strategy *strategy, double value) {
   ls_nest number = ls_nest_zeros(LS_DTYPE_F32, LS_SCALAR);
   if (ls_nest_is_failed(number)) return ls_nest_status(number);
   ls_array_set_f64(ls_nest_as_array(number), 0, value);
-  const ls_nest tuple = LS_LIST(number);
+  LS_OWN(ls_nest, tuple) = LS_LIST(number);
   ls_status status = ls_nest_status(tuple);
   const int32_t count = ls_strategy_num_replicas(strategy);
   for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r) {
@@ -80,12 +81,11 @@ static ls_status feed(const ls_strategy *strategy, double value) {
     status = ls_tpu_strategy_device(strategy, r, 0, &device);
     if (ls_status_is_ok(status)) status = ls_infeed_put(device.text, tuple);
   }
-  ls_nest_release(tuple);
   return status;
 }
 
 static ls_status train(ls_strategy *strategy, ls_function *function) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_status status = ls_ok();
   const int32_t count = ls_strategy_num_replicas(strategy);
   double total = 0;
@@ -107,15 +107,14 @@ static ls_status train(ls_strategy *strategy, ls_function *function) {
     __atomic_fetch_add(&it.trips, 1, __ATOMIC_ACQ_REL);
     usleep(PAUSE_MICROS);
   }
-  ls_nest_release(results);
   return status;
 }
 
 static ls_status stand_by(void) {
-  ls_tpu_resolver *resolver = NULL;
-  ls_strategy *strategy = NULL;
-  ls_variable *variable = NULL;
-  ls_function *function = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_status status = ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = it.name}, &resolver);
   if (ls_status_is_ok(status))
@@ -132,10 +131,6 @@ static ls_status stand_by(void) {
     status = ls_function_create(
         &(ls_function_options){.call = step, .user = variable}, &function);
   if (ls_status_is_ok(status)) status = train(strategy, function);
-  ls_function_release(function);
-  ls_variable_release(variable);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
   return status;
 }
 

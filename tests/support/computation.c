@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/computation.h"
+#include "base/memory/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/variable_parts.h"
 
@@ -30,10 +31,9 @@ ls_nest computation_inputs(size_t replicas) {
 
 void computation_replicate(computation *self, size_t replicas, ls_callback fn,
                            void *user) {
-  const ls_nest inputs = computation_inputs(replicas);
+  LS_OWN(ls_nest, inputs) = computation_inputs(replicas);
   ls_nest_release(self->outputs);
   expect_ok(ls_replicate(fn, user, inputs, NULL, &self->outputs));
-  ls_nest_release(inputs);
 }
 
 static ls_session *session_of(computation *self) {
@@ -43,18 +43,16 @@ static ls_session *session_of(computation *self) {
 }
 
 ls_status computation_run(computation *self, ls_nest fetches) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   const ls_status status =
       ls_session_run(session_of(self), fetches, NULL, 0, &result);
-  ls_nest_release(result);
   return status;
 }
 
 double computation_fetch(computation *self, ls_tensor value) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(session_of(self), ls_leaf(value), NULL, 0, &result));
   const double number = ls_nest_number(result);
-  ls_nest_release(result);
   return number;
 }
 

@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_COMPUTATION_H_
 #define LS_TESTS_SUPPORT_COMPUTATION_H_
 
+#include "base/memory/own.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
 #include "support/expect.h"
@@ -20,6 +21,7 @@ typedef struct computation {
 void computation_open(computation *self);
 // Also checks the graph.
 void computation_close(computation *self);
+LS_OWNED_STRUCT(computation, computation_close)
 
 // inputs[r] = [r + 1], for as many replicas.
 ls_nest computation_inputs(size_t replicas);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/count_up.h"
 
+#include "base/memory/own.h"
 #include "lockstep/ops.h"
 
 typedef struct counting {
@@ -25,11 +26,10 @@ static ls_nest next_trip(ls_nest values, void *user) {
 ls_tensor count_up(const counted *shape, ls_tensor initial, ls_tensor w) {
   counting c = {shape, w};
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_below, next_trip, &c,
                LS_LIST(ls_leaf(zero), ls_leaf(initial)), shape->max_trips);
   const ls_tensor y = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return y;
 }
 

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_COUNTED_H_
 #define LS_TESTS_SUPPORT_COUNTED_H_
 
+#include "base/memory/own.h"
 #include "lockstep/allocator.h"
 #include "lockstep/runtime.h"
 
@@ -18,6 +19,7 @@ counted counted_begin(int threads);
 counted counted_begin_with(ls_runtime_options options);
 // Destroys it: all memory has come back.
 void counted_end(counted *self);
+LS_OWNED_STRUCT(counted, counted_end)
 // What it has taken so far.
 ls_allocator_counts counted_now(const counted *self);
 

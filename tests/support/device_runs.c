@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"
 #include "lockstep/training_loop.h"
@@ -177,9 +178,8 @@ static void build_feed(device_runs *self) {
   size_t count = 0;
   if (self->options.loops) {
     const ls_nest zero = LS_LIST(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)));
-    const ls_nest made = ls_while(feeds_on, feed_trip, self, zero, 1 << 30);
+    LS_OWN(ls_nest, made) = ls_while(feeds_on, feed_trip, self, zero, 1 << 30);
     ops[count++] = ls_nest_op(ls_tensor_op(ls_nest_tensor(made, 0)));
-    ls_nest_release(made);
   } else {
     count = put_step(self, ops);
   }
@@ -439,11 +439,10 @@ void device_runs_end(device_runs *self) {
 
 // ---- What there is ---------------------------------------------------------
 static double value_of(device_runs *self, ls_variable *variable) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(self->session),
                                       variable, &value));
   const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
   return number;
 }
 

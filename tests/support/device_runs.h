@@ -6,6 +6,7 @@
 #ifndef LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 #define LS_TESTS_SUPPORT_DEVICE_RUNS_H_
 
+#include "base/memory/own.h"
 #include "estimator/config/plan.h"
 #include "estimator/device/device_hook.h"
 #include "lockstep/estimator_hooks.h"
@@ -86,6 +87,7 @@ ls_status device_runs_close(device_runs *self, ls_status how);
 // Another graph like it.
 void device_runs_renew(device_runs *self);
 void device_runs_end(device_runs *self);
+LS_OWNED_STRUCT(device_runs, device_runs_end)
 
 int64_t device_runs_step(device_runs *self);
 double device_runs_total(device_runs *self);

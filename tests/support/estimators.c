@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -56,15 +57,14 @@ static ls_tensor logits_of(ls_tensor x, ls_status *status) {
                               .shape = LS_SHAPE(ESTIMATOR_WIDTH, 8)};
   ls_weight_options out = {.name = "out",
                            .shape = LS_SHAPE(8, ESTIMATOR_CLASSES)};
-  ls_variable *w1 = NULL, *w2 = NULL;
+  LS_OWN(ls_variable, w1) = NULL;
+  LS_OWN(ls_variable, w2) = NULL;
   *status = ls_weight_create(&hidden, &w1);
   if (ls_status_is_ok(*status)) *status = ls_weight_create(&out, &w2);
   ls_tensor logits = ls_failed_tensor();
   if (ls_status_is_ok(*status))
     logits = ls_matmul(ls_relu(ls_matmul(x, ls_variable_read(w1))),
                        ls_variable_read(w2));
-  ls_variable_release(w1);
-  ls_variable_release(w2);
   return logits;
 }
 
@@ -110,7 +110,7 @@ static ls_status model(void *user, ls_model_call *call,
   LS_RETURN_IF_ERROR(status);
   const ls_tensor classes = ls_argmax(logits, 1);
   ls_estimator_spec_options o = {.mode = call->mode};
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   if (call->mode == LS_MODE_PREDICT) {
     made = ls_nest_dict(
         "", (const char *const[]){"probabilities", "classes"},
@@ -131,7 +131,6 @@ static ls_status model(void *user, ls_model_call *call,
       o.eval_metrics = (ls_host_function){.call = metrics, .tensors = made};
   }
   status = ls_tpu_estimator_spec_create(&o, out);
-  ls_nest_release(made);
   return status;
 }
 
@@ -228,12 +227,11 @@ void estimator_cases_expect_equal(const estimator_case *a,
   expect_ok(ls_estimator_variable_names(a->estimator, &names, &count));
   assert_true(count > 0);
   for (size_t i = 0; i < count; ++i) {
-    ls_array *x = NULL, *y = NULL;
+    LS_OWN(ls_array, x) = NULL;
+    LS_OWN(ls_array, y) = NULL;
     expect_ok(ls_estimator_variable_value(a->estimator, names[i], &x));
     expect_ok(ls_estimator_variable_value(b->estimator, names[i], &y));
     expect_equal(x, y, tolerance);
-    ls_array_release(x);
-    ls_array_release(y);
   }
   ls_estimator_free_names(names, count);
 }

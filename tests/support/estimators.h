@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_ESTIMATORS_H_
 #define LS_TESTS_SUPPORT_ESTIMATORS_H_
 
+#include "base/memory/own.h"
 #include "lockstep/estimator.h"
 #include "lockstep/estimator_export.h"
 #include "support/expect.h"
@@ -39,6 +40,7 @@ typedef struct estimator_case {
 // Makes `estimator`, with the model and input below, whose `user` is the case.
 void estimator_case_begin(estimator_case *c);
 void estimator_case_end(estimator_case *c);
+LS_OWNED_STRUCT(estimator_case, estimator_case_end)
 
 ls_input_function estimator_input(estimator_case *c);
 // A net of two layers; f32 features [ESTIMATOR_WIDTH] and i32 labels.

@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_EVENT_FILES_H_
 #define LS_TESTS_SUPPORT_EVENT_FILES_H_
 
+#include "base/memory/own.h"
 #include "support/counted.h"
 #include "support/event_records.h"
 #include "support/memory_files.h"
@@ -19,6 +20,7 @@ typedef struct event_files {
 
 void event_files_begin(event_files *self);
 void event_files_end(event_files *self);
+LS_OWNED_STRUCT(event_files, event_files_end)
 // The nth event file, in the order of names; NULL: there is none.
 const memory_file *event_files_nth(const event_files *self, size_t nth);
 // Reads its events; their number.

@@ -3,9 +3,15 @@
 #ifndef LS_TESTS_SUPPORT_EXPECT_H_
 #define LS_TESTS_SUPPORT_EXPECT_H_
 
+#include "base/memory/own.h"
+#include "lockstep/graph.h"
 #include "lockstep/runtime.h"
 #include "lockstep/status.h"
 #include "support/test.h"
+
+// An owner of a text that the library has printed: LS_OWN(printed, text) =
+// NULL. Locals of tests are owners, as HACKING.md says.
+LS_OWNED_(printed, char *, ls_text_release(*ls_owned))
 
 // Expects OK; prints and frees any other status.
 #define expect_ok(status)                                                      \

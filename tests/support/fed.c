@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/estimator_hooks.h"
 #include "support/bystander.h"
 
@@ -102,12 +103,11 @@ void fed_close(fed *self) {
 }
 
 void fed_refused(fed_facts facts, ls_code code, const char *says) {
-  fed self;
+  LS_OWN(fed, self) = {0};
   fed_open(&self, facts);
   expect_status(fed_make(&self), code, says);
   assert_null(self.feed.queue);
   ls_status_free(ls_graph_take_error(self.graph));
-  fed_close(&self);
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -119,20 +119,18 @@ static ls_status run(fed *self, ls_nest fetches, ls_nest *out_results) {
 }
 
 ls_status fed_run(fed *self, int64_t iterations) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   ls_variable *variable = NULL;
   const int32_t count = (int32_t)iterations;
   if (self->session == NULL)
     expect_ok(ls_session_create(self->graph, &self->session));
   if (!self->feed.each_step && self->facts.mode != LS_MODE_PREDICT) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(ls_iterations_per_loop(self->graph, &variable));
     expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &count, &value));
     expect_ok(ls_session_set_variable_value(self->session, variable, value));
-    ls_array_release(value);
   }
   const ls_status status = run(self, self->feed.ops, &results);
-  ls_nest_release(results);
   return status;
 }
 
@@ -161,9 +159,8 @@ ls_nest fed_take(fed *self, int host, int ordinal) {
     for (size_t i = 0; i < count; ++i)
       items[i] = ls_leaf(ls_op_output(op, (unsigned)i));
   }
-  const ls_nest fetches = ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_TUPLE, items, count);
   expect_ok(run(self, fetches, &results));
-  ls_nest_release(fetches);
   return results;
 }
 
@@ -174,21 +171,19 @@ ls_feed_element fed_values(fed *self, ls_nest tuple) {
 }
 
 double fed_number(fed *self, int host, int ordinal, int64_t index) {
-  const ls_nest tuple = fed_take(self, host, ordinal);
+  LS_OWN(ls_nest, tuple) = fed_take(self, host, ordinal);
   const double number =
       ls_array_f64(ls_nest_as_array(ls_nest_item(tuple, 0)), index);
-  ls_nest_release(tuple);
   return number;
 }
 
 void fed_expect(fed *self, int host, int ordinal, const double *rows,
                 size_t count) {
-  const ls_nest tuple = fed_take(self, host, ordinal);
+  LS_OWN(ls_nest, tuple) = fed_take(self, host, ordinal);
   const ls_array *array = ls_nest_as_array(ls_nest_item(tuple, 0));
   assert_int_equal(ls_array_num_elements(array), count);
   for (size_t i = 0; i < count; ++i)
     assert_true(ls_array_f64(array, (int64_t)i) == rows[i]);
-  ls_nest_release(tuple);
 }
 
 // ---- Data ------------------------------------------------------------------

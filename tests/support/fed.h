@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_FED_H_
 #define LS_TESTS_SUPPORT_FED_H_
 
+#include "base/memory/own.h"
 #include "estimator/input/input_feed.h"
 #include "estimator/input/recorder.h"
 #include "support/counted.h"
@@ -51,6 +52,7 @@ typedef struct fed {
 // which is current.
 void fed_open(fed *self, fed_facts facts);
 void fed_close(fed *self);
+LS_OWNED_STRUCT(fed, fed_close)
 // Makes the feed.
 ls_status fed_make(fed *self);
 // Both.

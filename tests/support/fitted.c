@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/layers.h"
 #include "lockstep/losses.h"
@@ -136,10 +137,9 @@ ls_status fitted_train(fitted *f, int64_t steps) {
 }
 
 ls_status fitted_weight(const fitted *f, double *out_weight) {
-  ls_array *w = NULL;
+  LS_OWN(ls_array, w) = NULL;
   LS_RETURN_IF_ERROR(ls_estimator_variable_value(f->estimator, "w", &w));
   *out_weight = ls_array_f64(w, 0);
-  ls_array_release(w);
   return ls_ok();
 }
 
@@ -161,10 +161,9 @@ ls_predictions *fitted_predict(fitted *f) {
 }
 
 void expect_prediction(const fitted *f, ls_predictions *predictions) {
-  ls_nest row = ls_none();
+  LS_OWN(ls_nest, row) = ls_none();
   expect_ok(ls_predictions_next(predictions, &row));
   assert_true(
       fabs(ls_array_f64(ls_nest_as_array(ls_nest_find(row, "guess")), 0) -
            f->y) <= 0.01);
-  ls_nest_release(row);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/models.h"
 #include "support/expect.h"
@@ -96,13 +97,12 @@ static void set_first_value(ls_variable *variable, size_t index) {
     for (int64_t n = 6; n < fans; n *= 4)
       scale /= 2;
   }
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_array_create(ls_variable_dtype(variable), shape, &value));
   for (int64_t i = 0; i < ls_array_num_elements(value); ++i)
     ls_array_set_f64(value, i,
                      signed_number((uint32_t)index, i) * scale + offset);
   expect_ok(ls_variable_set_value(variable, value));
-  ls_array_release(value);
 }
 
 static ls_array *make_rows(ls_dtype dtype, int64_t size, ls_shape shape) {

@@ -24,10 +24,9 @@ static ls_array *draw(ls_shape shape, double low, double high, uint64_t seed) {
 
 // The sum of a value's elements, each with a weight of its own.
 static ls_tensor weighted_sum(ls_tensor value, uint64_t seed) {
-  ls_array *weights = draw(ls_tensor_shape(value), 0.5, 1.5, seed);
+  LS_OWN(ls_array, weights) = draw(ls_tensor_shape(value), 0.5, 1.5, seed);
   const ls_tensor sum =
       ls_reduce_sum(ls_mul(value, ls_constant(weights)), LS_ALL_AXES);
-  ls_array_release(weights);
   return sum;
 }
 
@@ -113,7 +112,8 @@ static double quotient(ls_function *value, ls_nest args, ls_array *input,
 
 static void check_order(const gradient_case *row, int order) {
   check c = {row, order};
-  ls_function *value = NULL, *gradient = NULL;
+  LS_OWN(ls_function, value) = NULL;
+  LS_OWN(ls_function, gradient) = NULL;
   expect_ok(ls_function_create(
       &(ls_function_options){.call = value_body, .user = &c}, &value));
   expect_ok(ls_function_create(
@@ -141,8 +141,6 @@ static void check_order(const gradient_case *row, int order) {
   ls_nest_release(args);
   for (size_t i = 0; i < row->count; ++i)
     ls_array_release(inputs[i]);
-  ls_function_release(value);
-  ls_function_release(gradient);
 }
 
 void expect_gradients(const gradient_case *row, int times) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "io/safetensors.h"
 #include "support/expect.h"
 
@@ -53,8 +54,8 @@ bool image_is_read(const char *name) {
                               .most_pixels = 1};
   unsigned char pixel = 0;
   const ls_pixels out = {&pixel, 1, 1, 1, 1, 8};
-  ls_status status = ls_image_decode(ls_allocator_system(), &file, &out);
+  LS_OWN(ls_status, status) =
+      ls_image_decode(ls_allocator_system(), &file, &out);
   const bool is_read = ls_status_code(status) != LS_UNIMPLEMENTED;
-  ls_status_free(status);
   return is_read;
 }

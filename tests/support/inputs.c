@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "distribute/base/strategy.h"
 #include "distribute/input/input.h"
+#include "distribute/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"
 
@@ -119,10 +120,9 @@ ls_strategy *pod_of_tasks(int32_t replicas, int32_t each) {
 ls_nest distributed(ls_strategy *strategy, ls_dataset *dataset,
                     const ls_input_options *options) {
   ls_nest data = ls_none();
-  const ls_nest leaf = ls_nest_dataset(dataset);
+  LS_OWN(ls_nest, leaf) = ls_nest_dataset(dataset);
   expect_ok(
       ls_strategy_distribute_dataset_with(strategy, leaf, options, &data));
-  ls_nest_release(leaf);
   return data;
 }
 
@@ -130,12 +130,11 @@ void expect_refused(ls_strategy *strategy, ls_dataset *dataset,
                     const ls_input_options *options, ls_code code,
                     const char *says) {
   ls_nest data = ls_none();
-  const ls_nest leaf = ls_nest_dataset(dataset);
+  LS_OWN(ls_nest, leaf) = ls_nest_dataset(dataset);
   expect_status(
       ls_strategy_distribute_dataset_with(strategy, leaf, options, &data), code,
       says);
   assert_int_equal(data.kind, LS_KIND_NONE);
-  ls_nest_release(leaf);
 }
 
 ls_distributed_iterator *iterator_on(ls_nest data) {
@@ -177,7 +176,7 @@ const char *print_dealt(ls_nest element, char *buffer, size_t size) {
 void expect_dealt(ls_distributed_iterator *iterator,
                   const char *const *elements, size_t count) {
   char text[400];
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   for (size_t i = 0; i < count; ++i) {
     expect_ok(ls_distributed_iterator_next(iterator, &element));
     print_dealt(element, text, sizeof(text));
@@ -187,14 +186,12 @@ void expect_dealt(ls_distributed_iterator *iterator,
   for (int i = 0; i < 2; ++i)
     expect_status(ls_distributed_iterator_next(iterator, &element),
                   LS_OUT_OF_RANGE, "is at the end");
-  ls_nest_release(element);
 }
 
 void expect_dealt_on(ls_strategy *strategy, ls_dataset *dataset,
                      const ls_input_options *options,
                      const char *const *elements, size_t count) {
-  ls_distributed_iterator *iterator =
+  LS_OWN(ls_distributed_iterator, iterator) =
       iterator_on(distributed(strategy, dataset, options));
   expect_dealt(iterator, elements, count);
-  ls_distributed_iterator_release(iterator);
 }

@@ -4,11 +4,12 @@
 #include "lockstep/losses.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/regroup.h"
+#include "nn/own.h"
 #include "support/replicas.h"
 
 void linear_model_make(linear_model *m, bool cross_shard) {
   static const double first[] = {0.5, -0.25, 1};
-  ls_optimizer *inner = NULL;
+  LS_OWN(ls_optimizer, inner) = NULL;
   m->w = variable_of("w", LS_DTYPE_F32, LS_SHAPE(3, 1), first);
   expect_ok(ls_sgd_create(
       &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.9}, &inner));
@@ -18,7 +19,6 @@ void linear_model_make(linear_model *m, bool cross_shard) {
     expect_ok(ls_cross_shard_create(
         &(ls_cross_shard_options){.optimizer = inner}, &m->optimizer));
   }
-  ls_optimizer_release(inner);
 }
 
 void linear_model_drop(linear_model *m) {
@@ -99,17 +99,16 @@ static ls_nest all_parts(const programs *p, int64_t step, int which) {
 
 static void run(linear_reference *r, ls_function *function, const programs *p,
                 int64_t step) {
-  const ls_nest args = LS_TUPLE(all_parts(p, step, 0), all_parts(p, step, 1));
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(all_parts(p, step, 0), all_parts(p, step, 1));
   expect_ok(
       ls_strategy_run(r->strategy, ls_traced(function), args, &r->results));
-  ls_nest_release(args);
 }
 
 static float result(const linear_reference *r, int replica) {
-  ls_nest own = ls_none();
+  LS_OWN(ls_nest, own) = ls_none();
   expect_ok(ls_strategy_replica_result(r->strategy, r->results, replica, &own));
   const float value = (float)ls_nest_number(own);
-  ls_nest_release(own);
   return value;
 }
 
@@ -129,11 +128,10 @@ void linear_reference_losses(linear_reference *r, const programs *p,
 void linear_expect_same(programs *p, const linear_model *m,
                         const linear_reference *r) {
   double wanted[3];
-  ls_array *value = programs_value(p, m->w);
+  LS_OWN(ls_array, value) = programs_value(p, m->w);
   read_variable(r->m.w, wanted, 3);
   for (int i = 0; i < 3; ++i)
     assert_true(ls_array_f64(value, i) == wanted[i]);
-  ls_array_release(value);
 }
 
 float canonical_sum(const float *values, int count) {

@@ -2,13 +2,15 @@
 #include "support/logical_strategies.h"
 
 #include "support/expect.h"
+#include "tpu/own.h"
 
 ls_device_assignment *logical_assignment(int replicas, int cores) {
   const int count = replicas * cores;
   const int32_t mesh[] = {count, 1, 1, 1};
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   ls_device_assignment *assignment = NULL;
-  ls_array *places = NULL, *assigned = NULL;
+  LS_OWN(ls_array, places) = NULL;
+  LS_OWN(ls_array, assigned) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, count, 4), &places));
   expect_ok(
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(replicas, cores, 4), &assigned));
@@ -18,9 +20,6 @@ ls_device_assignment *logical_assignment(int replicas, int cores) {
   }
   expect_ok(ls_topology_create(mesh, 4, places, &topology));
   expect_ok(ls_device_assignment_create(topology, assigned, &assignment));
-  ls_topology_release(topology);
-  ls_array_release(places);
-  ls_array_release(assigned);
   return assignment;
 }
 

@@ -7,6 +7,7 @@
 #ifndef LS_TESTS_SUPPORT_LOOP_CASE_H_
 #define LS_TESTS_SUPPORT_LOOP_CASE_H_
 
+#include "base/memory/own.h"
 #include "engine/cpu/kernels/kernel.h"
 
 enum { LOOP_CASE_OPERANDS = 40, LOOP_CASE_MORE = 3 };
@@ -82,6 +83,7 @@ void loop_case_agrees(loop_case *c, double slack);
 // The status of preparing alone; the caller's.
 ls_status loop_case_prepare(loop_case *c);
 void loop_case_deinit(loop_case *c);
+LS_OWNED_STRUCT(loop_case, loop_case_deinit)
 
 // The case of output `index` of c->more, to compare c->results[index] with.
 // Owns nothing.

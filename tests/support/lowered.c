@@ -87,10 +87,9 @@ ls_status lowered_run(lowered *self, const void *const *inputs,
 
 ls_status lowered_run_once(const lowered_options *options,
                            const void *const *inputs, void *const *outputs) {
-  lowered self;
+  LS_OWN(lowered, self) = {0};
   ls_status status = lowered_create(options, &self);
   if (ls_status_is_ok(status)) status = lowered_run(&self, inputs, outputs);
-  lowered_destroy(&self);
   return status;
 }
 

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_LOWERED_H_
 #define LS_TESTS_SUPPORT_LOWERED_H_
 
+#include "base/memory/own.h"
 #include "engine/backend.h"
 
 enum { LOWERED_USES = 8 };
@@ -28,6 +29,7 @@ typedef struct lowered {
 // failure.
 ls_status lowered_create(const lowered_options *options, lowered *out);
 void lowered_destroy(lowered *self);
+LS_OWNED_STRUCT(lowered, lowered_destroy)
 
 // One run. `step` and `seed` are 0.
 ls_status lowered_run(lowered *self, const void *const *inputs,

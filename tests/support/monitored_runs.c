@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/monitored_runs.h"
+#include "base/memory/own.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -167,10 +168,9 @@ void monitored_runs_close(monitored_runs *self) {
 }
 
 int64_t monitored_runs_step(monitored_runs *self) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(ls_monitored_session_now(self->session),
                                       self->step, &value));
   const int64_t step = (int64_t)ls_array_f64(value, 0);
-  ls_array_release(value);
   return step;
 }

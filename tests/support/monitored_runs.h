@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_MONITORED_RUNS_H_
 #define LS_TESTS_SUPPORT_MONITORED_RUNS_H_
 
+#include "base/memory/own.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "support/expect.h"
@@ -24,6 +25,7 @@ typedef struct monitored_runs {
 
 void monitored_runs_begin(monitored_runs *self);
 void monitored_runs_end(monitored_runs *self);
+LS_OWNED_STRUCT(monitored_runs, monitored_runs_end)
 // Another graph like it; sessions are closed.
 void monitored_runs_renew(monitored_runs *self);
 

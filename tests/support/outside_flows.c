@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/training_loop.h"
@@ -398,12 +399,11 @@ static void build_loop(builder *b) {
   for (size_t i = 0; i < REGISTERS; ++i)
     items[1 + i] = ls_leaf(b->registers[i]);
   b->first = first_element(b->registers[b->s->b]);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(loop_condition, loop_trip, b,
                ls_nest_sequence(LS_KIND_LIST, items, 1 + REGISTERS),
                b->s->bounded ? 2 : 0);
   take_registers(b, made, 1);
-  ls_nest_release(made);
 }
 
 static void build_flow(builder *b) {
@@ -413,18 +413,15 @@ static void build_flow(builder *b) {
   } else if (s->kind == BRANCH) {
     ls_tensor x = first_element(b->registers[s->b]);
     if (s->together) x = ls_all_reduce(LS_REDUCE_SUM, x);
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_cond(ls_greater(x, f32_of(s->number)), build_yes, build_no, b);
     take_registers(b, made, 0);
-    ls_nest_release(made);
   } else {
     const ls_training_loop loop = {.body = repeat_trip, .user = b};
-    const ls_nest inputs = all_registers(b);
-    ls_nest made = ls_none();
+    LS_OWN(ls_nest, inputs) = all_registers(b);
+    LS_OWN(ls_nest, made) = ls_none();
     expect_ok(ls_training_repeat(s->number, &loop, inputs, &made));
     take_registers(b, made, 0);
-    ls_nest_release(inputs);
-    ls_nest_release(made);
   }
 }
 
@@ -521,13 +518,12 @@ static void compare_results(const world *w, ls_nest results, uint64_t seed) {
 static void compare_variables(const world *w, computation *c,
                               ls_variable *const *variables, uint64_t seed) {
   for (size_t v = 0; v < VARIABLES; ++v) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_session_variable_value(c->session, variables[v], &array));
     for (size_t e = 0; e < w->p->width; ++e)
       if (ls_array_f64(array, (int64_t)e) != (double)w->variables[v][e])
         fail_msg("program %" PRIu64 ": variable %zu is %g, not %g", seed, v,
                  ls_array_f64(array, (int64_t)e), (double)w->variables[v][e]);
-    ls_array_release(array);
   }
 }
 
@@ -592,7 +588,7 @@ void outside_flows_check(uint64_t seed, outside_flows_tally *tally) {
   static program p;
   static world w;
   draw_program(&p, seed);
-  counted own = counted_begin_with(
+  LS_OWN(counted, own) = counted_begin_with(
       (ls_runtime_options){.threads = 1 + (int)(seed % 2),
                            .environment = seed % 4 == 3 ? whole_bodies : NULL,
                            .stall_ms = 20000});
@@ -613,5 +609,4 @@ void outside_flows_check(uint64_t seed, outside_flows_tally *tally) {
   computation_close(&c);
   for (size_t v = 0; v < VARIABLES; ++v)
     ls_variable_release(variables[v]);
-  counted_end(&own);
 }

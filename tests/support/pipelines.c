@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/values/digest.h"
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 
 ls_iterator *pipeline_iterator(ls_dataset *dataset, ls_opt prefetch) {
@@ -36,7 +37,7 @@ int64_t number_in(ls_nest element) {
 }
 
 size_t read_numbers(ls_iterator *iterator, int64_t *numbers, size_t most) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   size_t count = 0;
   for (;;) {
     ls_status status = ls_iterator_next(iterator, &element);
@@ -49,7 +50,6 @@ size_t read_numbers(ls_iterator *iterator, int64_t *numbers, size_t most) {
     numbers[count++] = number_in(element);
   }
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "end");
-  ls_nest_release(element);
   return count;
 }
 
@@ -57,7 +57,7 @@ void expect_elements(ls_dataset *dataset, const int64_t *wanted, size_t count) {
   enum { MOST = 4096 };
   const int64_t prefetches[] = {0, 1, 3, 50};
   for (size_t p = 0; p < 4; ++p) {
-    ls_iterator *iterator =
+    LS_OWN(ls_iterator, iterator) =
         pipeline_iterator(ls_dataset_retain(dataset), LS_SOME(prefetches[p]));
     int64_t numbers[MOST];
     for (int epoch = 0; epoch < 2; ++epoch) {
@@ -68,7 +68,6 @@ void expect_elements(ls_dataset *dataset, const int64_t *wanted, size_t count) {
                    (long long)wanted[i]);
       expect_ok(ls_iterator_restart(iterator));
     }
-    ls_iterator_release(iterator);
   }
   const int64_t size = ls_dataset_cardinality(dataset);
   if (size >= 0) assert_int_equal(size, count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/placed.h"
 #include "lockstep/graph_ops.h"
+#include "runtime/own.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ ls_nest placed_values(const char *type, ls_dtype dtype, size_t count,
   ls_tensor items[MOST];
   const int64_t step = size == 0 ? 1 : size;
   for (size_t i = 0; i < count; ++i) {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(
         ls_array_create(dtype, size == 0 ? LS_SCALAR : LS_SHAPE(size), &array));
     for (int64_t k = 0; k < step; ++k)
@@ -36,14 +37,13 @@ ls_nest placed_values(const char *type, ls_dtype dtype, size_t count,
       LS_DEVICE_SCOPE(devices[i]);
       items[i] = ls_constant(array);
     }
-    ls_array_release(array);
   }
   return placed_on(devices, items, count);
 }
 
 static ls_array *fetch(ls_nest leaf, size_t component) {
-  ls_session *session = NULL;
-  ls_nest out = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, out) = ls_none();
   const ls_nest item = leaf.kind == LS_KIND_DISTRIBUTED
                            ? ls_distributed_component(leaf, component)
                            : leaf;
@@ -51,28 +51,24 @@ static ls_array *fetch(ls_nest leaf, size_t component) {
   expect_ok(ls_session_create(item.as.tensor.graph, &session));
   expect_ok(ls_session_run(session, item, NULL, 0, &out));
   ls_array *array = ls_array_retain(ls_nest_as_array(out));
-  ls_nest_release(out);
-  ls_session_destroy(session);
   return array;
 }
 
 void expect_fetched(ls_nest leaf, size_t component, const double *numbers,
                     size_t count) {
-  ls_array *array = fetch(leaf, component);
+  LS_OWN(ls_array, array) = fetch(leaf, component);
   assert_int_equal(ls_array_num_elements(array), count);
   for (size_t i = 0; i < count; ++i)
     if (ls_array_f64(array, (int64_t)i) != numbers[i])
       fail_msg("component %zu: element %zu is %g, wanted %g", component, i,
                ls_array_f64(array, (int64_t)i), numbers[i]);
-  ls_array_release(array);
 }
 
 void expect_fetched_bytes(ls_nest leaf, const void *bytes, size_t size) {
   for (size_t i = 0; i < ls_distributed_count(leaf); ++i) {
-    ls_array *array = fetch(leaf, i);
+    LS_OWN(ls_array, array) = fetch(leaf, i);
     assert_int_equal(ls_array_size(array), size);
     assert_memory_equal(ls_array_data(array), bytes, size);
-    ls_array_release(array);
   }
 }
 

@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_POD_RUNS_H_
 #define LS_TESTS_SUPPORT_POD_RUNS_H_
 
+#include "base/memory/own.h"
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
 #include "support/counted.h"
@@ -22,6 +23,7 @@ typedef struct pod_runs {
 // A pod of so many hosts with so many cores each, and an empty graph.
 pod_runs pod_runs_begin(int hosts, int cores, ls_runtime_options options);
 void pod_runs_end(pod_runs *self);
+LS_OWNED_STRUCT(pod_runs, pod_runs_end)
 // The graph is full; the next one is empty.
 void pod_runs_renew(pod_runs *self);
 

@@ -7,6 +7,7 @@
 #include "estimator/input/input_feed.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/tpu_system.h"
+#include "runtime/own.h"
 #include "support/bystander.h"
 
 static void note(void *user, const ls_log_line *line) {
@@ -129,9 +130,8 @@ void programs_put(programs *self, int64_t step, int replica, int real,
   if (options->mode == LS_MODE_PREDICT)
     items[count++] = flags_of(LS_DTYPE_BOOL, LS_SHAPE(options->rows, 1),
                               options->rows, options->rows, stops, stops);
-  const ls_nest tuple = ls_nest_sequence(LS_KIND_LIST, items, count);
+  LS_OWN(ls_nest, tuple) = ls_nest_sequence(LS_KIND_LIST, items, count);
   expect_ok(ls_infeed_put(programs_core(self, replica).text, tuple));
-  ls_nest_release(tuple);
 }
 
 void programs_put_all(programs *self, int64_t step) {
@@ -141,9 +141,9 @@ void programs_put_all(programs *self, int64_t step) {
 
 void programs_close(programs *self) {
   ls_nest ops[PROGRAMS_MOST];
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_graph_create("close", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -155,13 +155,9 @@ void programs_close(programs *self) {
     }
   }
   expect_ok(ls_session_create(graph, &session));
-  const ls_nest all =
+  LS_OWN(ls_nest, all) =
       ls_nest_sequence(LS_KIND_LIST, ops, (size_t)self->options.replicas);
   expect_ok(ls_session_run(session, all, NULL, 0, &results));
-  ls_nest_release(all);
-  ls_nest_release(results);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 // ---- The world -------------------------------------------------------------
@@ -270,12 +266,11 @@ void programs_initialize(programs *self) {
 
 void programs_set_steps(programs *self, int64_t count) {
   ls_variable *iterations = NULL;
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   const int32_t number = (int32_t)count;
   expect_ok(ls_iterations_per_loop(self->graph, &iterations));
   expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SCALAR, &number, &value));
   expect_ok(ls_session_set_variable_value(self->session, iterations, value));
-  ls_array_release(value);
 }
 
 ls_status programs_try_run(programs *self, ls_nest fetches) {

@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_PROGRAMS_H_
 #define LS_TESTS_SUPPORT_PROGRAMS_H_
 
+#include "base/memory/own.h"
 #include "estimator/loop/program.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/optimizers.h"
@@ -51,6 +52,7 @@ typedef struct programs {
 // labels f32 [rows, 1].
 void programs_begin(programs *self, programs_options options);
 void programs_end(programs *self);
+LS_OWNED_STRUCT(programs, programs_end)
 // The same in the current runtime.
 void programs_begin_here(programs *self, programs_options options);
 void programs_end_here(programs *self);

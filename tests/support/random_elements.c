@@ -2,6 +2,7 @@
 //
 // Random programs: ops that work element by element, and control flow around
 // them.
+#include "base/memory/own.h"
 #include "support/expect.h"
 #include "support/random_build.h"
 
@@ -67,9 +68,8 @@ static ls_tensor sum_of_five(ls_tensor x, ls_tensor y) {
 }
 
 static ls_tensor behind_barrier(ls_tensor x, ls_tensor y) {
-  const ls_nest both = ls_barrier(LS_TUPLE(ls_leaf(x), ls_leaf(y)));
+  LS_OWN(ls_nest, both) = ls_barrier(LS_TUPLE(ls_leaf(x), ls_leaf(y)));
   const ls_tensor sum = ls_add(random_leaf(both, 0), random_leaf(both, 1));
-  ls_nest_release(both);
   return sum;
 }
 
@@ -208,10 +208,9 @@ static void add_loop(random_build *b) {
   f.trips = ls_scalar(LS_DTYPE_I32, (double)random_between(b, 0, 3));
   const ls_nest initial =
       LS_TUPLE(ls_leaf(ls_scalar(LS_DTYPE_I32, 0)), ls_leaf(x));
-  const ls_nest results =
+  LS_OWN(ls_nest, results) =
       ls_while(goes_on, next, &f, initial, random_one_in(b, 2) ? 4 : 0);
   random_add(b, "while", random_leaf(results, 1));
-  ls_nest_release(results);
 }
 
 static void add_branch(random_build *b) {
@@ -219,9 +218,8 @@ static void add_branch(random_build *b) {
             .y = pick_for_flow(b)};
   const ls_tensor sum = ls_reduce_sum(f.y, LS_ALL_AXES);
   const ls_tensor above = ls_greater(sum, random_scalar(b, 0));
-  const ls_nest result = ls_cond(above, one_branch, other_branch, &f);
+  LS_OWN(ls_nest, result) = ls_cond(above, one_branch, other_branch, &f);
   random_add(b, "cond", random_leaf(result, 0));
-  ls_nest_release(result);
 }
 
 void random_add_flow(random_build *b) {

@@ -9,6 +9,7 @@
 #include "lockstep/optimizer_state.h"
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
+#include "runtime/own.h"
 #include "support/expect.h"
 #include "support/outside.h"
 #include "support/tpu_strategies.h"
@@ -90,7 +91,7 @@ static ls_nest step_in_graph(ls_nest args, void *user) {
 
 static ls_status build_on_tape(const running *self, ls_nest args,
                                random_values *values) {
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   ls_tensor xs[RANDOM_ARGS];
   LS_RETURN_IF_ERROR(ls_tape_begin(&tape));
   for (size_t i = 0; i < RANDOM_ARGS; ++i) {
@@ -104,7 +105,6 @@ static ls_status build_on_tape(const running *self, ls_nest args,
       self->program->trains
           ? ls_optimizer_minimize_tape(self->optimizer, tape, values->loss)
           : ls_tape_end(tape);
-  ls_tape_release(tape);
   return status;
 }
 
@@ -263,13 +263,12 @@ static random_bytes bytes_of(const ls_array *array) {
 
 static ls_status keep_leaf(ls_nest leaf, random_bytes *out) {
   if (leaf.kind == LS_KIND_NONE) return ls_ok();
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   if (leaf.kind == LS_KIND_TENSOR)
     LS_RETURN_IF_ERROR(ls_tensor_value(leaf.as.tensor, &array));
   else
     array = ls_array_retain(ls_nest_as_array(leaf));
   *out = bytes_of(array);
-  ls_array_release(array);
   return ls_ok();
 }
 
@@ -293,10 +292,9 @@ static ls_status run_eager(running *self, int step) {
   LS_RETURN_IF_ERROR(ls_frame_begin());
   ls_status status = ls_ok();
   if (self->way->how == RANDOM_EAGER) {
-    const ls_nest results = step_eager(self->args, self);
+    LS_OWN(ls_nest, results) = step_eager(self->args, self);
     status = ls_nest_status(results);
     if (ls_status_is_ok(status)) status = keep_results(self, step, results);
-    ls_nest_release(results);
   } else {
     status = ls_strategy_run(self->strategy, ls_plain(step_eager, self),
                              self->args, &self->results);

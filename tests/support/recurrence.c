@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/memory/own.h"
 #include "support/expect.h"
 
 ls_array *steps_array(ls_shape shape, double first, double step) {
@@ -41,10 +42,9 @@ static ls_nest advance(ls_nest values, void *user) {
 
 ls_tensor recur(ls_tensor h, recurrence r) {
   const ls_tensor zero = ls_scalar_i64(LS_DTYPE_I32, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(is_below, advance, &r, LS_LIST(ls_leaf(zero), ls_leaf(h)), 0);
   const ls_tensor last = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return last;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/replicas.h"
+#include "base/memory/own.h"
 #include "lockstep/variable_parts.h"
 
 #include <math.h>
@@ -54,7 +55,7 @@ void expect_printed(ls_nest nest, const char *text) {
 
 ls_variable *variable_in(ls_strategy *strategy, variable_kind kind) {
   ls_variable *variable = NULL;
-  ls_array *initial = NULL;
+  LS_OWN(ls_array, initial) = NULL;
   expect_ok(
       ls_array_create(kind.dtype != LS_DTYPE_NONE ? kind.dtype : LS_DTYPE_F32,
                       LS_SCALAR, &initial));
@@ -68,7 +69,6 @@ ls_variable *variable_in(ls_strategy *strategy, variable_kind kind) {
                                .aggregation = kind.aggregation},
         &variable));
   }
-  ls_array_release(initial);
   return variable;
 }
 
@@ -89,11 +89,10 @@ void expect_components(ls_variable *variable, const double *values,
 void set_components(ls_variable *variable, const double *values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     ls_variable *component = ls_variable_component(variable, i);
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_array_create(ls_variable_dtype(component), LS_SCALAR, &array));
     ls_array_set_f64(array, 0, values[i]);
     expect_ok(ls_variable_set_value(component, array));
-    ls_array_release(array);
   }
 }
 

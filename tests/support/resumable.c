@@ -20,6 +20,7 @@
 #include "lockstep/variable_parts.h"
 #include "support/bystander.h"
 #include "support/expect.h"
+#include "train/own.h"
 
 // ---- The model -------------------------------------------------------------
 enum { FEATURES = 6, UNITS = 5, CLASSES = 3 };
@@ -374,13 +375,12 @@ static ls_status make_strategy(const resumable *r, ls_strategy **out) {
         &(ls_mirrored_options){.num_replicas =
                                    LS_SOME(r->replicas > 0 ? r->replicas : 1)},
         out);
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   bystander_begin(r->tpu);
   LS_RETURN_IF_ERROR(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = r->tpu, .queue_depth = 2}, &resolver));
   const ls_status status =
       ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver}, out);
-  ls_tpu_resolver_release(resolver);
   return status;
 }
 
@@ -441,10 +441,9 @@ static ls_status train(life *it, const parts *p, ls_hook *hook) {
 }
 
 static ls_status train_with_hook(life *it, const parts *p) {
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   if (it->run->make_hook != NULL) LS_RETURN_IF_ERROR(it->run->make_hook(&hook));
   const ls_status status = train(it, p, hook);
-  ls_hook_release(hook);
   return status;
 }
 

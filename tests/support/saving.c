@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/saving.h"
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "io/safetensors.h"
 #include "lockstep/eager.h"
@@ -24,20 +25,18 @@ void restore(ls_variable *variable) {
 
 ls_variable *plain(const char *name, double initial) {
   ls_variable *variable = NULL;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &array));
   ls_array_set_f64(array, 0, initial);
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = array}, &variable));
-  ls_array_release(array);
   return variable;
 }
 
 double value_of(ls_variable *variable) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
   const double value = ls_array_f64(array, 0);
-  ls_array_release(array);
   return value;
 }
 

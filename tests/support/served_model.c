@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/full.h"
 
 // ---- A model ---------------------------------------------------------------
@@ -13,21 +14,18 @@
 static ls_variable *make_variable(const char *name, ls_shape shape,
                                   uint32_t seed) {
   ls_variable *variable = NULL;
-  ls_array *array = array_of_numbers(LS_DTYPE_F32, shape, seed);
+  LS_OWN(ls_array, array) = array_of_numbers(LS_DTYPE_F32, shape, seed);
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = array}, &variable));
-  ls_array_release(array);
   return variable;
 }
 
 static void initialize(const served_model *m) {
-  ls_nest results = ls_none();
-  const ls_nest all = LS_LIST(ls_nest_op(ls_variable_initializer(m->w)),
-                              ls_nest_op(ls_variable_initializer(m->b)),
-                              ls_nest_op(ls_variable_initializer(m->other)));
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, all) = LS_LIST(ls_nest_op(ls_variable_initializer(m->w)),
+                                 ls_nest_op(ls_variable_initializer(m->b)),
+                                 ls_nest_op(ls_variable_initializer(m->other)));
   expect_ok(ls_session_run(m->session, all, NULL, 0, &results));
-  ls_nest_release(results);
-  ls_nest_release(all);
 }
 
 served_model served_open_model(void) {
@@ -110,29 +108,24 @@ bool served_is_empty(const char *path) {
 
 // ---- Running it ------------------------------------------------------------
 static ls_array *session_value(const served_model *m, ls_array *x) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(m->session, ls_leaf(m->y),
                            &(ls_feed){.tensor = m->x, .value = x}, 1,
                            &results));
   ls_array *value = ls_array_retain(ls_nest_as_array(results));
-  ls_nest_release(results);
   return value;
 }
 
 void served_expect_serves(ls_serving *s, const served_model *m, int64_t rows) {
-  ls_array *x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 7);
-  ls_array *wanted = session_value(m, x);
-  const ls_nest inputs =
+  LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 3), 7);
+  LS_OWN(ls_array, wanted) = session_value(m, x);
+  LS_OWN(ls_nest, inputs) =
       served_dict_of("features", ls_nest_array(ls_array_retain(x)));
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   expect_ok(ls_serving_run(s, NULL, inputs, &outputs));
   const ls_array *got = ls_nest_as_array(ls_nest_find(outputs, "y"));
   assert_non_null(got);
   assert_int_equal(ls_array_size(got), ls_array_size(wanted));
   assert_memory_equal(ls_array_data(got), ls_array_data(wanted),
                       ls_array_size(wanted));
-  ls_nest_release(outputs);
-  ls_nest_release(inputs);
-  ls_array_release(wanted);
-  ls_array_release(x);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "support/values.h"
 
 uint32_t step_below(drawing *draw, uint32_t n) {
@@ -33,7 +34,7 @@ void step_variables(ways *self) {
   for (size_t v = 0; v < VARIABLES; ++v) {
     char name[8];
     snprintf(name, sizeof(name), "v%zu", v);
-    ls_array *initial =
+    LS_OWN(ls_array, initial) =
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(WIDTH), (uint32_t)v + 7);
     // The first one is always there for merges.
     const struct kind *kind = v == 0 ? &kinds[0] : step_kind(step->seed, v);
@@ -42,7 +43,6 @@ void step_variables(ways *self) {
                                      .initial_array = initial,
                                      .aggregation = kind->aggregation,
                                      .synchronization = kind->synchronization});
-    ls_array_release(initial);
   }
 }
 

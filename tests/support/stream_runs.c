@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
 #include "support/counted.h"
@@ -60,19 +61,17 @@ static bool read_one(ls_iterator *iterator, ls_nest *element,
 }
 
 static size_t read_some(ls_iterator *iterator, int64_t *numbers, size_t most) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   size_t count = 0;
   while (count < most && read_one(iterator, &element, &numbers[count]))
     assert_true(++count < STREAM_MOST);
-  ls_nest_release(element);
   return count;
 }
 
 size_t stream_read(ls_iterator *iterator, int64_t *numbers) {
-  ls_nest element = ls_none();
+  LS_OWN(ls_nest, element) = ls_none();
   const size_t count = read_some(iterator, numbers, STREAM_MOST);
   expect_status(ls_iterator_next(iterator, &element), LS_OUT_OF_RANGE, "");
-  ls_nest_release(element);
   return count;
 }
 
@@ -89,12 +88,11 @@ typedef struct world {
 static world enter(stream_maker make, void *user, stream_way way) {
   world self = {.memory = counted_begin_with((ls_runtime_options){
                     .threads = 1, .input_threads = LS_SOME(way.threads)})};
-  ls_dataset *dataset = make(user);
+  LS_OWN(ls_dataset, dataset) = make(user);
   expect_ok(ls_iterator_create(
       dataset,
       &(ls_iterator_options){.seed = 9, .prefetch = LS_SOME(way.prefetch)},
       &self.iterator));
-  ls_dataset_release(dataset);
   return self;
 }
 
@@ -102,6 +100,7 @@ static void leave(world *self) {
   ls_iterator_release(self->iterator);
   counted_end(&self->memory);
 }
+LS_OWNED_STRUCT(world, leave)
 
 static void expect_numbers(const char *what, stream_way way,
                            const int64_t *numbers, size_t count,
@@ -121,10 +120,9 @@ void expect_stream(stream_maker make, void *user, const int64_t *wanted,
   static int64_t numbers[STREAM_MOST];
   const stream_way ways[] = {{0, 0}, {2, 3}};
   for (size_t i = 0; i < 2; ++i) {
-    world self = enter(make, user, ways[i]);
+    LS_OWN(world, self) = enter(make, user, ways[i]);
     const size_t found = stream_read(self.iterator, numbers);
     expect_numbers("model", ways[i], numbers, found, wanted, count);
-    leave(&self);
   }
 }
 
@@ -138,9 +136,9 @@ typedef struct epochs {
 static char *save_at(stream_maker make, void *user, stream_way way, int epoch,
                      size_t place) {
   static int64_t numbers[STREAM_MOST];
-  world self = enter(make, user, way);
-  ls_record *record = NULL;
-  char *text = NULL;
+  LS_OWN(world, self) = enter(make, user, way);
+  LS_OWN(ls_record, record) = NULL;
+  LS_OWN(printed, text) = NULL;
   size_t size = 0;
   for (int i = 0; i < epoch; ++i)
     expect_ok(ls_iterator_restart(self.iterator));
@@ -151,17 +149,13 @@ static char *save_at(stream_maker make, void *user, stream_way way, int epoch,
   char *copy = malloc(size + 1);
   assert_non_null(copy);
   memcpy(copy, text, size + 1);
-  ls_text_release(text);
-  ls_record_destroy(record);
-  leave(&self);
   return copy;
 }
 
 static void restore_at(ls_iterator *iterator, const char *text) {
-  ls_record *record = NULL;
+  LS_OWN(ls_record, record) = NULL;
   expect_ok(ls_record_from_text("place", text, strlen(text), &record));
   expect_ok(ls_iterator_restore(iterator, record));
-  ls_record_destroy(record);
 }
 
 // The rest from a place, and the epoch behind it, in another way; and again on
@@ -198,14 +192,13 @@ void expect_stream_alike(stream_maker make, void *user) {
       if (LS_SANITIZED && t + a > 0 && (t + a) % 2 == 0) continue;
       epochs *one = t + a == 0 ? &all : &other;
       const stream_way way = {threads[t], ahead[a]};
-      world self = enter(make, user, way);
+      LS_OWN(world, self) = enter(make, user, way);
       for (int e = 0; e < 2; ++e) {
         one->counts[e] = stream_read(self.iterator, one->numbers[e]);
         expect_numbers("all", way, one->numbers[e], one->counts[e],
                        all.numbers[e], all.counts[e]);
         expect_ok(ls_iterator_restart(self.iterator));
       }
-      leave(&self);
     }
   }
   static const stream_way ways[] = {{0, 0}, {2, 8}, {7, 1}, {1, 0}};

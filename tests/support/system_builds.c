@@ -8,6 +8,7 @@
 #include "lockstep/training_loop.h"
 #include "support/computation.h"
 #include "support/function.h"
+#include "tpu/own.h"
 
 enum { TRIPS = 3, MOST_HOSTS = 4 };
 
@@ -85,11 +86,10 @@ static ls_status add_feeding_loops(system_player *p,
              system_plan_is_local(p->plan) ? "localhost" : p->plan->job, h);
     feeding f = {.device = device,
                  .cores = ls_topology_num_devices_per_task(topology)};
-    const ls_nest made =
+    LS_OWN(ls_nest, made) =
         ls_while(always, feed_cores, &f, LS_LIST(ls_leaf(f32_of(0.3))), TRIPS);
     status = ls_nest_status(made);
     items[1 + h] = ls_leaf(ls_nest_tensor(made, 0));
-    ls_nest_release(made);
   }
   p->fetches = ls_nest_sequence(LS_KIND_LIST, items, 1 + (size_t)hosts);
   return status;
@@ -121,18 +121,17 @@ static ls_nest first_of(ls_nest results) {
 }
 
 ls_status system_build_run(system_player *p) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(make_variable_of_strategy(p));
   LS_RETURN_IF_ERROR(
       ls_strategy_run(p->strategy, ls_plain(add_up, p), ls_none(), &results));
   p->fetches = ls_leaf(ls_nest_tensor(first_of(results), 0));
-  ls_nest_release(results);
   return ls_ok();
 }
 
 static ls_status replicate_on(system_player *p,
                               ls_device_assignment *assignment) {
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   const ls_nest inputs =
       computation_inputs((size_t)ls_strategy_num_replicas(p->strategy));
   ls_status status = make_variable(p);
@@ -143,12 +142,11 @@ static ls_status replicate_on(system_player *p,
   ls_nest_release(inputs);
   LS_RETURN_IF_ERROR(status);
   p->fetches = ls_leaf(ls_nest_tensor(ls_nest_item(outputs, 0), 0));
-  ls_nest_release(outputs);
   return ls_ok();
 }
 
 ls_status system_build_replicated(system_player *p) {
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   ls_device_assignment *assignment = NULL;
   const int32_t replicas = ls_strategy_num_replicas(p->strategy);
   LS_RETURN_IF_ERROR(ls_tpu_initialize(p->resolver, &topology));
@@ -160,6 +158,5 @@ ls_status system_build_replicated(system_player *p) {
   ls_device_assignment_release(assignment);
   if (ls_status_is_ok(status) && p->plan->way == BY_ENQUEUE)
     status = add_feeding_loops(p, topology);
-  ls_topology_release(topology);
   return status;
 }

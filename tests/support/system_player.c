@@ -12,15 +12,15 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/system_builds.h"
+#include "tpu/own.h"
 
 // ---- Building --------------------------------------------------------------
 static ls_status initialize_variable(system_player *p) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_session_create(p->graph, &p->session));
   const ls_status status = ls_session_run(
       p->session, ls_nest_op(ls_variable_initializer(p->variable)), NULL, 0,
       &results);
-  ls_nest_release(results);
   return status;
 }
 
@@ -106,14 +106,13 @@ static ls_status put_tuples(const system_player *p) {
   const int32_t count = ls_strategy_num_replicas(p->strategy);
   const ls_nest number = ls_nest_zeros(LS_DTYPE_F32, LS_SCALAR);
   ls_array_set_f64(ls_nest_as_array(number), 0, p->runs + 0.3);
-  const ls_nest tuple = LS_LIST(number);
+  LS_OWN(ls_nest, tuple) = LS_LIST(number);
   ls_status status = ls_ok();
   for (int32_t r = 0; r < count && ls_status_is_ok(status); ++r) {
     ls_device_name device;
     status = ls_tpu_strategy_device(p->strategy, r, 0, &device);
     if (ls_status_is_ok(status)) status = ls_infeed_put(device.text, tuple);
   }
-  ls_nest_release(tuple);
   return status;
 }
 
@@ -151,13 +150,12 @@ static ls_status run(system_player *p, float *out_value) {
 }
 
 static ls_status lose(const system_player *p) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   ls_status status = ls_tpu_pod(p->resolver, &pod);
   if (ls_status_is_ok(status))
     status = ls_pod_inject(
         pod, &(ls_pod_fault){.kind = p->runs % 2 == 0 ? LS_POD_HOST_PREEMPTED
                                                       : LS_POD_CORE_LOST});
-  ls_pod_release(pod);
   return status;
 }
 
@@ -203,8 +201,7 @@ bool system_player_goes_on(const system_player *p) {
 
 void system_player_act(system_player *p) {
   system_outcome *out = &p->outcomes[p->next];
-  const ls_status status = do_act(p, p->plan->acts[p->next++], &out->value);
+  LS_OWN(ls_status, status) = do_act(p, p->plan->acts[p->next++], &out->value);
   out->code = ls_status_code(status);
   if (!ls_status_is_ok(status)) check_names(p, status);
-  ls_status_free(status);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/tpu_steps.h"
 
+#include "base/memory/own.h"
 #include "lockstep/variable_parts.h"
 #include "support/function.h"
 #include "support/tpu_strategies.h"
@@ -73,10 +74,9 @@ ls_status tpu_step_run(tpu_step *w, ls_callback body) {
 
 double tpu_step_value(tpu_step *w, ls_variable *variable) {
   if (w->in_graph) return computation_fetch(&w->c, ls_variable_read(variable));
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
   const double value = ls_array_f64(array, 0);
-  ls_array_release(array);
   return value;
 }
 

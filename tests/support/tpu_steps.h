@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_TPU_STEPS_H_
 #define LS_TESTS_SUPPORT_TPU_STEPS_H_
 
+#include "base/memory/own.h"
 #include "support/computation.h"
 #include "support/replicas.h"
 
@@ -20,6 +21,7 @@ typedef struct tpu_step {
 void tpu_step_open(tpu_step *self, bool in_graph, int replicas,
                    variable_kind kind);
 void tpu_step_close(tpu_step *self);
+LS_OWNED_STRUCT(tpu_step, tpu_step_close)
 // Builds the step and runs it once, on replicas that get 1, 2, ...; `body` gets
 // the tpu_step.
 ls_status tpu_step_run(tpu_step *self, ls_callback body);

@@ -2,6 +2,7 @@
 #include "support/tpu_strategies.h"
 
 #include "support/expect.h"
+#include "tpu/own.h"
 
 ls_strategy *tpu_strategy_of(int replicas) {
   return tpu_strategy_on(1, replicas);
@@ -10,10 +11,10 @@ ls_strategy *tpu_strategy_of(int replicas) {
 ls_strategy *tpu_strategy_on(int hosts, int each) {
   const int replicas = hosts * each;
   const int32_t mesh[] = {replicas, 1, 1, 1};
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   ls_strategy *strategy = NULL;
-  ls_array *places = NULL;
+  LS_OWN(ls_array, places) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(hosts, each, 4), &places));
   for (int r = 0; r < replicas; ++r)
     ls_array_set_i64(places, 4 * r, r);
@@ -25,8 +26,5 @@ ls_strategy *tpu_strategy_on(int hosts, int each) {
       &assignment));
   expect_ok(ls_tpu_strategy_create(&(ls_tpu_options){.assignment = assignment},
                                    &strategy));
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_array_release(places);
   return strategy;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/tpu_ways.h"
 
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/variable_parts.h"
 #include "support/function.h"
@@ -119,24 +120,20 @@ double tpu_run_component(tpu_run *self, size_t i) {
 void tpu_run_all(const tpu_step *step, void (*check)(tpu_run *self)) {
   static const int counts[] = {1, 2, 5};
   for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); ++i) {
-    ls_strategy *strategy = tpu_strategy_of(counts[i]);
+    LS_OWN(ls_strategy, strategy) = tpu_strategy_of(counts[i]);
     for (int way = 0; way < NUM_TPU_WAYS; ++way) {
-      tpu_run run;
+      LS_OWN(tpu_run, run) = {0};
       expect_ok(tpu_run_begin(&run, way, strategy, step));
       check(&run);
-      tpu_run_end(&run);
     }
-    ls_strategy_release(strategy);
   }
 }
 
 void tpu_run_refused(const tpu_step *step, int replicas, ls_code code,
                      const char *says) {
-  ls_strategy *strategy = tpu_strategy_of(replicas);
+  LS_OWN(ls_strategy, strategy) = tpu_strategy_of(replicas);
   for (int way = 0; way < NUM_TPU_WAYS; ++way) {
-    tpu_run run;
+    LS_OWN(tpu_run, run) = {0};
     expect_status(tpu_run_begin(&run, way, strategy, step), code, says);
-    tpu_run_end(&run);
   }
-  ls_strategy_release(strategy);
 }

@@ -5,6 +5,7 @@
 #ifndef LS_TESTS_SUPPORT_TPU_WAYS_H_
 #define LS_TESTS_SUPPORT_TPU_WAYS_H_
 
+#include "base/memory/own.h"
 #include "support/computation.h"
 #include "support/tpu_strategies.h"
 
@@ -42,6 +43,7 @@ typedef struct tpu_run {
 ls_status tpu_run_begin(tpu_run *self, int way, ls_strategy *strategy,
                         const tpu_step *step);
 void tpu_run_end(tpu_run *self);
+LS_OWNED_STRUCT(tpu_run, tpu_run_end)
 // Leaf `leaf` of what replica r gave, at `element`.
 double tpu_run_number(const tpu_run *self, int r, size_t leaf, int64_t element);
 const ls_array *tpu_run_array(const tpu_run *self, int r, size_t leaf);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/train.h"
@@ -111,12 +112,11 @@ static void train(const training_job *job, training *out) {
 // Moves the values from the current runtime to `to`.
 static void move_values(training *self, ls_runtime *to) {
   for (size_t i = 0; i < self->num_values; ++i) {
-    ls_array *value = self->values[i];
+    LS_OWN(ls_array, value) = self->values[i];
     ls_runtime *from = ls_runtime_make_current(to);
     expect_ok(ls_array_create_copy(ls_array_dtype(value), ls_array_shape(value),
                                    ls_array_data(value), &self->values[i]));
     ls_runtime_make_current(from);
-    ls_array_release(value);
   }
 }
 
@@ -179,19 +179,17 @@ void expect_same_training(const training *a, const training *b) {
 }
 
 void expect_same_outcome(const training *want, const training_job *job) {
-  training got;
+  LS_OWN(training, got) = {0};
   training_run(job, &got);
   expect_same_training(want, &got);
-  training_deinit(&got);
 }
 
 void expect_any_threads(training_job job, const int *threads, size_t count) {
-  training want;
+  LS_OWN(training, want) = {0};
   job.threads = 1;
   training_run(&job, &want);
   for (size_t i = 0; i < count; ++i) {
     job.threads = threads[i];
     expect_same_outcome(&want, &job);
   }
-  training_deinit(&want);
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/memory/own.h"
 #include "lockstep/models.h"
 #include "lockstep/strategy.h"
 
@@ -59,6 +60,7 @@ training_job training_small_job(size_t index);
 
 void training_run(const training_job *job, training *out);
 void training_deinit(training *self);
+LS_OWNED_STRUCT(training, training_deinit)
 
 // Losses that are numbers, and get smaller.
 void expect_learnt(const training *self);

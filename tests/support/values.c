@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "distribute/own.h"
 #include "lockstep/gradients.h"
 
 ls_array *array_of(ls_dtype dtype, ls_shape shape, const double *values) {
@@ -34,9 +35,8 @@ ls_array *array_of_numbers(ls_dtype dtype, ls_shape shape, uint32_t seed) {
 
 // ---- Eager -----------------------------------------------------------------
 ls_tensor eager_of(ls_dtype dtype, ls_shape shape, const double *values) {
-  ls_array *array = array_of(dtype, shape, values);
+  LS_OWN(ls_array, array) = array_of(dtype, shape, values);
   const ls_tensor result = ls_tensor_from_array(array);
-  ls_array_release(array);
   return result;
 }
 
@@ -54,13 +54,12 @@ static void expect_near(const char *what, size_t i, double got, double wanted,
 
 void expect_tensor(ls_tensor value, const double *wanted, size_t count,
                    double tolerance) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(value, &array));
   assert_int_equal(ls_array_num_elements(array), count);
   for (size_t i = 0; i < count; ++i)
     expect_near("tensor", i, ls_array_f64(array, (int64_t)i), wanted[i],
                 tolerance);
-  ls_array_release(array);
 }
 
 void expect_tensor_of(ls_tensor value, ls_shape shape, const double *wanted,
@@ -73,45 +72,41 @@ void expect_tensor_of(ls_tensor value, ls_shape shape, const double *wanted,
 ls_variable *variable_of(const char *name, ls_dtype dtype, ls_shape shape,
                          const double *values) {
   ls_variable *variable = NULL;
-  ls_array *array = array_of(dtype, shape, values);
+  LS_OWN(ls_array, array) = array_of(dtype, shape, values);
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = name, .initial_array = array}, &variable));
-  ls_array_release(array);
   return variable;
 }
 
 void set_variable(ls_variable *variable, const double *values) {
-  ls_array *array = array_of(ls_variable_dtype(variable),
-                             ls_variable_shape(variable), values);
+  LS_OWN(ls_array, array) = array_of(ls_variable_dtype(variable),
+                                     ls_variable_shape(variable), values);
   expect_ok(ls_variable_set_value(variable, array));
-  ls_array_release(array);
 }
 
 void read_variable(ls_variable *variable, double *values, size_t capacity) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
   const size_t count = (size_t)ls_array_num_elements(array);
   for (size_t i = 0; i < count && i < capacity; ++i)
     values[i] = ls_array_f64(array, (int64_t)i);
-  ls_array_release(array);
 }
 
 void expect_variable(ls_variable *variable, const double *wanted, size_t count,
                      double tolerance) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(variable, &array));
   assert_int_equal(ls_array_num_elements(array), count);
   for (size_t i = 0; i < count; ++i)
     expect_near(ls_variable_name(variable), i, ls_array_f64(array, (int64_t)i),
                 wanted[i], tolerance);
-  ls_array_release(array);
 }
 
 // ---- Functions -------------------------------------------------------------
 ls_nest call_on(int replicas, ls_callback callback, void *user, ls_nest args,
                 int times) {
-  ls_strategy *strategy = NULL;
-  ls_function *function = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
   ls_nest results = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
@@ -119,18 +114,15 @@ ls_nest call_on(int replicas, ls_callback callback, void *user, ls_nest args,
       &(ls_function_options){.call = callback, .user = user}, &function));
   for (int i = 0; i < times; ++i)
     expect_ok(ls_strategy_run(strategy, ls_traced(function), args, &results));
-  ls_function_release(function);
-  ls_strategy_release(strategy);
   return results;
 }
 
 ls_nest split_of(int replicas, ls_array *array) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   ls_nest split = {0};
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(replicas)}, &strategy));
   expect_ok(ls_strategy_split(strategy, array, &split));
-  ls_strategy_release(strategy);
   ls_array_release(array);
   return split;
 }
@@ -184,8 +176,9 @@ void expect_variable_gradients(ls_callback loss, void *user, ls_nest args,
                                double tolerance) {
   assert_true(count <= MAX_DIFFERENTIATED);
   differentiated d = {loss, user, variables, count};
-  ls_function *function = NULL;
-  ls_nest gradients = {0}, results = {0};
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, gradients) = {0};
+  LS_OWN(ls_nest, results) = {0};
   expect_ok(ls_function_create(
       &(ls_function_options){.call = with_gradients, .user = &d}, &function));
   static double values[MAX_ELEMENTS];
@@ -205,9 +198,6 @@ void expect_variable_gradients(ls_callback loss, void *user, ls_nest args,
                   quotient(function, args, &results, variables[i], values, k),
                   tolerance);
   }
-  ls_nest_release(gradients);
-  ls_nest_release(results);
-  ls_function_release(function);
 }
 
 ls_nest vector_nest(size_t count, const float *values) {
@@ -218,21 +208,19 @@ ls_nest vector_nest(size_t count, const float *values) {
 }
 
 ls_tensor eager_vector(ls_dtype dtype, const double *values, int64_t count) {
-  ls_array *array = array_of(dtype, LS_SHAPE(count), values);
+  LS_OWN(ls_array, array) = array_of(dtype, LS_SHAPE(count), values);
   const ls_tensor tensor = ls_tensor_from_array(array);
-  ls_array_release(array);
   return tensor;
 }
 
 void expect_eager_vector(ls_nest leaf, const double *values, int64_t count) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_tensor_value(ls_nest_tensor(leaf, 0), &array));
   assert_int_equal(ls_array_num_elements(array), count);
   for (int64_t i = 0; i < count; ++i)
     if (ls_array_f64(array, i) != values[i])
       fail_msg("element %d is %g, wanted %g", (int)i, ls_array_f64(array, i),
                values[i]);
-  ls_array_release(array);
 }
 
 double nest_element(ls_nest leaf, int64_t index) {
@@ -240,9 +228,8 @@ double nest_element(ls_nest leaf, int64_t index) {
 }
 
 double session_number(ls_session *session, ls_variable *variable) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(session, variable, &value));
   const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
   return number;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/variables.h"
+#include "base/memory/own.h"
 
 static ls_nest write_in_replica(ls_nest args, void *user) {
   replica_writes *w = user;
@@ -19,11 +20,10 @@ static ls_nest write_in_replica(ls_nest args, void *user) {
 }
 
 void run_writes(ls_strategy *strategy, replica_writes *w) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_status(ls_strategy_run(strategy, ls_plain(write_in_replica, w),
                                 ls_none(), &results),
                 w->code, w->code == LS_OK ? "" : w->says);
-  ls_nest_release(results);
 }
 
 ls_nest write_across(ls_variable *v, ls_write_op op, ls_nest value) {

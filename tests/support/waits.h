@@ -4,6 +4,7 @@
 #ifndef LS_TESTS_SUPPORT_WAITS_H_
 #define LS_TESTS_SUPPORT_WAITS_H_
 
+#include "base/memory/own.h"
 #include "lockstep/train_and_evaluate.h"
 
 enum { SECOND = 1000000000 };
@@ -20,6 +21,7 @@ typedef struct waits {
 
 void waits_begin(waits *w, const char *tf_config);
 void waits_end(waits *w);
+LS_OWNED_STRUCT(waits, waits_end)
 void waits_pass(void *waits, int64_t nanos);
 
 // Gives a placeholder for the features of support/estimators.h.

@@ -9,6 +9,7 @@
 #include "base/values/array_internal.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/values.h"
 #include "support/ways_run.h"
 
@@ -33,12 +34,11 @@ static ls_status own_batch_reduce(void *self, ls_reduce_op op,
                                   const ls_nest *values,
                                   const ls_destinations *where, size_t count,
                                   ls_nest *results) {
-  ls_nest list = ls_none();
+  LS_OWN(ls_nest, list) = ls_none();
   const ls_status status =
       ls_cross_device_batch_reduce(self, op, values, where, count, &list);
   for (size_t i = 0; ls_status_is_ok(status) && i < count; ++i)
     results[i] = ls_nest_retain(ls_nest_item(list, i));
-  ls_nest_release(list);
   return status;
 }
 
@@ -78,11 +78,10 @@ ls_variable *ways_variable(ways *self, const ls_variable_options *options) {
 
 ls_variable *ways_vector(ways *self, const char *name, size_t count,
                          const double *values) {
-  ls_array *initial = array_of(
+  LS_OWN(ls_array, initial) = array_of(
       LS_DTYPE_F32, count == 0 ? LS_SCALAR : LS_SHAPE((int64_t)count), values);
   ls_variable *variable = ways_variable(
       self, &(ls_variable_options){.name = name, .initial_array = initial});
-  ls_array_release(initial);
   return variable;
 }
 
@@ -215,7 +214,7 @@ ls_status ways_gradients(ways *self,
                          ls_tensor (*function)(ls_nest args, ways *self),
                          ls_nest args, const ls_nest *xs, size_t count,
                          ls_tensor *out_y, ls_nest *gradients) {
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   ls_status status = ls_ok();
   if (self->way == WAY_EAGER) {
     LS_RETURN_IF_ERROR(ls_tape_begin(&tape));
@@ -228,7 +227,6 @@ ls_status ways_gradients(ways *self,
   if (ls_status_is_ok(status))
     status = tape != NULL ? ls_tape_gradients(tape, y, xs, count, gradients)
                           : ls_gradients(&y, 1, xs, count, NULL, gradients);
-  ls_tape_release(tape);
   return status;
 }
 

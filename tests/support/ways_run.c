@@ -158,7 +158,7 @@ static int steps_of(const ways_case *c) { return c->steps == 0 ? 1 : c->steps; }
 
 static ls_status run_called(ways_run *run, ls_callable callable) {
   ls_status status = ls_ok();
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   const bool eager = run->self.way == WAY_EAGER;
   for (int k = 0; k < steps_of(run->c) && ls_status_is_ok(status); ++k) {
     expect_ok(ls_frame_begin());
@@ -172,7 +172,6 @@ static ls_status run_called(ways_run *run, ls_callable callable) {
     ls_nest_release(args);
     expect_ok(ls_frame_end(NULL));
   }
-  ls_nest_release(results);
   return status;
 }
 

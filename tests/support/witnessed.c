@@ -17,6 +17,7 @@
 #include "lockstep/metrics.h"
 #include "lockstep/optimizer_state.h"
 #include "support/bystander.h"
+#include "train/own.h"
 
 static witnessed *now;  // The one that trains.
 
@@ -197,8 +198,9 @@ static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out) {
   witnessed *w = user;
   ls_variable *weights = NULL;
-  ls_nest said = ls_none(), made = ls_none();
-  ls_hook *hook = NULL;
+  LS_OWN(ls_nest, said) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_OWN(ls_hook, hook) = NULL;
   if (w->fault.in_trace) LS_RETURN_IF_ERROR(meet(w, "the model"));
   LS_RETURN_IF_ERROR(ls_weight_create(
       &(ls_weight_options){.name = "weights",
@@ -234,9 +236,6 @@ static ls_status model(void *user, ls_model_call *call,
       status = train_op(o.loss, &o.train_op);
   }
   if (ls_status_is_ok(status)) status = ls_tpu_estimator_spec_create(&o, out);
-  ls_hook_release(hook);
-  ls_nest_release(said);
-  ls_nest_release(made);
   return status;
 }
 

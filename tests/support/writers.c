@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/writers.h"
+#include "base/memory/own.h"
 
 #include <string.h>
 
@@ -28,20 +29,18 @@ static ls_nest build_step(ls_nest args, void *user) {
 
 // Results that are left to the run are not made.
 static ls_nest call_step(ls_nest args, void *user) {
-  const ls_nest made = build_step(args, user);
+  LS_OWN(ls_nest, made) = build_step(args, user);
   const ls_nest first = ls_nest_retain(ls_nest_item(made, 0));
-  ls_nest_release(made);
   return first;
 }
 
 static void make_variables(writer *w, int64_t size) {
-  ls_array *zeros = NULL;
+  LS_OWN(ls_array, zeros) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SHAPE(size), &zeros));
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "value", .initial_array = zeros},
       &w->value));
   w->steps = variable_of("steps", LS_DTYPE_F32, LS_SCALAR, (double[]){0});
-  ls_array_release(zeros);
 }
 
 static void build_session(writer *w, int64_t size, const writer *with) {
@@ -117,10 +116,9 @@ double whole_value(const ls_array *array) {
 }
 
 double writer_value(const writer *w, ls_variable *variable) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(writer_read(w, variable, &array));
   const double value = whole_value(array);
-  ls_array_release(array);
   return value;
 }
 

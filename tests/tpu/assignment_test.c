@@ -7,6 +7,7 @@
 #include "lockstep/topology.h"
 #include "support/fault.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 #define SIZES(a, b, c, d)                                                      \
   (const int32_t[4]) { a, b, c, d }
@@ -15,7 +16,7 @@
 // are left out.
 static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
                                   int32_t missing) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   const int32_t count = mesh[0] * mesh[1] * mesh[2] * mesh[3] - missing;
   expect_ok(
       ls_array_create(LS_DTYPE_I32, LS_SHAPE(tasks, count / tasks, 4), &array));
@@ -28,7 +29,6 @@ static ls_topology *make_topology(const int32_t mesh[4], int32_t tasks,
   }
   ls_topology *topology = NULL;
   expect_ok(ls_topology_create(mesh, 4, array, &topology));
-  ls_array_release(array);
   return topology;
 }
 
@@ -73,20 +73,18 @@ static ls_status build(const build_case *row, ls_topology *topology,
 
 static void expect_built(const build_case *rows, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    ls_topology *topology = make_topology(rows[i].mesh, 1, 0);
-    ls_device_assignment *got = NULL;
+    LS_OWN(ls_topology, topology) = make_topology(rows[i].mesh, 1, 0);
+    LS_OWN(ls_device_assignment, got) = NULL;
     expect_ok(build(&rows[i], topology, &got));
     if (strcmp(print(got), rows[i].wanted) != 0)
       fail_msg("row %zu: %s, wanted %s", i, print(got), rows[i].wanted);
-    ls_device_assignment_release(got);
-    ls_topology_release(topology);
   }
 }
 
 // ---- By hand ---------------------------------------------------------------
 TEST(an_assignment_is_replicas_by_cores) {
   LS_SPEC("T36");
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
   static const int32_t data[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0,
                                  1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1};
   ls_array *cores = NULL;
@@ -117,32 +115,28 @@ TEST(an_assignment_is_replicas_by_cores) {
     assert_null(assignment);
     ls_array_release(cores);
   }
-  ls_topology_release(topology);
 }
 
 TEST(the_single_core_assignment_is_the_first_core) {
   LS_SPEC("T36");
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
-  ls_array *cores = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_array, cores) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_single_core_assignment(&cores));
   assert_true(ls_shape_equal(ls_array_shape(cores), LS_SHAPE(1, 1, 4)));
   expect_ok(ls_device_assignment_create(topology, cores, &assignment));
   assert_string_equal(print(assignment), "0000");
-  ls_array_release(cores);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
 }
 
 TEST(look_ups_are_by_replica_and_logical_core) {
   LS_SPEC("T37");
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 0);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 0);
   // Replicas 0 and 3 have their core 0 on task 1, 1 and 2 on task 0.
   static const int32_t data[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0,
                                  1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0,
                                  0, 1, 1, 1, 0, 1, 1, 0, 0, 0};
-  ls_array *cores = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_array, cores) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(4, 2, 4), data, &cores));
   expect_ok(ls_device_assignment_create(topology, cores, &assignment));
@@ -184,14 +178,11 @@ TEST(look_ups_are_by_replica_and_logical_core) {
                 LS_INVALID_ARGUMENT, "replica 4 logical core 0");
   expect_status(ls_device_assignment_ordinal(assignment, 0, -1, &ordinal),
                 LS_INVALID_ARGUMENT, "logical core -1");
-  ls_array_release(cores);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
 }
 
 TEST(a_core_is_used_once_and_must_be_there) {
   LS_SPEC("T43");
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 2);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 2);
   static const struct {
     int32_t data[8];
     const char *part;
@@ -202,26 +193,22 @@ TEST(a_core_is_used_once_and_must_be_there) {
       {{0, 1, 0, 0, 0, 1, 0, 0}, "(0, 1, 0, 0) is used twice"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_array *cores = NULL;
+    LS_OWN(ls_array, cores) = NULL;
     ls_device_assignment *assignment = NULL;
     expect_ok(ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(2, 1, 4),
                                    rows[i].data, &cores));
     expect_status(ls_device_assignment_create(topology, cores, &assignment),
                   LS_INVALID_ARGUMENT, rows[i].part);
-    ls_array_release(cores);
   }
-  ls_topology_release(topology);
 }
 
 // ---- Built -----------------------------------------------------------------
 TEST(defaults_are_one_replica_of_one_core) {
   LS_SPEC("T38");
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
-  ls_device_assignment *got = NULL;
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_device_assignment, got) = NULL;
   expect_ok(ls_device_assignment_build(topology, NULL, &got));
   assert_string_equal(print(got), "0000");
-  ls_device_assignment_release(got);
-  ls_topology_release(topology);
 }
 
 TEST(what_does_not_fit_the_mesh_is_refused) {
@@ -249,7 +236,7 @@ TEST(what_does_not_fit_the_mesh_is_refused) {
        {"order 7", "", ""}},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_topology *topology = make_topology(rows[i].c.mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = make_topology(rows[i].c.mesh, 1, 0);
     ls_device_assignment *got = NULL;
     ls_status status = build(&rows[i].c, topology, &got);
     assert_null(got);
@@ -257,9 +244,8 @@ TEST(what_does_not_fit_the_mesh_is_refused) {
     expect_contains(ls_status_message(status), rows[i].parts[0]);
     expect_contains(ls_status_message(status), rows[i].parts[1]);
     expect_status(status, LS_INVALID_ARGUMENT, rows[i].parts[2]);
-    ls_topology_release(topology);
   }
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
   ls_device_assignment *got = NULL;
   expect_status(ls_device_assignment_build(
                     topology,
@@ -272,7 +258,6 @@ TEST(what_does_not_fit_the_mesh_is_refused) {
                     &(ls_device_assignment_options){.num_replicas = LS_SOME(0)},
                     &got),
                 LS_INVALID_ARGUMENT, "0 replicas");
-  ls_topology_release(topology);
 }
 
 TEST(replicas_stand_as_near_to_a_cube_as_can_be) {
@@ -395,11 +380,10 @@ TEST(a_ring_that_is_asked_for_must_be_there) {
       {{2, 4, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1}, 4, LS_DEVICE_ORDER_RING, ""},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_topology *topology = make_topology(rows[i].mesh, 1, 0);
+    LS_OWN(ls_topology, topology) = make_topology(rows[i].mesh, 1, 0);
     ls_device_assignment *got = NULL;
     expect_status(build(&rows[i], topology, &got), LS_INVALID_ARGUMENT,
                   "no ring");
-    ls_topology_release(topology);
   }
 }
 
@@ -454,8 +438,8 @@ TEST(a_ring_goes_from_chip_to_chip) {
     const int32_t *mesh = meshes[i];
     const int32_t shape[4] = {1, 1, 1, mesh[3]};
     const int chips = mesh[0] * mesh[1] * mesh[2];
-    ls_topology *topology = make_topology(mesh, 1, 0);
-    ls_device_assignment *got = NULL;
+    LS_OWN(ls_topology, topology) = make_topology(mesh, 1, 0);
+    LS_OWN(ls_device_assignment, got) = NULL;
     expect_ok(ls_device_assignment_build(
         topology,
         &(ls_device_assignment_options){.shape = shape,
@@ -472,8 +456,6 @@ TEST(a_ring_goes_from_chip_to_chip) {
         steps += a.at[k] > b.at[k] ? a.at[k] - b.at[k] : b.at[k] - a.at[k];
       assert_int_equal(steps, 1);
     }
-    ls_device_assignment_release(got);
-    ls_topology_release(topology);
   }
 }
 
@@ -514,7 +496,7 @@ TEST(odd_sizes_are_no_ring_and_warn) {
 TEST(missing_devices_are_dealt_in_the_order_of_tasks) {
   LS_SPEC("T42");
   // Tasks of 3 devices in a mesh of 8: (1, 1, 0, x) are missing.
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 2, 2);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 2, 2);
   ls_device_assignment *got = NULL;
   build_case row = {{0}, {2, 1, 1, 1}, {0}, 3, LS_DEVICE_ORDER_RING, ""};
   expect_ok(build(&row, topology, &got));
@@ -529,24 +511,21 @@ TEST(missing_devices_are_dealt_in_the_order_of_tasks) {
                      1,   LS_DEVICE_ORDER_AUTO, ""};
   expect_status(build(&row, topology, &got), LS_INVALID_ARGUMENT,
                 "stride [1, 1, 1, 2]");
-  ls_topology_release(topology);
 }
 
 static ls_status build_once(void *user) {
   ls_topology *topology = user;
-  ls_device_assignment *got = NULL;
+  LS_OWN(ls_device_assignment, got) = NULL;
   LS_RETURN_IF_ERROR(ls_device_assignment_build(
       topology,
       &(ls_device_assignment_options){.shape = SIZES(2, 1, 1, 2),
                                       .shape_rank = 4,
                                       .num_replicas = LS_SOME(2)},
       &got));
-  ls_device_assignment_release(got);
   return ls_ok();
 }
 
 TEST(failed_allocations_are_survived) {
-  ls_topology *topology = make_topology(SIZES(2, 2, 1, 2), 1, 0);
+  LS_OWN(ls_topology, topology) = make_topology(SIZES(2, 2, 1, 2), 1, 0);
   REFUSE_EACH(build_once, topology);
-  ls_topology_release(topology);
 }

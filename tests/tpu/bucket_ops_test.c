@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
@@ -234,20 +235,19 @@ TEST(ops_with_a_rule_share_and_others_are_named) {
   ls_runtime_make_current(runtime);
   for (size_t n = 0; n < NUM_BODIES; ++n) {
     const body *b = &bodies[n];
-    ls_strategy *s = tpu_strategy_of(2);
-    ls_function *f = function_of(run_body, (void *)(uintptr_t)b);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+    LS_OWN(ls_function, f) = function_of(run_body, (void *)(uintptr_t)b);
     said[0] = '\0';
     size_t programs[2];
     ls_nest results[2][TIMES] = {0};
     for (int on = 0; on < 2; ++on) {
       const size_t before = buckets_num_programs();
       for (size_t i = 0; i < TIMES; ++i) {
-        const ls_nest args = buckets_values(sizes[i]);
+        LS_OWN(ls_nest, args) = buckets_values(sizes[i]);
         expect_ok(ls_strategy_run_with(
             s, ls_traced(f), args,
             &(ls_run_options){.bucketize = on ? LS_FLAG_ON : LS_FLAG_OFF},
             &results[on][i]));
-        ls_nest_release(args);
       }
       programs[on] = buckets_num_programs() - before;
     }
@@ -267,8 +267,6 @@ TEST(ops_with_a_rule_share_and_others_are_named) {
             ls_nest_as_array(buckets_component(results[0][i], r)), "result", i);
     for (size_t i = 0; i < 2 * TIMES; ++i)
       ls_nest_release(results[i / TIMES][i % TIMES]);
-    ls_function_release(f);
-    ls_strategy_release(s);
   }
   ls_runtime_make_current(outside);
   expect_ok(ls_runtime_destroy(runtime));
@@ -284,10 +282,10 @@ BODY(as_long_as_the_bucket) {
 TEST(shapes_that_do_not_fit_are_refused_all_the_same) {
   static const body of_eight = {"as long as the bucket", as_long_as_the_bucket,
                                 NULL};
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(run_body, (void *)(uintptr_t)&of_eight);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(run_body, (void *)(uintptr_t)&of_eight);
   for (int on = 0; on < 2; ++on) {
-    const ls_nest args = buckets_values((const int64_t[]){5, 6});
+    LS_OWN(ls_nest, args) = buckets_values((const int64_t[]){5, 6});
     ls_nest result = ls_none();
     expect_status(
         ls_strategy_run_with(
@@ -295,8 +293,5 @@ TEST(shapes_that_do_not_fit_are_refused_all_the_same) {
             &(ls_run_options){.bucketize = on ? LS_FLAG_ON : LS_FLAG_OFF},
             &result),
         LS_INVALID_ARGUMENT, "f32[5,4]");
-    ls_nest_release(args);
   }
-  ls_function_release(f);
-  ls_strategy_release(s);
 }

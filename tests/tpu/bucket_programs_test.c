@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "support/buckets.h"
@@ -118,20 +119,17 @@ enum { TIMES = 5 };
 static size_t run_all(program *p, bool in_buckets, ls_nest *results) {
   static const int64_t sizes[TIMES][2] = {
       {5, 6}, {8, 7}, {0, 8}, {17, 30}, {128, 65}};
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(run_program, p);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(run_program, p);
   const size_t before = buckets_num_programs();
   const ls_run_options options = {.bucketize =
                                       in_buckets ? LS_FLAG_ON : LS_FLAG_OFF};
   for (size_t i = 0; i < TIMES; ++i) {
-    const ls_nest args = buckets_values(sizes[i]);
+    LS_OWN(ls_nest, args) = buckets_values(sizes[i]);
     expect_ok(
         ls_strategy_run_with(s, ls_traced(f), args, &options, &results[i]));
-    ls_nest_release(args);
   }
   const size_t programs = buckets_num_programs() - before;
-  ls_function_release(f);
-  ls_strategy_release(s);
   return programs;
 }
 

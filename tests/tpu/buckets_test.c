@@ -2,6 +2,7 @@
 //
 // Buckets: how many programs steps on batches of several sizes need, and that
 // each has the bits of a step without padding.
+#include "base/memory/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/regroup.h"
@@ -115,11 +116,10 @@ static size_t train_traced(const sequence *of, ls_flag bucketize,
   open(&t, of);
   const size_t before = buckets_num_programs();
   for (size_t i = 0; i < of->steps; ++i) {
-    const ls_nest args = batch_of(of, i);
+    LS_OWN(ls_nest, args) = batch_of(of, i);
     expect_ok(ls_strategy_run_with(t.strategy, ls_traced(t.f), args,
                                    &(ls_run_options){.bucketize = bucketize},
                                    &out->losses[i]));
-    ls_nest_release(args);
   }
   const size_t programs = buckets_num_programs() - before;
   for (size_t i = 0; i < VARIABLES; ++i)
@@ -164,7 +164,7 @@ TEST(traced_steps_of_a_bucket_share_a_program) {
 static size_t train_in_session(const sequence *of, bool traced,
                                ls_flag bucketize, outcome *out) {
   training t;
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   open(&t, of);
   const size_t count = (size_t)of->replicas;
@@ -189,21 +189,19 @@ static size_t train_in_session(const sequence *of, bool traced,
   const size_t before = buckets_num_programs();
   const ls_nest fetch = ls_nest_item(g.outputs, 0);
   for (size_t i = 0; i < of->steps; ++i) {
-    const ls_nest batch = batch_of(of, i);
+    LS_OWN(ls_nest, batch) = batch_of(of, i);
     for (size_t k = 0; k < 2 * count; ++k)
       feeds[k].value = ls_nest_as_array(
           ls_distributed_component(ls_nest_item(batch, k / count), k % count));
     ls_nest loss = ls_none();
     expect_ok(ls_session_run(g.session, fetch, feeds, 2 * count, &loss));
     out->losses[i] = LS_LIST(loss);
-    ls_nest_release(batch);
   }
   const size_t programs = buckets_num_programs() - before;
   for (size_t i = 0; i < VARIABLES; ++i)
     expect_ok(ls_session_variable_value(g.session, t.net.variables[i],
                                         &out->variables[i]));
   close(&t);
-  computation_close(&g);
   return programs;
 }
 
@@ -271,13 +269,12 @@ static ls_status run_once(job *j, ls_feed *feeds, ls_nest *outputs) {
 static ls_status act(void *self) {
   job *j = self;
   ls_feed feeds[2];
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = run_once(j, feeds, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
     status = ls_session_create(j->graph, &j->session);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, feeds, 2, &j->result);
-  ls_nest_release(outputs);
   return status;
 }
 

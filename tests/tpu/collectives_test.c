@@ -10,6 +10,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "lockstep/session.h"
+#include "runtime/own.h"
 #include "support/placed.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -27,18 +28,18 @@ static ls_nest inputs(void) {
     double x[WIDTH];
     for (int i = 0; i < WIDTH; ++i)
       x[i] = 10.0 * r + i;
-    ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), x);
+    LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(WIDTH), x);
     each[r] = LS_LIST(ls_leaf(ls_constant(array)));
-    ls_array_release(array);
   }
   return ls_nest_sequence(LS_KIND_LIST, each, REPLICAS);
 }
 
 // What `fn` gives on each replica, [replica][WIDTH].
 static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
-  ls_nest outputs = ls_none(), results = ls_none();
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -56,15 +57,11 @@ static void run(ls_callback fn, double got[REPLICAS][WIDTH]) {
     for (int i = 0; i < WIDTH; ++i)
       got[r][i] = ls_array_f64(array, i);
   }
-  ls_nest_release(results);
-  ls_nest_release(outputs);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
 }
 
 // The computation is refused with this text.
 static void expect_refused(ls_callback fn, const void *user, const char *says) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_nest outputs = ls_none();
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -74,7 +71,6 @@ static void expect_refused(ls_callback fn, const void *user, const char *says) {
                   LS_INVALID_ARGUMENT, says);
     ls_nest_release(in);
   }
-  ls_graph_destroy(graph);
 }
 
 // ---- Sums ------------------------------------------------------------------

@@ -4,6 +4,7 @@
 // compiled, once, and not run; and what is fetched of it later takes that.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/trace.h"
 #include "support/callbacks.h"
@@ -101,10 +102,9 @@ static void expect_told(asked *a, bool feeds, ls_code code, const char *says) {
 }
 
 static void expect_runs(asked *a, double runs) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(a->c.session, a->runs, &value));
   assert_true(ls_array_f64(value, 0) == runs);
-  ls_array_release(value);
 }
 
 // Fetches of one replica's outputs in any order; the values for x = (1, 2).
@@ -202,8 +202,9 @@ TEST(a_failure_is_told_by_code_and_text) {
 
 // A failure that goes away: who asks again is told so.
 TEST(who_asks_again_is_told_how_it_is_now) {
-  pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){0});
-  ls_nest outputs = ls_none(), result = ls_none();
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, (ls_runtime_options){0});
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   ls_tensor told;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -221,9 +222,6 @@ TEST(who_asks_again_is_told_how_it_is_now) {
   }
   expect_ok(ls_session_run(f.session, outputs, NULL, 0, &result));
   assert_true(ls_nest_number(ls_nest_item(ls_nest_item(result, 1), 0)) == 2);
-  ls_nest_release(result);
-  ls_nest_release(outputs);
-  pod_runs_end(&f);
 }
 
 // ---- Without a TPU --------------------------------------------------------

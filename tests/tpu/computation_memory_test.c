@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Replicated computations survive any refused request for memory.
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
@@ -125,13 +126,12 @@ static double sum_and_number(void *self) {
 
 static ls_status act(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_status status = build(j, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
     status = ls_session_create(j->graph, &j->session);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
-  ls_nest_release(outputs);
   return status;
 }
 

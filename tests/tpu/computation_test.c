@@ -10,6 +10,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/function.h"
@@ -46,6 +47,7 @@ static void close_logs(logs *l) {
   ls_runtime_make_current(l->before);
   expect_ok(ls_runtime_destroy(l->runtime));
 }
+LS_OWNED_STRUCT(logs, close_logs)
 
 typedef struct prints {
   int inside, outside;
@@ -73,11 +75,11 @@ TEST(what_no_core_runs_is_told_at_the_end) {
   static const prints rows[] = {{0, 0, false}, {0, 3, false}, {2, 1, false},
                                 {5, 0, false}, {7, 0, false}, {2, 0, true}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    logs l;
-    computation c;
+    LS_OWN(logs, l) = {0};
+    LS_OWN(computation, c) = {0};
     open_logs(&l, 1);
     computation_open(&c);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     prints p = rows[i];
     const ls_status status =
         ls_replicate(print_some, &p, inputs, NULL, &c.outputs);
@@ -97,9 +99,6 @@ TEST(what_no_core_runs_is_told_at_the_end) {
       assert_null(strstr(l.lines[0], "(print_5)"));
     }
     if (p.inside > 5) assert_non_null(strstr(l.lines[1], "... and 2 more"));
-    ls_nest_release(inputs);
-    computation_close(&c);
-    close_logs(&l);
   }
 }
 
@@ -111,8 +110,8 @@ static ls_nest make_placeholder(ls_nest args, void *user) {
 
 TEST(a_placeholder_inside_is_an_error_in_the_log) {
   LS_SPEC("O19");
-  logs l;
-  computation c;
+  LS_OWN(logs, l) = {0};
+  LS_OWN(computation, c) = {0};
   open_logs(&l, 1);
   computation_open(&c);
   computation_replicate(&c, 2, make_placeholder, NULL);
@@ -122,8 +121,6 @@ TEST(a_placeholder_inside_is_an_error_in_the_log) {
       strstr(l.lines[0], "fed (placeholder) is not supported on the TPU"));
   // Nobody needs it.
   assert_true(computation_output(&c, 1, 0) == 2);
-  computation_close(&c);
-  close_logs(&l);
 }
 
 static ls_status cut_in_two(ls_dtype dtype, ls_shape shape, int64_t *parts) {
@@ -151,12 +148,12 @@ static ls_nest make_and_refuse(ls_nest args, void *user) {
 TEST(variables_inside_are_whole) {
   LS_SPEC("O31 O204 T83");
   for (int refuses = 0; refuses < 2; ++refuses) {
-    logs l;
-    computation c;
+    LS_OWN(logs, l) = {0};
+    LS_OWN(computation, c) = {0};
     ls_variable *v = NULL, *other = NULL;
     open_logs(&l, 1);
     computation_open(&c);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     const ls_status status =
         ls_replicate(refuses ? make_and_refuse : make_variable, &v, inputs,
                      NULL, &c.outputs);
@@ -178,10 +175,7 @@ TEST(variables_inside_are_whole) {
                                                   .partitioner = cut_in_two},
                            &other),
         LS_UNIMPLEMENTED, "partitioned");
-    ls_nest_release(inputs);
     ls_variable_release(v);
-    computation_close(&c);
-    close_logs(&l);
   }
 }
 
@@ -202,9 +196,9 @@ static ls_nest replicate_inside(ls_nest args, void *user) {
 
 TEST(computations_do_not_nest) {
   LS_SPEC("O16");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   const size_t ops = ls_graph_num_ops(c.graph);
   const ls_status status =
       ls_replicate(replicate_inside, NULL, inputs, NULL, &c.outputs);
@@ -212,8 +206,6 @@ TEST(computations_do_not_nest) {
   expect_status(status, LS_INVALID_ARGUMENT,
                 "TPU computations cannot be nested");
   assert_int_equal(ls_graph_num_ops(c.graph), ops);
-  ls_nest_release(inputs);
-  computation_close(&c);
 }
 
 // ---- In a loop of the graph around -----------------------------------------
@@ -308,17 +300,14 @@ static ls_nest replicate_same(ls_nest values, void *user) {
 
 TEST(values_of_one_name_are_two) {
   LS_SPEC("O28");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest one =
+  LS_OWN(ls_nest, one) =
       ls_while(below_100, replicate_same, NULL, LS_LIST(ls_leaf(f32_of(1))), 0);
-  const ls_nest three =
+  LS_OWN(ls_nest, three) =
       ls_while(below_100, replicate_same, NULL, LS_LIST(ls_leaf(f32_of(3))), 0);
   assert_true(computation_fetch(&c, ls_nest_tensor(one, 0)) == 128);
   assert_true(computation_fetch(&c, ls_nest_tensor(three, 0)) == 192);
-  ls_nest_release(one);
-  ls_nest_release(three);
-  computation_close(&c);
 }
 
 // ---- Gradients -------------------------------------------------------------
@@ -346,13 +335,12 @@ static ls_nest replicate_gradient(ls_nest values, void *user) {
   const ls_nest inputs =
       LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(values, 0))),
               LS_LIST(ls_leaf(f32_of(3))));
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   char pivot[] = "cluster/pivot";
   expect_ok(ls_replicate(differentiate, pivot, inputs, NULL, &outputs));
   ls_nest_release(inputs);
   const ls_nest next =
       LS_LIST(ls_nest_retain(ls_nest_item(ls_nest_item(outputs, 0), 0)));
-  ls_nest_release(outputs);
   return next;
 }
 
@@ -362,19 +350,15 @@ TEST(gradients_inside_are_those_outside) {
   assert_int_equal(LS_AGGREGATE_DEFAULT, LS_AGGREGATE_ADD_N);
   assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_TREE, 1);
   assert_int_equal(LS_AGGREGATE_EXPERIMENTAL_ACCUMULATE_N, 2);
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest x = LS_LIST(ls_leaf(f32_of(0.3)));
-  const ls_nest alone = differentiate(x, NULL);
+  LS_OWN(ls_nest, x) = LS_LIST(ls_leaf(f32_of(0.3)));
+  LS_OWN(ls_nest, alone) = differentiate(x, NULL);
   // One trip of a loop, in which it is taken.
-  const ls_nest looped =
+  LS_OWN(ls_nest, looped) =
       ls_while(below_100, replicate_gradient, NULL, ls_nest_retain(x), 1);
   assert_true(computation_fetch(&c, ls_nest_tensor(alone, 0)) ==
               computation_fetch(&c, ls_nest_tensor(looped, 0)));
-  ls_nest_release(x);
-  ls_nest_release(alone);
-  ls_nest_release(looped);
-  computation_close(&c);
 }
 
 // ---- Functions -------------------------------------------------------------
@@ -463,7 +447,7 @@ static ls_nest differentiate_in_another(ls_nest args, void *user) {
 
 TEST(other_contexts_pass_gradients_on) {
   LS_SPEC("O50");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, differentiate_in_another, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
@@ -476,7 +460,6 @@ TEST(other_contexts_pass_gradients_on) {
                            &(ls_gradient_options){.colocate_with_ops = true},
                            &none));
   }
-  computation_close(&c);
 }
 
 // ---- Waiting ---------------------------------------------------------------
@@ -509,15 +492,13 @@ TEST(nobody_waits_for_good) {
   LS_SPEC("O76");
   for (int threads = 1; threads <= 3; ++threads)
     for (size_t replicas = 1; replicas <= 32; replicas *= 2) {
-      logs l;
-      computation c;
+      LS_OWN(logs, l) = {0};
+      LS_OWN(computation, c) = {0};
       open_logs(&l, threads);
       computation_open(&c);
       computation_replicate(&c, replicas, copies_around_a_sum, NULL);
       assert_true(computation_output(&c, replicas - 1, 0) ==
                   ((double)replicas + 1) / 2);
-      computation_close(&c);
-      close_logs(&l);
     }
 }
 
@@ -544,17 +525,14 @@ TEST(one_program_comes_of_independent_clusters) {
   LS_SPEC("O73");
   char *texts[3] = {0};
   for (int i = 0; i < 3; ++i) {
-    ls_function *f = function_of(replicate_clusters, NULL);
-    const ls_nest args = LS_TUPLE(
+    LS_OWN(ls_function, f) = function_of(replicate_clusters, NULL);
+    LS_OWN(ls_nest, args) = LS_TUPLE(
         ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){5})));
-    ls_nest result = ls_none();
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_function_call(f, args, &result));
     assert_true(ls_nest_number(ls_nest_item(ls_nest_item(result, 0), 0)) == 10);
     expect_ok(ls_function_print_lowered(f, &texts[i]));
     assert_string_equal(texts[0], texts[i]);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
   }
   for (int i = 0; i < 3; ++i)
     ls_text_release(texts[i]);
@@ -588,14 +566,13 @@ static ls_nest use_unknown(ls_nest args, void *user) {
 
 TEST(what_enters_has_a_known_shape) {
   LS_SPEC("O87");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, use_unknown, NULL);
   const ls_status status = computation_run(&c, c.outputs);
   assert_non_null(strstr(ls_status_message(status), "cluster '0'"));
   assert_non_null(strstr(ls_status_message(status), "op 'unknown'"));
   expect_status(status, LS_INVALID_ARGUMENT, "is not known");
-  computation_close(&c);
 }
 
 // ---- Variables outside -----------------------------------------------------

@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "graph/graph.h"
 #include "lockstep/flow.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/spec.h"
 
@@ -42,11 +43,10 @@ static ls_nest exponents(ls_nest args, void *user) {
 }
 
 static ls_graph *read_back(const ls_graph *graph) {
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   ls_graph *parsed = NULL;
   expect_ok(ls_graph_print(graph, &text));
   expect_ok(ls_graph_parse(text, NULL, 0, &parsed));
-  ls_text_release(text);
   return parsed;
 }
 
@@ -67,7 +67,8 @@ static void expect_same_bans(const ls_graph *a, const ls_graph *b,
 static ls_status try_op(ls_graph *graph, const char *name, bool feeds) {
   ls_session *session = NULL;
   ls_nest result = ls_none();
-  ls_array *value = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
+  LS_OWN(ls_array, value) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){2});
   const ls_tensor tensor = ls_op_output(op_named(graph, name), 0);
   const ls_feed feed = {tensor, value};
   expect_ok(ls_session_create(graph, &session));
@@ -75,7 +76,6 @@ static ls_status try_op(ls_graph *graph, const char *name, bool feeds) {
       ls_session_run(session, ls_leaf(tensor), &feed, feeds ? 1 : 0, &result);
   ls_nest_release(result);
   ls_session_destroy(session);
-  ls_array_release(value);
   return status;
 }
 
@@ -92,11 +92,11 @@ static void expect_ban(ls_graph *graph, const char *name, bool banned) {
 TEST(what_is_not_fed_or_fetched_comes_back) {
   LS_SPEC("O17 O18");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     size_t banned = 0;
     computation_open(&c);
     computation_replicate(&c, replicas, body, NULL);
-    ls_graph *parsed = read_back(c.graph);
+    LS_OWN(ls_graph, parsed) = read_back(c.graph);
     expect_same_bans(c.graph, parsed, &banned);
     assert_true(banned > 4);
     ls_graph *const graphs[] = {c.graph, parsed};
@@ -104,15 +104,13 @@ TEST(what_is_not_fed_or_fetched_comes_back) {
       expect_ban(graphs[i], "exp", true);
       expect_ban(graphs[i], "neg", replicas > 1);
     }
-    ls_graph_destroy(parsed);
-    computation_close(&c);
   }
 }
 
 TEST(padding_that_nobody_sees_stays_unseen) {
   LS_SPEC("O119");
   for (int shown = 0; shown < 2; ++shown) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     size_t banned = 0;
     computation_open(&c);
     const ls_nest inputs =
@@ -125,14 +123,12 @@ TEST(padding_that_nobody_sees_stays_unseen) {
                                 .xla.dynamic_padder =
                                     shown == 1 ? LS_FLAG_OFF : LS_FLAG_ON},
         &c.outputs));
-    ls_graph *parsed = read_back(c.graph);
+    LS_OWN(ls_graph, parsed) = read_back(c.graph);
     expect_same_bans(c.graph, parsed, &banned);
     const ls_op op = op_named(c.graph, "padded_input0");
     assert_int_equal(ls_graph_node(c.graph, op.id)->not_fed, shown == 0);
     ls_nest_release(inputs);
     ls_nest_release(maxima);
-    ls_graph_destroy(parsed);
-    computation_close(&c);
   }
 }
 
@@ -147,13 +143,11 @@ static ls_nest draw_one(ls_nest none, void *user) {
 }
 
 static double fetch_number(ls_graph *graph, ls_tensor tensor) {
-  ls_session *session = NULL;
-  ls_nest result = ls_none();
+  LS_OWN(ls_session, session) = NULL;
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_create(graph, &session));
   expect_ok(ls_session_run(session, ls_leaf(tensor), NULL, 0, &result));
   const double number = ls_nest_number(result);
-  ls_nest_release(result);
-  ls_session_destroy(session);
   return number;
 }
 
@@ -161,13 +155,13 @@ static double fetch_number(ls_graph *graph, ls_tensor tensor) {
 // that was printed.
 TEST(ops_that_are_added_draw_as_in_the_first_graph) {
   for (int64_t seed = 0; seed <= 7; seed += 7) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     expect_ok(ls_graph_set_seed(c.graph, seed));
     const ls_tensor first = draw();
     ls_nest_release(
         ls_cond(ls_less(first, f32_of(0.5)), draw_one, draw_one, NULL));
-    ls_graph *parsed = read_back(c.graph);
+    LS_OWN(ls_graph, parsed) = read_back(c.graph);
     const double wanted = fetch_number(c.graph, draw());
     double got = 0;
     {
@@ -175,7 +169,5 @@ TEST(ops_that_are_added_draw_as_in_the_first_graph) {
       got = fetch_number(parsed, draw());
     }
     assert_true(got == wanted);
-    ls_graph_destroy(parsed);
-    computation_close(&c);
   }
 }

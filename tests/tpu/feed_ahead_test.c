@@ -70,7 +70,8 @@ static ls_nest feed(ls_nest values, void *user) {
 
 // The most tuples that wait for one core.
 static size_t most_of(int64_t elements) {
-  pod_runs f = pod_runs_begin(1, REPLICAS, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, REPLICAS, (ls_runtime_options){.threads = 1});
   ahead a = {.runs = &f, .elements = elements};
   const ls_dtype dtype = LS_DTYPE_F32;
   const ls_shape shape = LS_SHAPE(REPLICAS * elements);
@@ -98,7 +99,6 @@ static size_t most_of(int64_t elements) {
         ls_array_f64(ls_nest_as_array(ls_nest_item(ls_nest_item(sums, r), 0)),
                      0) == (double)elements * STEPS * (STEPS - 1) / 2);
   ls_infeed_queue_release(a.queue);
-  pod_runs_end(&f);
   return a.most;
 }
 

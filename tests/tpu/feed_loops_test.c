@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "lockstep/cancel.h"
 #include "lockstep/distributed.h"
 #include "lockstep/eager.h"
@@ -60,10 +61,9 @@ static ls_nest device_loop(loops *l) {
       &l->queue));
   for (int r = 0; r < l->replicas; ++r)
     items[r] = LS_LIST(ls_leaf(pod_number(r)));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)l->replicas);
   expect_ok(ls_replicate(compute, l, inputs, NULL, &outputs));
-  ls_nest_release(inputs);
   return outputs;
 }
 
@@ -85,11 +85,10 @@ static ls_nest host_trip(ls_nest values, void *user) {
 }
 
 static ls_tensor host_loop(host *h, int64_t steps) {
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(always_true, host_trip, h,
                LS_LIST(ls_leaf(pod_number(0)), ls_leaf(pod_number(0))), steps);
   const ls_tensor sum = ls_nest_tensor(made, 1);
-  ls_nest_release(made);
   return sum;
 }
 
@@ -97,7 +96,7 @@ static ls_tensor host_loop(host *h, int64_t steps) {
 TEST(many_hosts_and_the_device_go_side_by_side) {
   LS_SPEC("O141");
   enum { HOSTS = 64, STEPS = 1000 };
-  pod_runs f = pod_runs_begin(
+  LS_OWN(pod_runs, f) = pod_runs_begin(
       HOSTS, 1, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
   loops l = {.steps = STEPS, .replicas = HOSTS, .gives = true};
   static host hosts[2 * HOSTS];
@@ -125,13 +124,12 @@ TEST(many_hosts_and_the_device_go_side_by_side) {
     assert_true(pod_runs_number(&f, 2 * r + 1) < 1.01 * all);
   }
   ls_infeed_queue_release(l.queue);
-  pod_runs_end(&f);
 }
 
 // Allocations of a second run of loops of so many steps.
 static uint64_t allocations(int64_t steps) {
   enum { HOSTS = 2 };
-  pod_runs f = pod_runs_begin(
+  LS_OWN(pod_runs, f) = pod_runs_begin(
       HOSTS, 1, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
   loops l = {.steps = steps, .replicas = HOSTS, .gives = true};
   host hosts[2 * HOSTS];
@@ -153,7 +151,6 @@ static uint64_t allocations(int64_t steps) {
   }
   ls_nest_release(all);
   ls_infeed_queue_release(l.queue);
-  pod_runs_end(&f);
   return made;
 }
 
@@ -174,7 +171,7 @@ TEST(a_cancelled_run_ends_wherever_it_is) {
   enum { HOSTS = 3, TIMES = 100 };
   const char *times = getenv("LS_TEST_CANCELS");
   const int count = times != NULL ? atoi(times) : TIMES;
-  pod_runs f = pod_runs_begin(
+  LS_OWN(pod_runs, f) = pod_runs_begin(
       HOSTS, 1, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
   loops endless = {.steps = 1 << 30, .replicas = HOSTS, .gives = true};
   loops l = {.steps = 20, .replicas = HOSTS, .gives = true};
@@ -216,12 +213,11 @@ TEST(a_cancelled_run_ends_wherever_it_is) {
   ls_nest_release(all[1]);
   ls_infeed_queue_release(endless.queue);
   ls_infeed_queue_release(l.queue);
-  pod_runs_end(&f);
 }
 
 // ---- Nobody at the other end -----------------------------------------------
 TEST(a_queue_that_nobody_feeds_is_named) {
-  pod_runs f =
+  LS_OWN(pod_runs, f) =
       pod_runs_begin(2, 1, (ls_runtime_options){.threads = 1, .stall_ms = 50});
   loops l = {.steps = 3, .replicas = 2};
   host fed = {0, false}, read = {1, true};
@@ -247,7 +243,6 @@ TEST(a_queue_that_nobody_feeds_is_named) {
   assert_int_equal(ls_runtime_abandoned_calls(f.c.runtime), 0);
   ls_nest_release(device);
   ls_infeed_queue_release(l.queue);
-  pod_runs_end(&f);
 }
 
 // ---- Other ways to run -----------------------------------------------------
@@ -260,10 +255,10 @@ static const char *no_cut(void *user, const char *name) {
 TEST(replicas_that_go_their_own_ways_take_their_tuples) {
   LS_SPEC("O141 O206");
   enum { REPLICAS = 3 };
-  pod_runs f = pod_runs_begin(1, REPLICAS,
-                              (ls_runtime_options){.threads = 1,
-                                                   .stall_ms = 20000,
-                                                   .environment = no_cut});
+  LS_OWN(pod_runs, f) = pod_runs_begin(
+      1, REPLICAS,
+      (ls_runtime_options){
+          .threads = 1, .stall_ms = 20000, .environment = no_cut});
   loops l = {.steps = 5, .replicas = REPLICAS};
   ls_nest device = ls_none(), closes = ls_none(), puts[REPLICAS];
   {
@@ -291,7 +286,6 @@ TEST(replicas_that_go_their_own_ways_take_their_tuples) {
   ls_nest_release(all);
   ls_nest_release(device);
   ls_infeed_queue_release(l.queue);
-  pod_runs_end(&f);
 }
 
 static ls_nest take_one(ls_nest args, void *user) {
@@ -303,11 +297,11 @@ static ls_nest take_one(ls_nest args, void *user) {
 // op in eager is there.
 TEST(replicas_of_a_mirrored_strategy_are_the_first_cores) {
   enum { REPLICAS = 3 };
-  pod_runs f = pod_runs_begin(
+  LS_OWN(pod_runs, f) = pod_runs_begin(
       2, 2, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
-  ls_strategy *strategy = NULL;
-  ls_function *function = NULL;
-  ls_nest results = ls_none();
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_function, function) = NULL;
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(REPLICAS)}, &strategy));
   expect_ok(
@@ -335,8 +329,4 @@ TEST(replicas_of_a_mirrored_strategy_are_the_first_cores) {
     assert_true(number == 77);
     expect_ok(ls_frame_end(NULL));
   }
-  ls_nest_release(results);
-  ls_function_release(function);
-  ls_strategy_release(strategy);
-  pod_runs_end(&f);
 }

@@ -5,7 +5,8 @@
 #include "support/pod_runs.h"
 
 TEST(what_is_missing_is_named) {
-  pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = NULL, *other = NULL;
   ls_nest nest = ls_none();
   ls_sharding_policy policy = {0};
@@ -82,5 +83,4 @@ TEST(what_is_missing_is_named) {
   expect_status(ls_graph_take_error(f.graph), LS_INVALID_ARGUMENT, says[1]);
   ls_infeed_queue_release(queue);
   ls_infeed_queue_release(NULL);
-  pod_runs_end(&f);
 }

@@ -4,6 +4,7 @@
 // the number of hosts, cores and loops.
 #include <stdlib.h>
 
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/host.h"
 #include "lockstep/replicate.h"
@@ -90,10 +91,9 @@ static int threads_of(int hosts, int cores, int threads) {
     LS_GRAPH_SCOPE(f.graph);
     for (int i = 0; i < hosts; ++i) {
       all[i] = (host){i, cores};
-      const ls_nest made = ls_while(always_true, feed, &all[i],
-                                    LS_LIST(ls_leaf(pod_number(0))), STEPS);
+      LS_OWN(ls_nest, made) = ls_while(always_true, feed, &all[i],
+                                       LS_LIST(ls_leaf(pod_number(0))), STEPS);
       fetches[i] = ls_leaf(ls_nest_tensor(made, 0));
-      ls_nest_release(made);
     }
     fetches[hosts] = device_loop(hosts * cores, queue);
   }

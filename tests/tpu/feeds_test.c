@@ -7,6 +7,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/flow.h"
 #include "lockstep/runtime_settings.h"
+#include "runtime/own.h"
 #include "support/pod_runs.h"
 
 static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};
@@ -19,7 +20,7 @@ static void expect_refused(ls_code code, const char *says) {
 // ---- Types -----------------------------------------------------------------
 TEST(what_is_taken_has_types_and_shapes) {
   LS_SPEC("O137");
-  pod_runs f = pod_runs_begin(1, 2, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, usual);
   LS_GRAPH_SCOPE(f.graph);
   static const ls_dtype possible[] = {
       LS_DTYPE_BOOL, LS_DTYPE_I8,  LS_DTYPE_I16, LS_DTYPE_I32, LS_DTYPE_I64,
@@ -48,13 +49,12 @@ TEST(what_is_taken_has_types_and_shapes) {
   }
   assert_true(ls_op_is_failed(ls_infeed_dequeue_tuple(NULL, 0)));
   expect_refused(LS_INVALID_ARGUMENT, "at least one");
-  pod_runs_end(&f);
 }
 
 // ---- Through the infeed ----------------------------------------------------
 TEST(a_tuple_goes_from_the_host_to_its_core) {
   LS_SPEC("O138");
-  pod_runs f = pod_runs_begin(2, 2, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(2, 2, usual);
   ls_nest puts = ls_none(), takes = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -68,12 +68,11 @@ TEST(a_tuple_goes_from_the_host_to_its_core) {
   pod_runs_do(&f, takes);
   assert_true(pod_runs_number(&f, 0) == 4 && pod_runs_number(&f, 1) == 1);
   assert_true(pod_runs_number(&f, 2) == 3 && pod_runs_number(&f, 3) == 2);
-  pod_runs_end(&f);
 }
 
 TEST(a_host_op_says_which_core) {
   LS_SPEC("O138");
-  pod_runs f = pod_runs_begin(1, 2, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, usual);
   ls_nest nowhere = ls_none(), far = ls_none(), on_core = ls_none(),
           take = ls_none(), other_task = ls_none();
   {
@@ -96,11 +95,10 @@ TEST(a_host_op_says_which_core) {
   pod_runs_do(&f, on_core);
   pod_runs_do(&f, take);
   assert_true(pod_runs_number(&f, 0) == 3);
-  pod_runs_end(&f);
 }
 
 TEST(without_a_system_there_is_no_core) {
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_pod_shut_down(f.pod);
   ls_nest put = ls_none();
   {
@@ -117,12 +115,11 @@ TEST(without_a_system_there_is_no_core) {
   ls_pod_initialize(pod);
   pod_runs_do(&f, put);
   ls_object_release(pod);
-  pod_runs_end(&f);
 }
 
 TEST(what_is_put_is_what_was_declared) {
   LS_SPEC("O139");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest shape = ls_none(), type = ls_none(), count = ls_none(),
           fits = ls_none();
   {
@@ -154,13 +151,12 @@ TEST(what_is_put_is_what_was_declared) {
                 "2 elements");
   expect_status(pod_runs_try(&f, count), LS_INVALID_ARGUMENT, "1 were");
   pod_runs_do(&f, fits);
-  pod_runs_end(&f);
 }
 
 // ---- Through the outfeed ---------------------------------------------------
 TEST(a_core_gives_tuples_to_its_host) {
   LS_SPEC("O140");
-  pod_runs f = pod_runs_begin(1, 3, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 3, usual);
   ls_nest give = ls_none(), get = ls_none(), nowhere = ls_none(),
           pair = ls_none();
   {
@@ -201,16 +197,15 @@ TEST(a_core_gives_tuples_to_its_host) {
                 "outfeed_dequeue ops must specify a device_ordinal when "
                 "placed on CPU");
   expect_status(pod_runs_try(&f, pair), LS_INVALID_ARGUMENT, "ordinal 9");
-  pod_runs_end(&f);
 }
 
 // ---- Order and depth -------------------------------------------------------
 // Two ops that put, and a third one of another graph; two that take.
 TEST(tuples_come_in_the_order_sent) {
   LS_SPEC("O141");
-  pod_runs f = pod_runs_begin(1, 1, usual);
-  ls_graph *other = NULL;
-  ls_session *session = NULL;
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
+  LS_OWN(ls_graph, other) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_nest puts[3], takes[2];
   expect_ok(ls_graph_create("other", &other));
   {
@@ -226,7 +221,7 @@ TEST(tuples_come_in_the_order_sent) {
   }
   expect_ok(ls_session_create(other, &session));
   static const int order[] = {1, 2, 0, 0, 2, 1, 2};
-  ls_nest none = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   for (size_t i = 0; i < LS_COUNT_OF(order); ++i)
     if (order[i] == 2)
       expect_ok(ls_session_run(session, puts[2], NULL, 0, &none));
@@ -236,10 +231,6 @@ TEST(tuples_come_in_the_order_sent) {
     pod_runs_do(&f, ls_nest_retain(takes[i % 2]));
     assert_true(pod_runs_number(&f, 0) == order[i]);
   }
-  ls_nest_release(none);
-  ls_session_destroy(session);
-  ls_graph_destroy(other);
-  pod_runs_end(&f);
 }
 
 typedef struct other_thread {
@@ -265,7 +256,7 @@ static void *run_there(void *user) {
 
 TEST(a_full_queue_has_puts_wait) {
   LS_SPEC("O141");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest put = ls_none(), take = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -298,12 +289,11 @@ TEST(a_full_queue_has_puts_wait) {
   expect_ok(t.status);
   ls_nest_release(t.results);
   ls_nest_release(take);
-  pod_runs_end(&f);
 }
 
 TEST(a_tuple_that_does_not_fit_fails_the_run) {
   LS_SPEC("O142");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest one = ls_none(), two = ls_none(), take = ls_none(),
           takes_whole = ls_none(), takes_pair = ls_none(), pair = ls_none();
   {
@@ -343,7 +333,6 @@ TEST(a_tuple_that_does_not_fit_fails_the_run) {
   }
   ls_nest_release(one);
   ls_nest_release(two);
-  pod_runs_end(&f);
 }
 
 // ---- Cancelling ------------------------------------------------------------
@@ -363,7 +352,7 @@ static void cancel_waiting(pod_runs *f, ls_nest fetches, const char *says) {
 
 TEST(cancelling_wakes_who_waits) {
   LS_SPEC("O143");
-  pod_runs f = pod_runs_begin(1, 2, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, usual);
   ls_nest put = ls_none(), take = ls_none(), get = ls_none(), both = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -389,13 +378,12 @@ TEST(cancelling_wakes_who_waits) {
   assert_int_equal(ls_runtime_abandoned_calls(f.c.runtime), 0);
   ls_nest_release(put);
   ls_nest_release(both);
-  pod_runs_end(&f);
 }
 
 // ---- Effects ---------------------------------------------------------------
 TEST(ops_are_neither_merged_nor_dropped_nor_moved) {
   LS_SPEC("O144");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest puts = ls_none(), takes = ls_none(), gives = ls_none(),
           gets = ls_none();
   {
@@ -426,14 +414,13 @@ TEST(ops_are_neither_merged_nor_dropped_nor_moved) {
   pod_runs_do(&f, gives);
   pod_runs_do(&f, gets);
   assert_true(pod_runs_number(&f, 0) == 3 && pod_runs_number(&f, 2) == 1);
-  pod_runs_end(&f);
 }
 
 // The same where the run waits elsewhere, so that it is of several parts: more
 // is put than the queue holds.
 TEST(puts_of_one_core_keep_their_order_beside_others) {
   LS_SPEC("O144");
-  pod_runs f = pod_runs_begin(1, 2, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, usual);
   enum { PUTS = 150 };
   ls_nest fetches[PUTS + 1], takes[PUTS];
   {
@@ -449,13 +436,12 @@ TEST(puts_of_one_core_keep_their_order_beside_others) {
   for (size_t i = 0; i < PUTS; ++i)
     assert_true(ls_array_f64(ls_nest_as_array(ls_nest_item(got, i)), 0) ==
                 (double)i);
-  pod_runs_end(&f);
 }
 
 // ---- Closing ---------------------------------------------------------------
 TEST(a_closed_queue_gives_what_it_has_and_then_ends) {
   LS_SPEC("O206");
-  pod_runs f = pod_runs_begin(1, 1, usual);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, usual);
   ls_nest put = ls_none(), take = ls_none(), give = ls_none(), get = ls_none(),
           closes[2];
   {
@@ -498,5 +484,4 @@ TEST(a_closed_queue_gives_what_it_has_and_then_ends) {
     expect_status(pod_runs_try(&f, ls_nest_retain(out)), LS_OUT_OF_RANGE, says);
     ls_pod_initialize(f.pod);
   }
-  pod_runs_end(&f);
 }

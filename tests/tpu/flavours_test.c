@@ -18,6 +18,7 @@
 #include "support/function.h"
 #include "support/logical_strategies.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 // ---- A world that is ours --------------------------------------------------
 typedef struct world {
@@ -45,9 +46,8 @@ static counted begin(world *w) {
 }
 
 static void initialize(ls_tpu_resolver *resolver) {
-  ls_topology *topology = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
   expect_ok(ls_tpu_initialize(resolver, &topology));
-  ls_topology_release(topology);
 }
 
 static ls_tpu_resolver *resolver_of(const char *name) {
@@ -79,7 +79,7 @@ TEST(it_is_made_of_nothing_and_publishes_what_it_is) {
   LS_SPEC("T1");
   world w;
   ls_strategy *strategy = NULL;
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   ls_gauge_value value;
   // Not before one is made, nor of one that could not be.
   ls_tpu_resolver *nobody = resolver_of("grpc://nobody");
@@ -94,19 +94,16 @@ TEST(it_is_made_of_nothing_and_publishes_what_it_is) {
   assert_int_equal(w.warnings, 0);
   ls_strategy_release(strategy);
   // The last one counts.
-  ls_tpu_resolver *pod = resolver_of("virtual:4x1,hosts=2");
+  LS_OWN(ls_tpu_resolver, pod) = resolver_of("virtual:4x1,hosts=2");
   expect_ok(
       ls_tpu_strategy_create(&(ls_tpu_options){.resolver = pod}, &strategy));
   expect_gauges(&c, "V2", 2, 4);
   ls_strategy_release(strategy);
-  ls_device_assignment *three = logical_assignment(3, 1);
+  LS_OWN(ls_device_assignment, three) = logical_assignment(3, 1);
   expect_ok(ls_tpu_strategy_create(
       &(ls_tpu_options){.resolver = pod, .assignment = three}, &strategy));
   expect_gauges(&c, "V2", 1, 3);
-  ls_device_assignment_release(three);
   ls_strategy_release(strategy);
-  ls_tpu_resolver_release(pod);
-  counted_end(&c);
 }
 
 static ls_nest replicas_sum(ls_nest args, void *user) {
@@ -117,15 +114,13 @@ static ls_nest replicas_sum(ls_nest args, void *user) {
 }
 
 static double run_sum(ls_strategy *strategy) {
-  ls_function *f = function_of(replicas_sum, NULL);
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, f) = function_of(replicas_sum, NULL);
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   const ls_nest first = ls_distributed_count(result) > 0
                             ? ls_distributed_component(result, 0)
                             : result;
   const double sum = ls_nest_number(first);
-  ls_nest_release(result);
-  ls_function_release(f);
   return sum;
 }
 
@@ -133,10 +128,10 @@ TEST(each_deprecated_one_warns_once) {
   LS_SPEC("T2");
   world w;
   ls_strategy *strategy = NULL;
-  counted c = begin(&w);
-  ls_tpu_resolver *pod = resolver_of("virtual:4x1,hosts=2");
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, pod) = resolver_of("virtual:4x1,hosts=2");
   initialize(pod);
-  ls_device_assignment *three = logical_assignment(3, 1);
+  LS_OWN(ls_device_assignment, three) = logical_assignment(3, 1);
   for (int i = 1; i <= 3; ++i) {
     expect_ok(ls_tpu_strategy_experimental_create(
         &(ls_tpu_options){.resolver = pod, .assignment = i < 3 ? NULL : three},
@@ -151,17 +146,14 @@ TEST(each_deprecated_one_warns_once) {
     assert_ptr_equal(ls_tpu_strategy_resolver(strategy), pod);
     ls_strategy_release(strategy);
   }
-  ls_device_assignment_release(three);
-  ls_tpu_resolver_release(pod);
-  counted_end(&c);
 }
 
 TEST(version_1_takes_steps_per_run) {
   LS_SPEC("T3 T4");
   world w;
   ls_strategy *strategy = NULL;
-  counted c = begin(&w);
-  ls_tpu_resolver *pod = resolver_of("virtual:2x1");
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, pod) = resolver_of("virtual:2x1");
   initialize(pod);
   ls_device_assignment *two = logical_assignment(2, 1);
   // By position: resolver, steps, assignment.
@@ -187,15 +179,13 @@ TEST(version_1_takes_steps_per_run) {
   expect_ok(ls_mirrored_strategy_create(NULL, &strategy));
   assert_int_equal(ls_tpu_strategy_steps_per_run(strategy), 0);
   ls_strategy_release(strategy);
-  ls_tpu_resolver_release(pod);
-  counted_end(&c);
 }
 
 // ---- Right after -----------------------------------------------------------
 TEST(a_new_one_has_its_flags_set) {
   LS_SPEC("T8");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *strategy = logical_strategy(f, 2, 2, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, strategy) = logical_strategy(f, 2, 2, LS_FLAG_DEFAULT);
     assert_true(ls_strategy_needs_static_shapes(strategy));
     assert_true(ls_strategy_allows_partial_batches(strategy));
     assert_true(ls_strategy_uses_policies(strategy));
@@ -210,7 +200,6 @@ TEST(a_new_one_has_its_flags_set) {
       expect_ok(ls_tpu_strategy_device(strategy, r, 0, &name));
       assert_string_equal(devices[r], name.text);
     }
-    ls_strategy_release(strategy);
   }
   ls_strategy *spmd = logical_strategy(FLAVOUR_CURRENT, 2, 2, LS_FLAG_ON);
   assert_true(ls_tpu_strategy_spmd(spmd));
@@ -231,7 +220,7 @@ static ls_nest count_up(ls_nest args, void *user) {
 
 // A variable, and what two steps of it give.
 static double count_twice(ls_strategy *strategy, bool packed) {
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
@@ -242,8 +231,8 @@ static double count_twice(ls_strategy *strategy, bool packed) {
         &v));
   }
   assert_true((ls_variable_packed(v) != NULL) == packed);
-  ls_function *f = function_of(count_up, v);
-  ls_nest result = ls_none();
+  LS_OWN(ls_function, f) = function_of(count_up, v);
+  LS_OWN(ls_nest, result) = ls_none();
   for (int i = 0; i < 2; ++i)
     expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &result));
   // One handle is captured, not one a replica.
@@ -252,16 +241,13 @@ static double count_twice(ls_strategy *strategy, bool packed) {
   assert_null(strstr(text, "replica_1"));
   ls_text_release(text);
   const double value = ls_nest_number(ls_distributed_component(result, 1));
-  ls_nest_release(result);
-  ls_function_release(f);
-  ls_variable_release(v);
   return value;
 }
 
 TEST(variables_are_packed_unless_told_otherwise) {
   LS_SPEC("T7");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, strategy) = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
     assert_true(ls_strategy_packs_variables(strategy));
     assert_true(count_twice(strategy, true) == 4);
     ls_strategy_set_packs_variables(strategy, false);
@@ -269,19 +255,17 @@ TEST(variables_are_packed_unless_told_otherwise) {
     assert_true(count_twice(strategy, false) == 4);
     ls_strategy_set_packs_variables(strategy, true);
     assert_true(count_twice(strategy, true) == 4);
-    ls_strategy_release(strategy);
   }
   // It is each strategy's own.
-  ls_strategy *mirrored = NULL;
+  LS_OWN(ls_strategy, mirrored) = NULL;
   expect_ok(ls_mirrored_strategy_create(NULL, &mirrored));
   assert_false(ls_strategy_packs_variables(mirrored));
-  ls_strategy_release(mirrored);
 }
 
 TEST(each_says_which_resolver_it_has) {
   LS_SPEC("T10 V157");
   ls_tpu_resolver *pod = resolver_of("virtual:2x1");
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_tpu_strategy_experimental_create(
       &(ls_tpu_options){.resolver = pod}, &strategy));
   assert_ptr_equal(ls_tpu_strategy_resolver(strategy), pod);
@@ -300,7 +284,6 @@ TEST(each_says_which_resolver_it_has) {
   assert_true(ls_strategy_should_save_summary(strategy));
   assert_true(ls_strategy_has_global_batches(strategy));
   assert_false(ls_strategy_is_multi_worker(strategy));
-  ls_strategy_release(strategy);
 }
 
 // ---- What each flavour offers ----------------------------------------------
@@ -326,7 +309,7 @@ static void expect_array(ls_nest value, const double *wanted, int64_t count) {
 
 static void expect_newer_calls(ls_strategy *strategy, bool has_them) {
   ls_nest out = ls_none();
-  const ls_nest value = pair_of(2);
+  LS_OWN(ls_nest, value) = pair_of(2);
   ls_status gathered = ls_strategy_gather(strategy, value, 0, &out);
   if (has_them) {
     expect_ok(gathered);
@@ -343,7 +326,6 @@ static void expect_newer_calls(ls_strategy *strategy, bool has_them) {
   } else {
     expect_status(gathered, LS_UNIMPLEMENTED, "from_function");
   }
-  ls_nest_release(value);
 }
 
 static ls_nest make_batches(ls_input_context context, void *user) {
@@ -354,7 +336,7 @@ static ls_nest make_batches(ls_input_context context, void *user) {
 }
 
 static void expect_iterators(ls_strategy *strategy) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_distributed_iterator *iterator = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -367,13 +349,12 @@ static void expect_iterators(ls_strategy *strategy) {
         strategy, make_batches, NULL, LS_PIPELINE_PER_WORKER, &iterator));
     ls_distributed_iterator_release(iterator);
   }
-  ls_graph_destroy(graph);
 }
 
 TEST(version_1_lacks_what_came_later) {
   LS_SPEC("T12");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, strategy) = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
     expect_newer_calls(strategy, f != FLAVOUR_V1);
     expect_iterators(strategy);
     if (f == FLAVOUR_V1) {
@@ -384,16 +365,13 @@ TEST(version_1_lacks_what_came_later) {
       expect_array(out, (const double[]){3}, 1);
       ls_nest_release(out);
       ls_nest_release(value);
-      ls_dataset *dataset = NULL;
-      const ls_nest rows = ls_nest_array(
+      LS_OWN(ls_dataset, dataset) = NULL;
+      LS_OWN(ls_nest, rows) = ls_nest_array(
           array_of(LS_DTYPE_F32, LS_SHAPE(3), (const double[]){1, 2, 3}));
       expect_ok(
           ls_strategy_array_dataset(strategy, rows, NULL, NULL, &dataset));
       assert_int_equal(ls_dataset_cardinality(dataset), 3);
-      ls_dataset_release(dataset);
-      ls_nest_release(rows);
     }
-    ls_strategy_release(strategy);
   }
 }
 
@@ -406,13 +384,13 @@ static ls_nest add_bound(ls_nest args, void *user) {
 
 static ls_variable *three_in(ls_strategy *strategy) {
   ls_variable *v = NULL;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(1), (const double[]){3});
+  LS_OWN(ls_array, initial) =
+      array_of(LS_DTYPE_F32, LS_SHAPE(1), (const double[]){3});
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.initial_array = initial}, &v));
   }
-  ls_array_release(initial);
   return v;
 }
 
@@ -424,10 +402,10 @@ static bool flag_of(const computation *c, const char *name) {
 }
 
 static void run_in_eager(ls_strategy *strategy) {
-  ls_variable *v = three_in(strategy);
-  ls_function *f = function_of(add_bound, v);
-  const ls_nest args = LS_TUPLE(ls_nest_variable(v), pair_of(2));
-  ls_nest result = ls_none();
+  LS_OWN(ls_variable, v) = three_in(strategy);
+  LS_OWN(ls_function, f) = function_of(add_bound, v);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_variable(v), pair_of(2));
+  LS_OWN(ls_nest, result) = ls_none();
   expect_status(
       ls_strategy_run(strategy, ls_plain(add_bound, v), args, &result),
       LS_UNIMPLEMENTED, "wrap the callback");
@@ -435,21 +413,17 @@ static void run_in_eager(ls_strategy *strategy) {
   for (size_t r = 0; r < 2; ++r)
     assert_true(ls_array_f64(ls_distributed_component(result, r).as.ref, 0) ==
                 (double)r + 4);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_variable_release(v);
 }
 
 static void run_in_graph(ls_strategy *strategy) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  ls_variable *v = three_in(strategy);
+  LS_OWN(ls_variable, v) = three_in(strategy);
   computation_initialize(&c, v);
   const ls_nest values = ls_nest_distributed(
       LS_PER_REPLICA, (const ls_nest[]){ls_leaf(f32_of(1)), ls_leaf(f32_of(2))},
       2);
-  const ls_nest args = LS_TUPLE(ls_nest_variable(v), values);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_variable(v), values);
   expect_ok(
       ls_strategy_run(strategy, ls_plain(add_bound, v), args, &c.outputs));
   // Without options they are the usual ones.
@@ -459,24 +433,20 @@ static void run_in_graph(ls_strategy *strategy) {
     assert_true(computation_fetch(
                     &c, ls_distributed_component(c.outputs, r).as.tensor) ==
                 (double)r + 4);
-  ls_nest_release(args);
-  ls_variable_release(v);
-  computation_close(&c);
 }
 
 TEST(all_flavours_run_alike) {
   LS_SPEC("T59");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *strategy = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, strategy) = logical_strategy(f, 2, 1, LS_FLAG_DEFAULT);
     run_in_eager(strategy);
     run_in_graph(strategy);
-    ls_strategy_release(strategy);
   }
 }
 
 TEST(what_is_null_is_refused) {
   ls_session_config config = {0};
-  ls_strategy *strategy =
+  LS_OWN(ls_strategy, strategy) =
       logical_strategy(FLAVOUR_CURRENT, 1, 1, LS_FLAG_DEFAULT);
   expect_status(ls_tpu_strategy_create(NULL, NULL), LS_INVALID_ARGUMENT,
                 "out_strategy is NULL");
@@ -488,7 +458,6 @@ TEST(what_is_null_is_refused) {
                 LS_INVALID_ARGUMENT, "strategy is NULL");
   expect_status(ls_tpu_strategy_update_config(strategy, NULL, NULL),
                 LS_INVALID_ARGUMENT, "out_config is NULL");
-  ls_strategy_release(strategy);
 }
 
 MEMORY_TEST(make_strategies_of_all_kinds) {

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
@@ -68,7 +69,7 @@ static ls_nest three(ls_nest args, void *user) {
 TEST(each_shard_gets_its_part_and_outputs_are_joined) {
   LS_SPEC("O121 O122 O123 O124");
   sharded *s = *state;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
     expect_ok(
@@ -80,21 +81,20 @@ TEST(each_shard_gets_its_part_and_outputs_are_joined) {
                                      .num_output_axes = 3},
                  &outputs));
   }
-  const ls_nest results = fetch(s, outputs);
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
   assert_int_equal(ls_nest_count(results), 3);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
                (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
   expect_array(ls_nest_item(results, 1), LS_SHAPE(2), (const double[]){6, 22});
   expect_array(ls_nest_item(results, 2), LS_SHAPE(1, 4),
                (const double[]){10, 20, 31, 41});
-  ls_nest_release(results);
-  ls_nest_release(outputs);
 }
 
 TEST(outputs_can_be_those_of_shard_0) {
   LS_SPEC("O123 O124");
   sharded *s = *state;
-  ls_nest outputs = ls_none(), none = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   const bool no = false, some[] = {true, false, true};
   {
     LS_GRAPH_SCOPE(s->graph);
@@ -108,7 +108,7 @@ TEST(outputs_can_be_those_of_shard_0) {
     o.num_outputs_from_all = 1;
     expect_ok(ls_shard(three, NULL, s->inputs, &o, &none));
   }
-  ls_nest results = fetch(s, outputs);
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
   expect_array(ls_nest_item(results, 1), LS_SCALAR, (const double[]){6});
   expect_array(ls_nest_item(results, 2), LS_SHAPE(2, 2),
                (const double[]){10, 20, 31, 41});
@@ -118,15 +118,12 @@ TEST(outputs_can_be_those_of_shard_0) {
                (const double[]){0, 2, 4, 6});
   expect_array(ls_nest_item(results, 2), LS_SHAPE(1, 2),
                (const double[]){10, 20});
-  ls_nest_release(results);
-  ls_nest_release(none);
-  ls_nest_release(outputs);
 }
 
 TEST(without_outputs_there_is_one_op) {
   LS_SPEC("O124");
   sharded *s = *state;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
     expect_ok(ls_shard(give_none, NULL, ls_none(),
@@ -137,21 +134,18 @@ TEST(without_outputs_there_is_one_op) {
   assert_int_equal(ls_nest_count(outputs), 1);
   assert_string_equal(ls_op_name(ls_nest_item(outputs, 0).as.op), "shard_0");
   ls_nest_release(fetch(s, outputs));
-  ls_nest_release(outputs);
 }
 
 TEST(one_shard_is_the_default) {
   LS_SPEC("O121");
   sharded *s = *state;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
     expect_ok(ls_shard(three, NULL, s->inputs, NULL, &outputs));
   }
-  const ls_nest results = fetch(s, outputs);
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
   expect_array(ls_nest_item(results, 1), LS_SHAPE(1), (const double[]){28});
-  ls_nest_release(results);
-  ls_nest_release(outputs);
 }
 
 TEST(shards_that_cannot_be_are_refused_with_their_numbers) {
@@ -193,24 +187,22 @@ static ls_nest doubled(ls_nest args, void *user) {
 TEST(a_batch_is_cut_and_joined_along_dimension_0) {
   LS_SPEC("O125");
   sharded *s = *state;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   {
     LS_GRAPH_SCOPE(s->graph);
     const ls_nest x = LS_LIST(ls_nest_item(s->inputs, 0));
     expect_ok(ls_batch_parallel(doubled, NULL, x, 4, NULL, &outputs));
     ls_nest_release(x);
   }
-  const ls_nest results = fetch(s, outputs);
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
                (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
-  ls_nest_release(results);
-  ls_nest_release(outputs);
 }
 
 TEST(the_compile_status_is_given_besides) {
   LS_SPEC("O127");
   sharded *s = *state;
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   ls_tensor compile_status = {0};
   {
     LS_GRAPH_SCOPE(s->graph);
@@ -224,15 +216,12 @@ TEST(the_compile_status_is_given_besides) {
   expect_ok(ls_op_attr(ls_tensor_op(compile_status), "_tpu_compilation_status",
                        &attr));
   assert_string_equal(attr->as.string, "cluster");
-  const ls_nest told = fetch(s, ls_leaf(compile_status));
+  LS_OWN(ls_nest, told) = fetch(s, ls_leaf(compile_status));
   const ls_bytes *bytes = ls_array_data(ls_nest_as_array(told));
   assert_int_equal(bytes->size, 0);
-  const ls_nest results = fetch(s, outputs);
+  LS_OWN(ls_nest, results) = fetch(s, outputs);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
                (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
-  ls_nest_release(results);
-  ls_nest_release(told);
-  ls_nest_release(outputs);
 }
 
 // ---- One replica -----------------------------------------------------------
@@ -262,10 +251,9 @@ TEST(a_rewritten_computation_gives_what_its_one_replica_has) {
   assert_int_equal(dict.kind, LS_KIND_DICT);
   assert_int_equal(op.kind, LS_KIND_OP);
   assert_string_equal(ls_op_name(op.as.op), "shard_0");
-  const ls_nest results = fetch(s, list);
+  LS_OWN(ls_nest, results) = fetch(s, list);
   expect_array(ls_nest_item(results, 0), LS_SHAPE(4, 2),
                (const double[]){0, 2, 4, 6, 8, 10, 12, 14});
-  ls_nest_release(results);
   ls_nest_release(list);
   ls_nest_release(dict);
 }

@@ -44,7 +44,7 @@ TEST(what_a_walk_starts_with_needs_a_call_outside) {
   for (int replicas = 1; replicas <= 2; ++replicas)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
       filling f = rows[i];
-      computation c;
+      LS_OWN(computation, c) = {0};
       computation_open(&c);
       const ls_nest inputs = computation_inputs((size_t)replicas);
       const ls_status status = ls_replicate(fill, &f, inputs, NULL, &c.outputs);
@@ -56,6 +56,5 @@ TEST(what_a_walk_starts_with_needs_a_call_outside) {
         expect_ok(status);
         assert_true(computation_output(&c, 0, 0) == (f.given ? 7 : 1));
       }
-      computation_close(&c);
     }
 }

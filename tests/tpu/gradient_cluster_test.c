@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "support/computation.h"
@@ -81,7 +82,7 @@ static ls_nest differentiate(ls_nest args, void *user) {
 // z = x^3: 3 x^2 and 6 x.
 TEST(each_call_of_gradients_has_a_cluster) {
   LS_SPEC("O47 O52 O54 O55 O56 O75");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, differentiate, NULL);
   for (size_t r = 0; r < 2; ++r) {
@@ -94,7 +95,6 @@ TEST(each_call_of_gradients_has_a_cluster) {
   expect_ok(ls_op_attr(op_named(c.graph, "tpu_replicate_metadata"),
                        "host_compute_core", &attr));
   assert_int_equal(attr->as.strings.count, 0);
-  computation_close(&c);
 }
 
 static ls_nest differentiate_apart(ls_nest args, void *user) {
@@ -110,11 +110,10 @@ static ls_nest differentiate_apart(ls_nest args, void *user) {
 
 TEST(without_colocation_gradients_are_compiled) {
   LS_SPEC("O92");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, differentiate_apart, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
-  computation_close(&c);
 }
 
 static ls_nest differentiate_inside(ls_nest args, void *user) {
@@ -136,11 +135,10 @@ static ls_nest call_inside(ls_nest args, void *user) {
 
 TEST(gradients_taken_outside_stay_in_their_cluster) {
   LS_SPEC("O52 O60");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, call_inside, NULL);
   assert_true(computation_output(&c, 1, 0) == 4);
-  computation_close(&c);
 }
 
 static ls_nest differentiate_on_core(ls_nest args, void *user) {
@@ -153,7 +151,7 @@ static ls_nest differentiate_on_core(ls_nest args, void *user) {
 
 TEST(a_cluster_of_gradients_asks_for_no_core) {
   LS_SPEC("O59 O62");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, differentiate_on_core, NULL);
   const ls_attr *attr = NULL;
@@ -162,7 +160,6 @@ TEST(a_cluster_of_gradients_asks_for_no_core) {
   assert_int_equal(attr->as.strings.count, 1);
   assert_string_equal(attr->as.strings.items[0], "0:0");
   assert_true(computation_output(&c, 1, 0) == 4);
-  computation_close(&c);
 }
 
 // ---- The context's own rules -----------------------------------------------
@@ -197,15 +194,15 @@ static void close_place(place *p) {
   ls_tpu_context_deinit(&p->context);
   computation_close(&p->c);
 }
+LS_OWNED_STRUCT(place, close_place)
 
 TEST(no_op_is_no_gradient) {
   LS_SPEC("O51");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p);
   expect_ok(ls_tpu_context_enter_gradient(&p.context, (ls_op){0}, "u"));
   assert_int_equal(p.context.num_gradients, 0);
   expect_ok(ls_tpu_context_exit_gradient(&p.context, (ls_op){0}, "u"));
-  close_place(&p);
 }
 
 TEST(the_name_tells_the_call) {
@@ -219,20 +216,19 @@ TEST(the_name_tells_the_call) {
       {"u", "u", "u.u"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    place p;
+    LS_OWN(place, p) = {0};
     open_place(&p);
     const ls_op op = op_in(&p, rows[i].cluster);
     expect_ok(ls_tpu_context_enter_gradient(&p.context, op, rows[i].uid));
     assert_string_equal(p.context.outside, rows[i].wanted);
     expect_ok(ls_tpu_context_exit_gradient(&p.context, op, rows[i].uid));
     assert_null(p.context.outside);
-    close_place(&p);
   }
 }
 
 TEST(what_lies_inside_stays_in_the_outer_cluster) {
   LS_SPEC("O52 O54 O58");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p);
   expect_ok(ls_tpu_context_enter_gradient(&p.context, p.compiled, "u"));
   assert_null(p.context.outside);
@@ -246,12 +242,11 @@ TEST(what_lies_inside_stays_in_the_outer_cluster) {
   expect_ok(ls_tpu_context_exit_gradient(&p.context, p.first, "u"));
   assert_null(p.context.outside);
   expect_ok(ls_tpu_context_exit_gradient(&p.context, p.compiled, "u"));
-  close_place(&p);
 }
 
 TEST(bad_nesting_is_refused) {
   LS_SPEC("O53 O57");
-  place p;
+  LS_OWN(place, p) = {0};
   open_place(&p);
   const ls_status empty =
       ls_tpu_context_exit_gradient(&p.context, p.compiled, "u");
@@ -276,5 +271,4 @@ TEST(bad_nesting_is_refused) {
                 LS_UNIMPLEMENTED,
                 "Cannot nest gradient colocation operations outside "
                 "compilation");
-  close_place(&p);
 }

@@ -7,6 +7,7 @@
 #include "lockstep/function.h"
 #include "support/assignments.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 
 enum { FEW = 3 };
 static const ls_dtype two_types[] = {LS_DTYPE_F32, LS_DTYPE_I32};
@@ -83,19 +84,18 @@ TEST(the_number_of_elements_is_given_or_inferred) {
     assert_string_equal(ls_infeed_queue_name(queue), "InfeedQueue");
     ls_infeed_queue_release(queue);
   }
-  ls_infeed_queue *queue =
+  LS_OWN(ls_infeed_queue, queue) =
       make(&(ls_infeed_options){.name = "mine",
                                 .num_elements = LS_SOME(1),
                                 .num_partitions = LS_SOME(4)});
   assert_string_equal(ls_infeed_queue_name(queue), "mine");
   assert_int_equal(
       ls_sharding_policy_num_partitions(ls_infeed_queue_policy(queue, 0)), 4);
-  ls_infeed_queue_release(queue);
 }
 
 TEST(a_queue_tells_what_is_set) {
   LS_SPEC("O153");
-  ls_infeed_queue *queue =
+  LS_OWN(ls_infeed_queue, queue) =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
   for (size_t i = 0; i < 2; ++i) {
     assert_int_equal(ls_infeed_queue_type(queue, i).dtype, LS_DTYPE_NONE);
@@ -116,12 +116,11 @@ TEST(a_queue_tells_what_is_set) {
     assert_int_equal(ls_infeed_queue_dimension(queue, 1).value, k % 2);
     assert_int_equal(ls_infeed_queue_num_shards(queue).value, 1 + k % 2);
   }
-  ls_infeed_queue_release(queue);
 }
 
 TEST(setters_refuse_other_lengths_and_what_is_frozen) {
   LS_SPEC("O154 E108");
-  ls_infeed_queue *queue = make_two();
+  LS_OWN(ls_infeed_queue, queue) = make_two();
   static const ls_dtype none[] = {LS_DTYPE_F32, LS_DTYPE_NONE};
   static const ls_dtype odd[] = {LS_DTYPE_F32, (ls_dtype)77};
   static const ls_dtype other[] = {LS_DTYPE_F32, LS_DTYPE_I64};
@@ -161,12 +160,11 @@ TEST(setters_refuse_other_lengths_and_what_is_frozen) {
   }
   expect_status(ls_infeed_queue_set_dimensions(queue, others, 2),
                 LS_INVALID_ARGUMENT, "0");
-  ls_infeed_queue_release(queue);
 }
 
 TEST(a_refused_change_changes_nothing) {
   LS_SPEC("O155");
-  ls_infeed_queue *queue = make_two();
+  LS_OWN(ls_infeed_queue, queue) = make_two();
   static const int64_t beyond[] = {0, 3}, fine[] = {0, 0};
   // Beyond the rank: noticed once there is something to cut.
   expect_ok(ls_infeed_queue_set_dimensions(queue, beyond, 2));
@@ -192,7 +190,6 @@ TEST(a_refused_change_changes_nothing) {
   expect_status(ls_infeed_queue_set_types(queue, half, 2), LS_INVALID_ARGUMENT,
                 "element 1");
   assert_int_equal(ls_infeed_queue_type(queue, 0).dtype, LS_DTYPE_F32);
-  ls_infeed_queue_release(queue);
 }
 
 // ---- From tensors ----------------------------------------------------------
@@ -205,8 +202,9 @@ static ls_nest list_of(const ls_tensor *tensors, size_t count) {
 
 TEST(a_queue_is_configured_from_whole_tensors) {
   LS_SPEC("O156");
-  pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
-  ls_infeed_queue *queue =
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+  LS_OWN(ls_infeed_queue, queue) =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -224,14 +222,13 @@ TEST(a_queue_is_configured_from_whole_tensors) {
     ls_nest_release(two);
     ls_nest_release(three);
   }
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 TEST(a_queue_is_configured_from_shards) {
   LS_SPEC("O157 E109");
-  pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
-  ls_infeed_queue *queue = make_two();
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+  LS_OWN(ls_infeed_queue, queue) = make_two();
   {
     LS_GRAPH_SCOPE(f.graph);
     const ls_tensor shard[] = {ls_fill(LS_DTYPE_F32, LS_SHAPE(5, 3), 1),
@@ -278,13 +275,11 @@ TEST(a_queue_is_configured_from_shards) {
     ls_nest_release(ragged);
     ls_nest_release(four);
   }
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 TEST(freezing_needs_types_and_shapes) {
   LS_SPEC("O158 E107 E108");
-  ls_infeed_queue *queue =
+  LS_OWN(ls_infeed_queue, queue) =
       make(&(ls_infeed_options){.num_elements = LS_SOME(2)});
   expect_status(ls_infeed_queue_freeze(queue), LS_FAILED_PRECONDITION,
                 "without setting all tuple types");
@@ -306,7 +301,6 @@ TEST(freezing_needs_types_and_shapes) {
     assert_int_equal(ls_infeed_queue_dimension(queue, i).value, 0);
   }
   assert_int_equal(ls_infeed_queue_num_shards(queue).value, 1);
-  ls_infeed_queue_release(queue);
 }
 
 // ---- The dequeue -----------------------------------------------------------
@@ -321,9 +315,10 @@ static ls_nest dequeue_in_function(ls_nest args, void *user) {
 
 TEST(a_queue_makes_one_dequeue) {
   LS_SPEC("O159 E110");
-  pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *other = make_two();
-  ls_infeed_queue *unset =
+  LS_OWN(ls_infeed_queue, unset) =
       make(&(ls_infeed_options){.num_elements = LS_SOME(1)});
   ls_nest tuple = ls_none(), again = ls_none();
   {
@@ -368,8 +363,6 @@ TEST(a_queue_makes_one_dequeue) {
   ls_function_release(function);
   ls_infeed_queue_release(queue);
   ls_infeed_queue_release(other);
-  ls_infeed_queue_release(unset);
-  pod_runs_end(&f);
 }
 
 static const char *tag_of(ls_nest tuple, size_t i) {
@@ -381,11 +374,12 @@ static const char *tag_of(ls_nest tuple, size_t i) {
 
 TEST(partitions_are_put_together_and_tagged) {
   LS_SPEC("O160");
-  pod_runs f = pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 1, (ls_runtime_options){.threads = 1});
   static const ls_dtype types[] = {LS_DTYPE_F32, LS_DTYPE_F32, LS_DTYPE_I32};
   const ls_shape shapes[] = {LS_SHAPE(8, 6), LS_SHAPE(8, 6), LS_SCALAR};
   static const int64_t dimensions[] = {1, 0, 0};
-  ls_infeed_queue *queue =
+  LS_OWN(ls_infeed_queue, queue) =
       make(&(ls_infeed_options){.dtypes = types,
                                 .num_dtypes = 3,
                                 .shapes = shapes,
@@ -393,7 +387,7 @@ TEST(partitions_are_put_together_and_tagged) {
                                 .dimensions = dimensions,
                                 .num_dimensions = 3,
                                 .num_partitions = LS_SOME(4)});
-  ls_nest tuple = ls_none();
+  LS_OWN(ls_nest, tuple) = ls_none();
   LS_GRAPH_SCOPE(f.graph);
   expect_ok(ls_infeed_queue_dequeue(queue, 0, &tuple));
   expect_shape(ls_tensor_shape(ls_nest_tensor(tuple, 0)), "f32[8,24]");
@@ -402,9 +396,6 @@ TEST(partitions_are_put_together_and_tagged) {
   assert_string_equal(tag_of(tuple, 0), "tiled [1,4] on 0..3");
   assert_string_equal(tag_of(tuple, 1), "tiled [4,1] on 0..3");
   assert_string_equal(tag_of(tuple, 2), "replicated");
-  ls_nest_release(tuple);
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 // ---- Enqueues --------------------------------------------------------------
@@ -435,7 +426,8 @@ static void expect_op(ls_nest ops, size_t i, const char *name,
 
 TEST(a_queue_makes_an_enqueue_for_each_shard) {
   LS_SPEC("O161 E110 E111");
-  pod_runs f = pod_runs_begin(1, 4, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(1, 4, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *placed = make_two(), *torn = make_two();
   ls_nest ops = ls_none(), run = ls_none();
   {
@@ -483,7 +475,6 @@ TEST(a_queue_makes_an_enqueue_for_each_shard) {
   ls_infeed_queue_release(queue);
   ls_infeed_queue_release(placed);
   ls_infeed_queue_release(torn);
-  pod_runs_end(&f);
 }
 
 // What core `core` of task `task` takes next.
@@ -516,8 +507,9 @@ static ls_tensor counted_to(ls_dtype dtype, ls_shape shape) {
 TEST(a_second_refused_enqueue_keeps_the_list_of_the_first) {
   LS_SPEC("O161 O163");
   for (int whole = 0; whole < 2; ++whole) {
-    pod_runs f = pod_runs_begin(1, 2, (ls_runtime_options){.threads = 1});
-    ls_infeed_queue *queue = make_two();
+    LS_OWN(pod_runs, f) =
+        pod_runs_begin(1, 2, (ls_runtime_options){.threads = 1});
+    LS_OWN(ls_infeed_queue, queue) = make_two();
     ls_nest ops = ls_none(), other = ls_nest_i64(7);
     {
       LS_GRAPH_SCOPE(f.graph);
@@ -555,14 +547,13 @@ TEST(a_second_refused_enqueue_keeps_the_list_of_the_first) {
     expect_status(ls_infeed_queue_enqueue(queue, ls_none(), NULL, &ops),
                   LS_FAILED_PRECONDITION, "two enqueue Ops");
     assert_int_equal(ops.kind, LS_KIND_NONE);
-    ls_infeed_queue_release(queue);
-    pod_runs_end(&f);
   }
 }
 
 TEST(whole_inputs_are_split_over_the_cores) {
   LS_SPEC("O162 O163 E110 E111");
-  pod_runs f = pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
   ls_infeed_queue *queue = make_two(), *one = make_two();
   ls_nest ops = ls_none(), one_op = ls_none();
   {
@@ -598,16 +589,17 @@ TEST(whole_inputs_are_split_over_the_cores) {
   ls_nest_release(one_op);
   ls_infeed_queue_release(queue);
   ls_infeed_queue_release(one);
-  pod_runs_end(&f);
 }
 
 TEST(shards_go_where_the_assignment_has_replicas) {
   LS_SPEC("O162");
-  pod_runs f = pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
+  LS_OWN(pod_runs, f) =
+      pod_runs_begin(2, 2, (ls_runtime_options){.threads = 1});
   static const int at[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
-  ls_topology *topology = make_topology(2, 2);
-  ls_device_assignment *assignment = make_assignment(topology, 4, 1, at);
-  ls_infeed_queue *queue = make_two();
+  LS_OWN(ls_topology, topology) = make_topology(2, 2);
+  LS_OWN(ls_device_assignment, assignment) =
+      make_assignment(topology, 4, 1, at);
+  LS_OWN(ls_infeed_queue, queue) = make_two();
   ls_nest ops = ls_none();
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -624,8 +616,4 @@ TEST(shards_go_where_the_assignment_has_replicas) {
   pod_runs_do(&f, ops);
   for (int r = 0; r < 4; ++r)
     expect_taken(&f, at[r][0], at[r][1], LS_SHAPE(2, 3), 6 * r, r);
-  ls_infeed_queue_release(queue);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  pod_runs_end(&f);
 }

@@ -3,6 +3,7 @@
 // Computations for inference, and graphs that are tidied.
 #include "lockstep/shard.h"
 
+#include "graph/own.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/session.h"
@@ -14,12 +15,11 @@
 static ls_tensor three(void) { return ls_fill(LS_DTYPE_F32, LS_SHAPE(2), 3); }
 
 static double fetch(ls_session *session, ls_nest fetches) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   double number = 0;
   expect_ok(ls_session_run(session, fetches, NULL, 0, &results));
   if (ls_nest_num_leaves(results) == 1 && results.kind == LS_KIND_LIST)
     number = ls_array_f64(ls_nest_as_array(ls_nest_item(results, 0)), 1);
-  ls_nest_release(results);
   return number;
 }
 
@@ -40,7 +40,7 @@ static ls_nest serve(ls_nest args, void *user) {
 
 TEST(what_serves_reads_its_variables_outside) {
   LS_SPEC("O128");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_nest outputs = ls_none();
   expect_ok(ls_graph_create("g", &graph));
@@ -62,7 +62,6 @@ TEST(what_serves_reads_its_variables_outside) {
   ls_nest_release(outputs);
   ls_session_destroy(session);
   ls_variable_release(weight);
-  ls_graph_destroy(graph);
 }
 
 static ls_nest serve_gradient(ls_nest args, void *user) {
@@ -75,7 +74,7 @@ static ls_nest serve_gradient(ls_nest args, void *user) {
 
 // d (3 w w + 3 w w) / dw at w = 3.
 TEST(gradients_pass_the_promise) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_nest outputs = ls_none(), results = ls_none();
   expect_ok(ls_graph_create("g", &graph));
@@ -94,7 +93,6 @@ TEST(gradients_pass_the_promise) {
   ls_nest_release(outputs);
   ls_session_destroy(session);
   ls_variable_release(weight);
-  ls_graph_destroy(graph);
 }
 
 static ls_nest write_it(ls_nest args, void *user) {
@@ -110,8 +108,8 @@ static ls_nest read_other(ls_nest args, void *user) {
 
 TEST(what_serves_neither_writes_nor_reads_other_variables) {
   LS_SPEC("O128");
-  ls_graph *graph = NULL;
-  ls_variable *other = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_variable, other) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -128,8 +126,6 @@ TEST(what_serves_neither_writes_nor_reads_other_variables) {
     ls_nest_release(x);
   }
   ls_variable_release(weight);
-  ls_variable_release(other);
-  ls_graph_destroy(graph);
 }
 
 // ---- Pruning ---------------------------------------------------------------

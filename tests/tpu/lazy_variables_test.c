@@ -3,6 +3,7 @@
 // Variables that get their first values together.
 #include <pthread.h>
 
+#include "distribute/own.h"
 #include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/ops.h"
@@ -59,6 +60,7 @@ static void waiting_close(waiting *w) {
   expect_ok(ls_frame_end(NULL));
   ls_strategy_release(w->s);
 }
+LS_OWNED_STRUCT(waiting, waiting_close)
 
 static bool is_there(ls_variable *v) {
   return item_of(ls_variable_is_initialized(v, NULL)) == 1;
@@ -85,7 +87,7 @@ static void expect_there(const waiting *w, double a, double b) {
 TEST(they_wait_with_their_first_values) {
   LS_SPEC("V147 V148");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    waiting w;
+    LS_OWN(waiting, w) = {0};
     waiting_open(&w, replicas);
     assert_int_equal(calls, 2);
     expect_waits(&w);
@@ -97,13 +99,11 @@ TEST(they_wait_with_their_first_values) {
     expect_there(&w, 3, 4);
     assert_int_equal(calls, 2);
     // Those made later wait again.
-    ls_variable *late = NULL;
+    LS_OWN(ls_variable, late) = NULL;
     expect_ok(make_lazy(0, &late));
     assert_false(is_there(late));
     assert_true(item_of(ls_variable_read(w.a)) == 3);
     assert_false(is_there(late));
-    ls_variable_release(late);
-    waiting_close(&w);
   }
 }
 
@@ -115,10 +115,9 @@ static void take_from_it(ls_variable *v) {
   ls_variable_assign_sub(v, f32_of(10));
 }
 static void write_it(ls_variable *v) {
-  ls_nest made = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
   expect_ok(
       ls_variable_write(v, LS_WRITE_ASSIGN, ls_nest_f64(10), NULL, &made));
-  ls_nest_release(made);
 }
 static void set_it(ls_variable *v) { set_variable(v, (double[]){10}); }
 static void take_its_value(ls_variable *v) {
@@ -137,7 +136,7 @@ TEST(the_first_use_of_one_gives_all_theirs) {
               {take_its_value, 4}};
   for (size_t u = 0; u < sizeof(uses) / sizeof(*uses); ++u)
     for (int of_part = 0; of_part < 2; ++of_part) {
-      waiting w;
+      LS_OWN(waiting, w) = {0};
       waiting_open(&w, 2);
       uses[u].use(of_part ? ls_variable_component(w.b, 1) : w.b);
       if (!of_part) {
@@ -146,14 +145,13 @@ TEST(the_first_use_of_one_gives_all_theirs) {
         expect_components(w.a, (double[]){3, 3}, 2);
         expect_components(w.b, (double[]){4, uses[u].after}, 2);
       }
-      waiting_close(&w);
     }
 }
 
 TEST(so_does_the_end_of_a_scope) {
   LS_SPEC("V148");
   for (int again = 0; again < 2; ++again) {
-    waiting w;
+    LS_OWN(waiting, w) = {0};
     waiting_open(&w, 2);
     if (again) {
       LS_STRATEGY_SCOPE(w.s);
@@ -162,17 +160,14 @@ TEST(so_does_the_end_of_a_scope) {
       ls_scope_end(&w.scope);
     }
     expect_there(&w, 3, 4);
-    waiting_close(&w);
   }
   // Also of what was put in force without one.
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_variable, v) = NULL;
   expect_ok(ls_strategy_set_current(s));
   expect_ok(make_lazy(1, &v));
   expect_ok(ls_strategy_set_current(NULL));
   expect_components(v, (double[]){4, 4}, 2);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 static ls_nest read_both(ls_nest args, void *user) {
@@ -183,7 +178,7 @@ static ls_nest read_both(ls_nest args, void *user) {
 
 TEST(a_step_finds_their_values) {
   LS_SPEC("V148");
-  waiting w;
+  LS_OWN(waiting, w) = {0};
   waiting_open(&w, 2);
   ls_function *f = function_of(read_both, &w);
   ls_nest result = ls_none();
@@ -192,7 +187,6 @@ TEST(a_step_finds_their_values) {
   ls_nest_release(result);
   ls_function_release(f);
   expect_there(&w, 3, 4);
-  waiting_close(&w);
 }
 
 // ---- Threads ---------------------------------------------------------------
@@ -224,7 +218,7 @@ static void *make_many(void *user) {
 
 TEST(none_waits_for_a_value_that_it_has) {
   maker makers[2];
-  ls_strategy *s = tpu_strategy_of(1);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(1);
   for (int i = 0; i < 2; ++i) {
     makers[i] = (maker){.s = s};
     assert_int_equal(
@@ -234,14 +228,13 @@ TEST(none_waits_for_a_value_that_it_has) {
     assert_int_equal(pthread_join(makers[i].thread, NULL), 0);
     assert_int_equal(makers[i].waiting, 0);
   }
-  ls_strategy_release(s);
 }
 
 TEST(in_a_graph_they_have_initializers) {
   LS_SPEC("V147");
-  ls_strategy *s = tpu_strategy_of(2);
-  computation c;
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(computation, c) = {0};
+  LS_OWN(ls_variable, v) = NULL;
   computation_open(&c);
   calls = 0;
   {
@@ -255,7 +248,4 @@ TEST(in_a_graph_they_have_initializers) {
   for (size_t i = 0; i < 2; ++i)
     assert_true(computation_fetch(
                     &c, ls_variable_read(ls_variable_component(v, i))) == 4);
-  ls_variable_release(v);
-  computation_close(&c);
-  ls_strategy_release(s);
 }

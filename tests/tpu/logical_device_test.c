@@ -17,6 +17,7 @@
 #include "support/logical_strategies.h"
 #include "support/mlp.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 static ls_strategy *with_cores(int replicas, int cores) {
   return logical_strategy(FLAVOUR_CURRENT, replicas, cores, LS_FLAG_DEFAULT);
@@ -55,8 +56,8 @@ static void expect_sharding(ls_tensor x, const char *wanted) {
 // ---- What they say ---------------------------------------------------------
 TEST(an_annotation_is_an_op_of_the_same_value) {
   LS_SPEC("T98 T100 T101 T102");
-  ls_strategy *four = with_cores(1, 4);
-  computation c;
+  LS_OWN(ls_strategy, four) = with_cores(1, 4);
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   ls_array *array =
       array_of(LS_DTYPE_F32, LS_SHAPE(4, 2), (const double[8]){1, 2, 3});
@@ -91,8 +92,6 @@ TEST(an_annotation_is_an_op_of_the_same_value) {
   expect_sharding(
       ls_split_to_logical_devices(four, fed, (const int64_t[]){4, 1}, 2),
       "tiled tile=[4,1] devices=[0,1,2,3]");
-  computation_close(&c);
-  ls_strategy_release(four);
 }
 
 // ---- What is refused -------------------------------------------------------
@@ -103,8 +102,8 @@ static void expect_refused(ls_tensor made, ls_code code, const char *says) {
 
 TEST(what_cannot_be_is_refused_in_order) {
   LS_SPEC("T98 T99 T100");
-  ls_strategy *four = with_cores(1, 4);
-  computation c;
+  LS_OWN(ls_strategy, four) = with_cores(1, 4);
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_tensor x = zeros_of(LS_SHAPE(4, 6));
   for (int i = 0; i < 2; ++i)
@@ -145,20 +144,18 @@ TEST(what_cannot_be_is_refused_in_order) {
   expect_refused(
       ls_split_to_logical_devices(four, any, (const int64_t[]){2, 2}, 2),
       LS_INVALID_ARGUMENT, "unknown rank");
-  computation_close(&c);
-  ls_strategy_release(four);
 }
 
 TEST(other_flavours_have_no_annotations) {
   LS_SPEC("T11");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_tensor x = zeros_of(LS_SHAPE(2));
   const int64_t two = 2;
   static const char *const names[] = {"", "experimental TPU strategy",
                                       "V1 TPU strategy"};
   for (strategy_flavour f = FLAVOUR_EXPERIMENTAL; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *s = logical_strategy(f, 1, 2, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, s) = logical_strategy(f, 1, 2, LS_FLAG_DEFAULT);
     expect_refused(ls_assign_to_logical_device(s, x, 0), LS_UNIMPLEMENTED,
                    names[f]);
     expect_refused(ls_split_to_logical_devices(s, x, &two, 1), LS_UNIMPLEMENTED,
@@ -166,10 +163,9 @@ TEST(other_flavours_have_no_annotations) {
     expect_refused(ls_replicate_to_logical_devices(s, x), LS_UNIMPLEMENTED,
                    names[f]);
     assert_int_equal(ls_num_logical_devices(s), 2);
-    ls_strategy_release(s);
   }
   // Nor have other strategies; and where cores are one, no value is on one.
-  ls_strategy *other = NULL;
+  LS_OWN(ls_strategy, other) = NULL;
   expect_ok(ls_mirrored_strategy_create(NULL, &other));
   expect_refused(ls_replicate_to_logical_devices(other, x), LS_INVALID_ARGUMENT,
                  "no TPU strategy");
@@ -180,8 +176,6 @@ TEST(other_flavours_have_no_annotations) {
                  "(spmd)");
   expect_sharding(ls_split_to_logical_devices(other, x, &two, 1),
                   "tiled tile=[2] devices=[0,1]");
-  ls_strategy_release(other);
-  computation_close(&c);
 }
 
 // ---- No result depends on them ---------------------------------------------
@@ -217,14 +211,13 @@ static ls_nest batch_of(int replicas) {
 
 static ls_variable *weights_in(ls_strategy *strategy) {
   ls_variable *v = NULL;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SHAPE(1, 4),
-                               (const double[]){0.5, -0.25, 3, 0.125});
+  LS_OWN(ls_array, initial) = array_of(LS_DTYPE_F32, LS_SHAPE(1, 4),
+                                       (const double[]){0.5, -0.25, 3, 0.125});
   {
     LS_STRATEGY_SCOPE(strategy);
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "w", .initial_array = initial}, &v));
   }
-  ls_array_release(initial);
   return v;
 }
 
@@ -262,7 +255,7 @@ static void run_traced(ls_strategy *strategy, bool annotates, outcome *out) {
 static void run_in_session(ls_strategy *strategy, bool annotates,
                            outcome *out) {
   const int replicas = ls_strategy_num_replicas(strategy);
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   step s = {annotates ? strategy : NULL, weights_in(strategy)};
   computation_initialize(&c, s.weights);
@@ -289,13 +282,12 @@ static void run_in_session(ls_strategy *strategy, bool annotates,
   ls_nest_release(args);
   ls_nest_release(data);
   ls_variable_release(s.weights);
-  computation_close(&c);
 }
 
 TEST(no_result_depends_on_an_annotation) {
   LS_SPEC("T102");
   for (int replicas = 1; replicas <= 4; ++replicas) {
-    ls_strategy *strategy = with_cores(replicas, 2);
+    LS_OWN(ls_strategy, strategy) = with_cores(replicas, 2);
     outcome plain = {0}, with = {0}, session = {0};
     run_traced(strategy, false, &plain);
     run_traced(strategy, true, &with);
@@ -307,13 +299,12 @@ TEST(no_result_depends_on_an_annotation) {
     assert_memory_equal(plain.numbers, session.numbers, sizeof(plain.numbers));
     ls_text_release(plain.program);
     ls_text_release(with.program);
-    ls_strategy_release(strategy);
   }
 }
 
 TEST(in_eager_it_is_its_operand) {
   LS_SPEC("T98 T99 T100 T101 T102");
-  ls_strategy *two = with_cores(2, 2);
+  LS_OWN(ls_strategy, two) = with_cores(2, 2);
   expect_ok(ls_frame_begin());
   const ls_tensor x =
       eager_of(LS_DTYPE_F32, LS_SHAPE(2), (const double[]){3, 5});
@@ -327,12 +318,11 @@ TEST(in_eager_it_is_its_operand) {
   assert_true(
       ls_tensor_is_failed(ls_split_to_logical_devices(two, x, &thirds, 1)));
   expect_ok(ls_frame_end(NULL));
-  ls_strategy_release(two);
 }
 
 TEST(a_gradient_lies_where_its_value_does) {
-  ls_strategy *two = with_cores(1, 2);
-  computation c;
+  LS_OWN(ls_strategy, two) = with_cores(1, 2);
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_tensor x = f32_of(3);
   const ls_tensor y = ls_assign_to_logical_device(two, x, 1);
@@ -346,18 +336,16 @@ TEST(a_gradient_lies_where_its_value_does) {
   ls_nest second = ls_none();
   expect_ok(ls_gradients(&gradient, 1, &xs, 1, NULL, &second));
   assert_true(computation_fetch(&c, second.as.tensor) == 2);
-  computation_close(&c);
-  ls_strategy_release(two);
 }
 
 TEST(a_text_reads_back_with_its_annotations) {
-  ls_strategy *two = with_cores(1, 2);
-  computation c;
+  LS_OWN(ls_strategy, two) = with_cores(1, 2);
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const int64_t halves[] = {2};
   ls_split_to_logical_devices(two, zeros_of(LS_SHAPE(4)), halves, 1);
   char *text = NULL, *again = NULL;
-  ls_graph *read = NULL;
+  LS_OWN(ls_graph, read) = NULL;
   expect_ok(ls_graph_print(c.graph, &text));
   expect_contains(text, "_XlaSharding");
   expect_ok(ls_graph_parse(text, NULL, 0, &read));
@@ -365,9 +353,6 @@ TEST(a_text_reads_back_with_its_annotations) {
   assert_string_equal(text, again);
   ls_text_release(text);
   ls_text_release(again);
-  ls_graph_destroy(read);
-  computation_close(&c);
-  ls_strategy_release(two);
 }
 
 // ---- Scopes ----------------------------------------------------------------
@@ -407,8 +392,8 @@ out:
 TEST(the_innermost_scope_wins_and_every_exit_pops) {
   LS_SPEC("T48 T103");
   for (strategy_flavour f = 0; f < NUM_FLAVOURS; ++f) {
-    ls_strategy *s = logical_strategy(f, 2, 3, LS_FLAG_DEFAULT);
-    ls_strategy *other = with_cores(2, 3);
+    LS_OWN(ls_strategy, s) = logical_strategy(f, 2, 3, LS_FLAG_DEFAULT);
+    LS_OWN(ls_strategy, other) = with_cores(2, 3);
     assert_int_equal(column_of(s), 0);
     {
       LS_LOGICAL_DEVICE_SCOPE(s, 2);
@@ -440,16 +425,13 @@ TEST(the_innermost_scope_wins_and_every_exit_pops) {
       leaves_early(s, how);
       assert_int_equal(column_of(s), 0);
     }
-    ls_strategy_release(s);
-    ls_strategy_release(other);
   }
-  ls_strategy *mirrored = NULL;
+  LS_OWN(ls_strategy, mirrored) = NULL;
   expect_ok(ls_mirrored_strategy_create(NULL, &mirrored));
   {
     LS_LOGICAL_DEVICE_SCOPE(mirrored, 0);
     expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "no TPU strategy");
   }
-  ls_strategy_release(mirrored);
 }
 
 // A callback that goes with the scope still open, or fails in it.
@@ -463,21 +445,18 @@ static ls_nest leave_open(ls_nest args, void *user) {
 
 TEST(a_failed_run_leaves_no_scope_open) {
   LS_SPEC("T103");
-  ls_strategy *s = with_cores(2, 2);
-  ls_function *f = function_of(leave_open, s);
+  LS_OWN(ls_strategy, s) = with_cores(2, 2);
+  LS_OWN(ls_function, f) = function_of(leave_open, s);
   ls_nest result = ls_none();
   expect_status(ls_strategy_run(s, ls_traced(f), ls_none(), &result),
                 LS_ABORTED, "left");
   assert_int_equal(column_of(s), 0);
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_status(ls_strategy_run(s, ls_plain(leave_open, s), ls_none(), &result),
                 LS_ABORTED, "left");
   assert_int_equal(column_of(s), 0);
   assert_string_equal(ls_op_device(ls_tensor_op(f32_of(1))), "");
-  computation_close(&c);
-  ls_function_release(f);
-  ls_strategy_release(s);
 }
 
 // ---- What it says of ops and variables -------------------------------------
@@ -512,7 +491,7 @@ static ls_nest place(ls_nest args, void *user) {
 TEST(in_a_computation_ops_are_placed_on_the_core) {
   LS_SPEC("T104 T105");
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    ls_strategy *s = with_cores(replicas, 2);
+    LS_OWN(ls_strategy, s) = with_cores(replicas, 2);
     ls_function *f = function_of(place, s);
     ls_nest each[3], result = ls_none();
     for (int r = 0; r < replicas; ++r)
@@ -529,7 +508,7 @@ TEST(in_a_computation_ops_are_placed_on_the_core) {
     ls_nest_release(result);
     ls_nest_release(args);
     ls_function_release(f);
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     for (int r = 0; r < replicas; ++r)
       each[r] = ls_leaf(f32_of(r + 1));
@@ -547,8 +526,6 @@ TEST(in_a_computation_ops_are_placed_on_the_core) {
       LS_LOGICAL_DEVICE_SCOPE(s, 1);
       assert_string_equal(ls_op_device(ls_tensor_op(f32_of(1))), "");
     }
-    computation_close(&c);
-    ls_strategy_release(s);
   }
 }
 
@@ -561,7 +538,7 @@ static ls_nest read_and_add(ls_nest args, void *user) {
 TEST(new_variables_are_on_the_column) {
   LS_SPEC("T104");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    ls_strategy *s = with_cores(2, 2);
+    LS_OWN(ls_strategy, s) = with_cores(2, 2);
     computation c = {0};
     if (in_graph) computation_open(&c);
     ls_variable *v = NULL;
@@ -592,18 +569,15 @@ TEST(new_variables_are_on_the_column) {
       ls_variable_release(v);
       computation_close(&c);
     } else {
-      ls_function *f = function_of(read_and_add, v);
-      ls_nest result = ls_none();
+      LS_OWN(ls_function, f) = function_of(read_and_add, v);
+      LS_OWN(ls_nest, result) = ls_none();
       for (int i = 1; i <= 2; ++i) {
         expect_ok(ls_strategy_run(s, ls_traced(f), ls_none(), &result));
         assert_true(ls_nest_number(ls_distributed_component(result, 1)) ==
                     2 * i);
       }
-      ls_nest_release(result);
-      ls_function_release(f);
       ls_variable_release(v);
     }
-    ls_strategy_release(s);
   }
 }
 
@@ -633,9 +607,9 @@ TEST(outputs_are_pinned_unless_cores_are_one) {
   for (int spmd = 0; spmd < 2; ++spmd)
     for (int cores = 0; cores <= 2; ++cores)
       for (int replicas = 1; replicas <= (cores == 0 ? 1 : 3); ++replicas) {
-        ls_device_assignment *assignment =
+        LS_OWN(ls_device_assignment, assignment) =
             cores == 0 ? NULL : logical_assignment(replicas, cores);
-        computation c;
+        LS_OWN(computation, c) = {0};
         computation_open(&c);
         const ls_nest inputs = computation_inputs((size_t)replicas);
         expect_ok(ls_replicate(give_back, NULL, inputs,
@@ -653,8 +627,6 @@ TEST(outputs_are_pinned_unless_cores_are_one) {
           assert_true(computation_output(&c, (size_t)r, 0) == r + 1);
           assert_true(computation_output(&c, (size_t)r, 1) == -r - 1);
         }
-        computation_close(&c);
-        ls_device_assignment_release(assignment);
       }
 }
 
@@ -666,9 +638,9 @@ static ls_nest same(ls_nest args, void *user) {
 
 TEST(a_run_passes_the_strategys_flag) {
   for (int spmd = 0; spmd < 2; ++spmd) {
-    ls_strategy *s = logical_strategy(FLAVOUR_CURRENT, 2, 2,
-                                      spmd ? LS_FLAG_ON : LS_FLAG_DEFAULT);
-    computation c;
+    LS_OWN(ls_strategy, s) = logical_strategy(
+        FLAVOUR_CURRENT, 2, 2, spmd ? LS_FLAG_ON : LS_FLAG_DEFAULT);
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     expect_ok(ls_strategy_run(s, ls_plain(same, NULL), ls_none(), &c.outputs));
     const ls_attr *attr = NULL;
@@ -677,7 +649,5 @@ TEST(a_run_passes_the_strategys_flag) {
     assert_int_equal(attr->as.i, spmd);
     assert_true(computation_fetch(
                     &c, ls_distributed_component(c.outputs, 1).as.tensor) == 1);
-    computation_close(&c);
-    ls_strategy_release(s);
   }
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
@@ -55,11 +56,10 @@ static ls_tensor loop_of(ls_tensor x, int kind, int64_t size,
                          int64_t max_trips) {
   inner_loop l = {x, kind};
   const ls_tensor start = ls_add(ls_fill(LS_DTYPE_F32, LS_SHAPE(size), 0.1), x);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(second_below_three, change, &l,
                LS_LIST(ls_leaf(start), ls_leaf(f32_of(0))), max_trips);
   const ls_tensor mean = mean_of(ls_nest_tensor(made, 0));
-  ls_nest_release(made);
   return mean;
 }
 
@@ -131,16 +131,15 @@ static ls_nest build_counted_loop(job *j) {
       &(ls_infeed_options){
           .dtypes = &dtype, .num_dtypes = 1, .shapes = &shape, .num_shapes = 1},
       &j->queue));
-  const ls_nest inputs = computation_inputs(REPLICAS);
+  LS_OWN(ls_nest, inputs) = computation_inputs(REPLICAS);
   expect_ok(ls_replicate(counted_loop, j, inputs, NULL, &outputs));
-  ls_nest_release(inputs);
   return outputs;
 }
 
 TEST(a_count_beside_a_gradient_of_a_loop_is_one_for_all) {
   LS_SPEC("O194 O168");
   for (int way = 0; way < 4; ++way) {
-    pod_runs f = pod_runs_begin(
+    LS_OWN(pod_runs, f) = pod_runs_begin(
         1, REPLICAS, (ls_runtime_options){.threads = 1, .stall_ms = 20000});
     job j = {.max_trips = way % 2 == 0 ? 0 : 3, .has_call = way >= 2};
     ls_nest items[TRIPS * REPLICAS + 1];
@@ -161,7 +160,6 @@ TEST(a_count_beside_a_gradient_of_a_loop_is_one_for_all) {
     assert_true(pod_runs_number(&f, 0) == TRIPS);
     ls_infeed_queue_release(j.queue);
     ls_variable_release(j.count);
-    pod_runs_end(&f);
   }
 }
 
@@ -194,7 +192,7 @@ static ls_nest own_loop(ls_nest args, void *user) {
 TEST(stacks_are_not_mixed_up_with_those_of_an_earlier_lowering) {
   enum { FIRST = 19, PROGRAMS = 12 };
   for (unsigned seed = FIRST; seed < FIRST + PROGRAMS; ++seed) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     srand(seed);
     tpu_step_open(&w, seed % 2 == 1, REPLICAS,
                   (variable_kind){
@@ -202,6 +200,5 @@ TEST(stacks_are_not_mixed_up_with_those_of_an_earlier_lowering) {
                       .aggregation = LS_AGGREGATION_SUM,
                   });
     expect_ok(tpu_step_run(&w, own_loop));
-    tpu_step_close(&w);
   }
 }

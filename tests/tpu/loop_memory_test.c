@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/function.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/infeed.h"
@@ -27,17 +28,15 @@ typedef struct job {
 } job;
 
 static ls_nest loss_of(const job *j, ls_nest args) {
-  const ls_nest made = j->model.type->train_step(args, j->model.self);
+  LS_OWN(ls_nest, made) = j->model.type->train_step(args, j->model.self);
   const ls_nest loss = ls_leaf(ls_nest_tensor(ls_nest_find(made, "loss"), 0));
-  ls_nest_release(made);
   return loss;
 }
 
 static ls_nest trip(ls_nest values, void *user) {
-  const ls_nest args = LS_TUPLE(ls_leaf(ls_nest_tensor(values, 1)),
-                                ls_leaf(ls_nest_tensor(values, 2)));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(ls_nest_tensor(values, 1)),
+                                   ls_leaf(ls_nest_tensor(values, 2)));
   const ls_nest made = LS_LIST(loss_of(user, args));
-  ls_nest_release(args);
   return made;
 }
 
@@ -68,11 +67,10 @@ static void feed(ls_strategy *s, ls_nest args) {
   expect_ok(ls_strategy_worker_devices(s, devices, REPLICAS, &count));
   for (int k = 0; k < STEPS; ++k)
     for (size_t r = 0; r < REPLICAS; ++r) {
-      const ls_nest tuple = LS_TUPLE(
+      LS_OWN(ls_nest, tuple) = LS_TUPLE(
           ls_nest_retain(ls_distributed_component(ls_nest_item(args, 0), r)),
           ls_nest_retain(ls_distributed_component(ls_nest_item(args, 1), r)));
       expect_ok(ls_infeed_put(devices[r], tuple));
-      ls_nest_release(tuple);
     }
 }
 

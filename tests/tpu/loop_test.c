@@ -10,6 +10,7 @@
 #include "support/assignments.h"
 #include "support/callbacks.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 
 static const ls_runtime_options one_thread = {.threads = 1, .stall_ms = 20000};
 
@@ -49,10 +50,9 @@ static ls_status replicate(job *j, int replicas, ls_nest *outputs) {
   j->loop.user = j;
   for (int r = 0; r < replicas; ++r)
     items[r] = LS_LIST(ls_leaf(pod_number(r)));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas);
   const ls_status status = ls_replicate(compute, j, inputs, NULL, outputs);
-  ls_nest_release(inputs);
   return status;
 }
 
@@ -84,11 +84,10 @@ static double result_of(const pod_runs *f, size_t replica, size_t i) {
 
 static ls_variable *make_counter(void) {
   ls_variable *variable = NULL;
-  ls_array *zero = NULL;
+  LS_OWN(ls_array, zero) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_F32, LS_SCALAR, &zero));
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v", .initial_array = zero}, &variable));
-  ls_array_release(zero);
   return variable;
 }
 
@@ -109,7 +108,7 @@ static ls_nest add_up(ls_nest args, void *user) {
 TEST(a_loop_goes_round_while_the_condition_holds) {
   LS_SPEC("O168");
   for (int replicas = 0; replicas <= 4; replicas += 4) {
-    pod_runs f = pod_runs_begin(1, 4, one_thread);
+    LS_OWN(pod_runs, f) = pod_runs_begin(1, 4, one_thread);
     job j = {.loop = {.condition = below_seven, .body = add_up},
              .num_inputs = 2};
     ls_nest outputs = ls_none();
@@ -125,7 +124,6 @@ TEST(a_loop_goes_round_while_the_condition_holds) {
       assert_true(result_of(&f, r, 0) == 8);
       assert_true(result_of(&f, r, 1) == 0 + 2 + 4 + 6);
     }
-    pod_runs_end(&f);
   }
 }
 
@@ -144,7 +142,7 @@ TEST(a_body_is_repeated) {
   for (size_t i = 0; i < LS_COUNT_OF(times); ++i)
     for (size_t num_inputs = 0; num_inputs < 2; ++num_inputs) {
       const double wanted = times[i] > 0 ? (double)times[i] : 0;
-      pod_runs f = pod_runs_begin(1, 1, one_thread);
+      LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, one_thread);
       job j = {.loop = {.body = one_more, .user = &j},
                .times = times[i],
                .num_inputs = num_inputs};
@@ -167,7 +165,6 @@ TEST(a_body_is_repeated) {
       assert_true(ls_array_f64(value, 0) == wanted);
       ls_array_release(value);
       ls_variable_release(j.variable);
-      pod_runs_end(&f);
     }
 }
 
@@ -219,23 +216,21 @@ TEST(declared_numbers_of_arguments_are_checked) {
        false,
        {"exactly 3 arguments", "2 inputs", "condition"}},
   };
-  pod_runs f = pod_runs_begin(1, 1, one_thread);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, one_thread);
   LS_GRAPH_SCOPE(f.graph);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int k = 0; k < 3; ++k) {
-      ls_infeed_queue *queue = rows[i].infeed ? make_queue(1) : NULL;
+      LS_OWN(ls_infeed_queue, queue) = rows[i].infeed ? make_queue(1) : NULL;
       ls_training_loop loop = {
           .condition = yes, .body = give_args, .infeed = queue};
       if (rows[i].of_body)
         loop.body_parameters = &rows[i].parameters;
       else
         loop.condition_parameters = &rows[i].parameters;
-      const ls_nest inputs = zeros(2);
+      LS_OWN(ls_nest, inputs) = zeros(2);
       ls_nest outputs = ls_none();
       expect_status(ls_training_while(&loop, inputs, &outputs),
                     LS_INVALID_ARGUMENT, rows[i].says[k]);
-      ls_nest_release(inputs);
-      ls_infeed_queue_release(queue);
     }
   // What fits is bound.
   static const ls_parameters two = {names, 2, 0, 0, false, false};
@@ -243,21 +238,18 @@ TEST(declared_numbers_of_arguments_are_checked) {
                                  .body = add_up,
                                  .condition_parameters = &two,
                                  .body_parameters = &two};
-  const ls_nest inputs = zeros(2);
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, inputs) = zeros(2);
+  LS_OWN(ls_nest, outputs) = ls_none();
   expect_ok(ls_training_while(&loop, inputs, &outputs));
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  pod_runs_end(&f);
 }
 
 TEST(an_infeed_needs_a_replicated_computation) {
   LS_SPEC("O170");
-  pod_runs f = pod_runs_begin(1, 1, one_thread);
-  ls_infeed_queue *queue = make_queue(1);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, one_thread);
+  LS_OWN(ls_infeed_queue, queue) = make_queue(1);
   LS_GRAPH_SCOPE(f.graph);
   const ls_training_loop loop = {.body = give_args, .infeed = queue};
-  const ls_nest inputs = zeros(1);
+  LS_OWN(ls_nest, inputs) = zeros(1);
   const size_t before = ls_graph_num_ops(f.graph);
   static const char *const says[] = {"no tpu_shard_context", "rewrite",
                                      "batch_parallel", "shard", "replicate"};
@@ -268,9 +260,6 @@ TEST(an_infeed_needs_a_replicated_computation) {
   }
   assert_int_equal(ls_graph_num_ops(f.graph), before);
   assert_false(ls_infeed_queue_is_frozen(queue));
-  ls_nest_release(inputs);
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 static ls_nest returns_what(ls_nest args, void *user) {
@@ -295,7 +284,7 @@ static ls_nest returns_what(ls_nest args, void *user) {
 
 TEST(a_body_returns_the_inputs_types_and_then_ops) {
   LS_SPEC("O171");
-  pod_runs f = pod_runs_begin(1, 1, one_thread);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, one_thread);
   LS_GRAPH_SCOPE(f.graph);
   static const struct {
     int what;
@@ -309,7 +298,7 @@ TEST(a_body_returns_the_inputs_types_and_then_ops) {
       {3, {"Mismatch", "(f32, f32)", "()"}},
       {4, {"Mismatch", "(f32, f32)", "(f32, f32, f32)"}},
   };
-  const ls_nest inputs = zeros(2);
+  LS_OWN(ls_nest, inputs) = zeros(2);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int k = 0; k < 3; ++k) {
       int what = rows[i].what;
@@ -327,8 +316,6 @@ TEST(a_body_returns_the_inputs_types_and_then_ops) {
   const ls_training_loop empty = {.body = give_none};
   expect_ok(ls_training_repeat(3, &empty, ls_none(), &outputs));
   assert_int_equal(outputs.kind, LS_KIND_OP);
-  ls_nest_release(inputs);
-  pod_runs_end(&f);
 }
 
 // ---- With an infeed --------------------------------------------------------
@@ -384,12 +371,12 @@ TEST(each_trip_takes_a_tuple) {
   for (int hosts = 1; hosts <= 2; ++hosts)
     for (int used = 0; used < 2; ++used) {
       const int replicas = 2 * hosts;
-      pod_runs f = pod_runs_begin(hosts, 2, one_thread);
-      ls_infeed_queue *queue = make_queue(replicas);
+      LS_OWN(pod_runs, f) = pod_runs_begin(hosts, 2, one_thread);
+      LS_OWN(ls_infeed_queue, queue) = make_queue(replicas);
       job j = {.loop = {.body = used ? add_next : ignore_next, .infeed = queue},
                .times = 5,
                .num_inputs = 1};
-      ls_nest outputs = ls_none();
+      LS_OWN(ls_nest, outputs) = ls_none();
       {
         LS_GRAPH_SCOPE(f.graph);
         expect_ok(replicate(&j, replicas, &outputs));
@@ -404,9 +391,6 @@ TEST(each_trip_takes_a_tuple) {
                        : run == 0 ? sum_of(r, 5)
                                   : sum_of(r, 10) - sum_of(r, 5)));
       }
-      ls_nest_release(outputs);
-      ls_infeed_queue_release(queue);
-      pod_runs_end(&f);
     }
 }
 
@@ -418,10 +402,9 @@ static ls_nest count_up(ls_nest args, void *user) {
 }
 
 static double value_of(const pod_runs *f, ls_variable *variable) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(f->session, variable, &value));
   const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
   return number;
 }
 
@@ -441,8 +424,8 @@ TEST(a_closed_infeed_ends_the_loop) {
   LS_SPEC("O206");
   enum { REPLICAS = 3, TUPLES = 3 };
   for (int uneven = 0; uneven < 2; ++uneven) {
-    pod_runs f = pod_runs_begin(1, REPLICAS, one_thread);
-    ls_infeed_queue *queue = make_queue(REPLICAS);
+    LS_OWN(pod_runs, f) = pod_runs_begin(1, REPLICAS, one_thread);
+    LS_OWN(ls_infeed_queue, queue) = make_queue(REPLICAS);
     job j = {.loop = {.body = count_up, .infeed = queue},
              .times = 10,
              .num_inputs = 1};
@@ -494,8 +477,6 @@ TEST(a_closed_infeed_ends_the_loop) {
     assert_true(result_of(&f, 2, 0) == sum_of(2, 10));
     assert_true(value_of(&f, j.variable) == TUPLES + 10);
     ls_variable_release(j.variable);
-    ls_infeed_queue_release(queue);
-    pod_runs_end(&f);
   }
 }
 
@@ -510,7 +491,7 @@ static ls_nest take_another(ls_nest args, void *user) {
 
 TEST(a_dequeue_elsewhere_fails_the_run) {
   LS_SPEC("O206");
-  pod_runs f = pod_runs_begin(1, 2, one_thread);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, one_thread);
   job j = {.loop = {.body = take_another}, .times = 10, .num_inputs = 1};
   ls_nest outputs = ls_none(), init = ls_none();
   {
@@ -526,7 +507,6 @@ TEST(a_dequeue_elsewhere_fails_the_run) {
   // Of the last whole trip.
   assert_true(value_of(&f, j.variable) == 4);
   ls_variable_release(j.variable);
-  pod_runs_end(&f);
 }
 
 // ---- Ops that a trip waits for ---------------------------------------------
@@ -540,8 +520,8 @@ static ls_nest give_sum(ls_nest args, void *user) {
 
 TEST(ops_of_a_trip_run_before_the_next_one) {
   LS_SPEC("O172");
-  pod_runs f = pod_runs_begin(1, 2, one_thread);
-  ls_infeed_queue *queue = make_queue(2);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, one_thread);
+  LS_OWN(ls_infeed_queue, queue) = make_queue(2);
   job j = {
       .loop = {.body = give_sum, .infeed = queue}, .times = 5, .num_inputs = 1};
   ls_nest outputs = ls_none();
@@ -559,8 +539,6 @@ TEST(ops_of_a_trip_run_before_the_next_one) {
       pod_runs_do(&f, ls_nest_retain(gets[core]));
       assert_true(pod_runs_number(&f, 0) == sum_of(core, k));
     }
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 // ---- Marks and places ------------------------------------------------------
@@ -577,13 +555,13 @@ static const char *marker_of(const ls_graph *graph, size_t from) {
 
 TEST(a_computation_can_be_marked_as_a_loop) {
   LS_SPEC("O174");
-  pod_runs f = pod_runs_begin(1, 1, one_thread);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 1, one_thread);
   LS_GRAPH_SCOPE(f.graph);
   for (int marked = 0; marked < 2; ++marked) {
     job j = {
         .loop = {.body = one_more, .user = &j}, .times = 3, .num_inputs = 1};
     const size_t from = ls_graph_num_ops(f.graph);
-    ls_nest outputs = ls_none();
+    LS_OWN(ls_nest, outputs) = ls_none();
     expect_ok(ls_replicate(
         compute, &j, ls_none(),
         &(ls_replicate_options){.on_device_loop =
@@ -592,19 +570,18 @@ TEST(a_computation_can_be_marked_as_a_loop) {
     assert_string_equal(marker_of(f.graph, from),
                         marked ? "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP"
                                : "STEP_MARK_AT_ENTRY");
-    ls_nest_release(outputs);
   }
-  pod_runs_end(&f);
 }
 
 // Replicas take from and give to the cores that they are assigned.
 TEST(feeds_follow_the_assignment_of_a_computation) {
   LS_SPEC("O141 O162");
   static const int at[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
-  pod_runs f = pod_runs_begin(2, 2, one_thread);
-  ls_topology *topology = make_topology(2, 2);
-  ls_device_assignment *assignment = make_assignment(topology, 4, 1, at);
-  ls_infeed_queue *queue = make_queue(4);
+  LS_OWN(pod_runs, f) = pod_runs_begin(2, 2, one_thread);
+  LS_OWN(ls_topology, topology) = make_topology(2, 2);
+  LS_OWN(ls_device_assignment, assignment) =
+      make_assignment(topology, 4, 1, at);
+  LS_OWN(ls_infeed_queue, queue) = make_queue(4);
   job j = {.loop = {.body = give_sum, .infeed = queue, .user = &j},
            .times = 2,
            .num_inputs = 1};
@@ -641,8 +618,4 @@ TEST(feeds_follow_the_assignment_of_a_computation) {
     pod_runs_do(&f, gets[r]);
     assert_true(pod_runs_number(&f, 0) == r + 1);
   }
-  ls_infeed_queue_release(queue);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  pod_runs_end(&f);
 }

@@ -5,6 +5,7 @@
 // the computation is.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/host.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
@@ -63,11 +64,11 @@ static const char *environment(void *user, const char *name) {
 }
 
 static void compute(int replicas, float *values) {
-  counted world =
+  LS_OWN(counted, world) =
       counted_begin_with((ls_runtime_options){.environment = environment});
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tensor constant;
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   computation_open(&c);
   computation_replicate(&c, (size_t)replicas, head_and_tail, &constant);
   num_calls = 0;
@@ -79,9 +80,6 @@ static void compute(int replicas, float *values) {
     for (size_t i = 0; i < 3; ++i)
       values[3 * r + (int)i] = (float)ls_nest_number(
           ls_nest_item(ls_nest_item(result, (size_t)r), i));
-  ls_nest_release(result);
-  computation_close(&c);
-  counted_end(&world);
 }
 
 TEST(where_constants_are_and_what_runs_first_changes_no_bit) {

@@ -8,6 +8,7 @@
 #include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 // What an annotation says of a value; see lockstep/logical_device.h.
 static ls_tensor cut(ls_tensor x, const int64_t *parts, size_t rank,
@@ -84,21 +85,20 @@ static double expected(const mapped *m, int i, int j, double r) {
 static ls_device_assignment *cores_of(int replicas, int cores) {
   static const int at[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3},
                               {1, 0}, {1, 1}, {1, 2}, {1, 3}};
-  ls_topology *topology = make_topology(2, 4);
+  LS_OWN(ls_topology, topology) = make_topology(2, 4);
   ls_device_assignment *assignment =
       make_assignment(topology, replicas, cores, at);
-  ls_topology_release(topology);
   return assignment;
 }
 
 static void expect_mapped(mapped m, int replicas) {
   const int cores = (int)(m.parts[0] * m.parts[1]);
-  ls_device_assignment *assignment = cores_of(replicas, cores);
+  LS_OWN(ls_device_assignment, assignment) = cores_of(replicas, cores);
   const ls_replicate_options options = {.assignment = assignment,
                                         .xla.spmd = m.spmd};
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest inputs = computation_inputs((size_t)replicas);
+  LS_OWN(ls_nest, inputs) = computation_inputs((size_t)replicas);
   expect_ok(ls_replicate(map_center, &m, inputs, &options, &c.outputs));
   // Once for each part, on that part's core.
   const bool apart = m.is_cut && m.spmd != LS_FLAG_OFF;
@@ -113,7 +113,7 @@ static void expect_mapped(mapped m, int replicas) {
     assert_string_equal(attr->as.strings.items[k], entry);
   }
   expect_ok(ls_session_create(c.graph, &c.session));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(c.session, c.outputs, NULL, 0, &result));
   for (int r = 0; r < replicas; ++r)
     for (size_t k = 0; k < 8; ++k)
@@ -124,10 +124,6 @@ static void expect_mapped(mapped m, int replicas) {
         assert_true(ls_array_f64(array, (int64_t)k) ==
                     (leaf == 0 ? wanted : -wanted));
       }
-  ls_nest_release(result);
-  ls_nest_release(inputs);
-  computation_close(&c);
-  ls_device_assignment_release(assignment);
 }
 
 TEST(it_is_called_for_each_part_of_what_is_cut) {
@@ -165,12 +161,11 @@ static ls_nest map_badly(ls_nest args, void *user) {
   const ls_tensor x = ls_fill(LS_DTYPE_F32, LS_SHAPE(2, 2), 1);
   ls_tensor a = cut(x, rows, 2, 2), b = cut(x, columns, 2, 2);
   if (how == 0) b = cut(x, rows, 2, 2);
-  const ls_nest given = LS_TUPLE(ls_leaf(a), ls_leaf(b), ls_leaf(r));
+  LS_OWN(ls_nest, given) = LS_TUPLE(ls_leaf(a), ls_leaf(b), ls_leaf(r));
   const ls_nest made = ls_map_outside_compilation(how == 2   ? NULL
                                                   : how == 0 ? give_sum
                                                              : give_args,
                                                   NULL, given);
-  ls_nest_release(given);
   return made;
 }
 
@@ -180,27 +175,23 @@ TEST(what_cannot_be_put_together_is_refused) {
       {1, "cut in different ways", LS_INVALID_ARGUMENT},
       {2, "fn is NULL", LS_INVALID_ARGUMENT}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     refused row = rows[i];
     computation_open(&c);
-    const ls_nest inputs = computation_inputs(2);
-    ls_device_assignment *assignment = cores_of(2, 2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
+    LS_OWN(ls_device_assignment, assignment) = cores_of(2, 2);
     expect_status(
         ls_replicate(map_badly, &row, inputs,
                      &(ls_replicate_options){.assignment = assignment},
                      &c.outputs),
         row.code, row.says);
-    ls_device_assignment_release(assignment);
-    ls_nest_release(inputs);
-    computation_close(&c);
   }
 }
 
 TEST(outside_of_computations_it_is_just_called) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_tensor x = f32_of(2);
   const ls_nest made = ls_map_outside_compilation(give_args, NULL, ls_leaf(x));
   assert_true(made.as.tensor.ref == x.ref);
-  computation_close(&c);
 }

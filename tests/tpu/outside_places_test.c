@@ -12,6 +12,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 static ls_nest square(ls_nest args, void *user) {
   const ls_tensor x = args.as.tensor;
@@ -82,10 +83,9 @@ static void expect_places(const ls_graph *graph, const char *op,
 static ls_device_assignment *crossing(int hosts, int replicas) {
   static const int apart[][2] = {{0, 0}, {1, 0}, {1, 1}, {0, 1}};
   static const int near[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
-  ls_topology *topology = make_topology(hosts, 4);
+  LS_OWN(ls_topology, topology) = make_topology(hosts, 4);
   ls_device_assignment *assignment =
       make_assignment(topology, replicas, 2, hosts > 1 ? apart : near);
-  ls_topology_release(topology);
   return assignment;
 }
 
@@ -101,7 +101,7 @@ TEST(copies_are_on_the_host_of_their_core) {
   for (int hosts = 1; hosts <= 2; ++hosts)
     for (int replicas = 1; replicas <= 2; ++replicas) {
       computation c;
-      ls_device_assignment *assignment = crossing(hosts, replicas);
+      LS_OWN(ls_device_assignment, assignment) = crossing(hosts, replicas);
       computation_open(&c);
       const ls_nest inputs = computation_inputs((size_t)replicas);
       expect_ok(ls_replicate(three_clusters, NULL, inputs,
@@ -121,6 +121,5 @@ TEST(copies_are_on_the_host_of_their_core) {
       }
       ls_nest_release(inputs);
       computation_close(&c);
-      ls_device_assignment_release(assignment);
     }
 }

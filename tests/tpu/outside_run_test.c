@@ -8,6 +8,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
+#include "runtime/own.h"
 #include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/spec.h"
@@ -95,14 +96,13 @@ TEST(values_pass_in_and_out_without_a_change) {
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
     double results[2][4][2];
     for (int outside = 0; outside < 2; ++outside) {
-      computation c;
+      LS_OWN(computation, c) = {0};
       computation_open(&c);
       mixed m = {f32_of(0.7), outside == 1};
       computation_replicate(&c, replicas, weave, &m);
       for (size_t r = 0; r < replicas; ++r)
         for (size_t i = 0; i < 2; ++i)
           results[outside][r][i] = computation_output(&c, r, i);
-      computation_close(&c);
     }
     for (size_t r = 0; r < replicas; ++r)
       for (size_t i = 0; i < 2; ++i)
@@ -120,7 +120,7 @@ static ls_nest note_once(ls_nest args, void *user) {
 TEST(each_replica_calls_once_whatever_is_fetched) {
   LS_SPEC("O68 O70 O71 O74 O117");
   for (size_t replicas = 1; replicas <= 4; ++replicas) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     ls_tensor unused;
     computation_open(&c);
     computation_replicate(&c, replicas, note_once, &unused);
@@ -133,22 +133,22 @@ TEST(each_replica_calls_once_whatever_is_fetched) {
       for (size_t r = 0; r < replicas; ++r)
         assert_int_equal(calls_of((int)r, (float)r + 1), run);
     }
-    computation_close(&c);
   }
 }
 
 TEST(with_one_replica_it_is_fed_and_fetched) {
   LS_SPEC("O17 O18 O67");
   for (size_t replicas = 1; replicas <= 2; ++replicas) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     ls_tensor made;
     computation_open(&c);
     computation_replicate(&c, replicas, note_once, &made);
     begin_calls();
-    ls_array *value = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){7});
+    LS_OWN(ls_array, value) =
+        array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){7});
     const ls_feed feed = {made, value};
-    ls_nest result = ls_none();
-    ls_session *session = NULL;
+    LS_OWN(ls_nest, result) = ls_none();
+    LS_OWN(ls_session, session) = NULL;
     expect_ok(ls_session_create(c.graph, &session));
     const ls_status fetched =
         ls_session_run(session, ls_leaf(made), NULL, 0, &result);
@@ -156,11 +156,10 @@ TEST(with_one_replica_it_is_fed_and_fetched) {
       expect_ok(fetched);
       assert_true(ls_nest_number(result) == 1);
       assert_string_equal(ls_op_name(ls_tensor_op(made)), "note");
-      ls_nest fed = ls_none();
+      LS_OWN(ls_nest, fed) = ls_none();
       expect_ok(ls_session_run(session, ls_leaf(made), &feed, 1, &fed));
       assert_true(ls_nest_number(fed) == 7);
       assert_int_equal(num_calls, 1);
-      ls_nest_release(fed);
     } else {
       expect_status(fetched, LS_INVALID_ARGUMENT, "marked as not fetchable");
       expect_status(ls_session_run(session,
@@ -168,10 +167,6 @@ TEST(with_one_replica_it_is_fed_and_fetched) {
                                    &feed, 1, &result),
                     LS_INVALID_ARGUMENT, "'note:0' may not be fed");
     }
-    ls_session_destroy(session);
-    ls_array_release(value);
-    ls_nest_release(result);
-    computation_close(&c);
   }
 }
 
@@ -191,7 +186,7 @@ static ls_nest chain_by_control(ls_nest args, void *user) {
 
 TEST(control_edges_order_it) {
   LS_SPEC("O72");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 3, chain_by_control, NULL);
   begin_calls();
@@ -208,12 +203,11 @@ TEST(control_edges_order_it) {
     }
     assert_true(first >= 0 && second > first);
   }
-  computation_close(&c);
 }
 
 TEST(who_waits_for_it_waits_for_all_replicas) {
   LS_SPEC("O83 O74");
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tensor made;
   computation_open(&c);
   computation_replicate(&c, 3, note_once, &made);
@@ -222,7 +216,6 @@ TEST(who_waits_for_it_waits_for_all_replicas) {
   begin_calls();
   expect_ok(computation_run(&c, ls_nest_op(after)));
   assert_int_equal(num_calls, 3);
-  computation_close(&c);
 }
 
 // ---- Loops and branches ----------------------------------------------------
@@ -246,17 +239,16 @@ static ls_nest note_and_count(ls_nest values, void *user) {
 static ls_nest loop_by_replica(ls_nest args, void *user) {
   (void)user;
   ls_tensor none = f32_of(0);
-  const ls_nest made = ls_while(
+  LS_OWN(ls_nest, made) = ls_while(
       below, note_and_count, &none,
       LS_LIST(ls_leaf(f32_of(0)), ls_nest_retain(ls_nest_item(args, 0))), 0);
   const ls_nest count = LS_LIST(ls_nest_retain(ls_nest_item(made, 0)));
-  ls_nest_release(made);
   return count;
 }
 
 TEST(in_a_loop_it_runs_each_trip_of_its_replica) {
   LS_SPEC("O43 O78");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 3, loop_by_replica, NULL);
   begin_calls();
@@ -271,7 +263,6 @@ TEST(in_a_loop_it_runs_each_trip_of_its_replica) {
       }
     assert_true(last == (float)r + 1);
   }
-  computation_close(&c);
 }
 
 static ls_nest note_it(ls_nest none, void *user) {
@@ -292,7 +283,7 @@ static ls_nest branch_by_replica(ls_nest args, void *user) {
 
 TEST(in_a_branch_it_runs_where_a_replica_goes_that_way) {
   LS_SPEC("O77");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 3, branch_by_replica, NULL);
   begin_calls();
@@ -301,7 +292,6 @@ TEST(in_a_branch_it_runs_where_a_replica_goes_that_way) {
   assert_int_equal(calls_of(1, 2), 1);
   assert_int_equal(calls_of(2, 3), 1);
   assert_true(computation_output(&c, 0, 0) == -1);
-  computation_close(&c);
 }
 
 static ls_nest count_plainly(ls_nest values, void *user) {
@@ -318,30 +308,28 @@ static ls_nest loop_inside_outside(ls_nest args, void *user) {
 }
 
 static ls_nest call_loop(ls_nest args, void *user) {
-  const ls_nest start =
+  LS_OWN(ls_nest, start) =
       LS_LIST(ls_leaf(f32_of(0)), ls_nest_retain(ls_nest_item(args, 0)));
-  const ls_nest made = ls_outside_compilation(loop_inside_outside, user, start);
+  LS_OWN(ls_nest, made) =
+      ls_outside_compilation(loop_inside_outside, user, start);
   const ls_nest count = LS_LIST(ls_nest_retain(ls_nest_item(made, 0)));
   expect_outside(ls_nest_tensor(made, 0), "0");
-  ls_nest_release(start);
-  ls_nest_release(made);
   return count;
 }
 
 TEST(a_loop_made_outside_is_outside_throughout) {
   LS_SPEC("O43 O29");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, call_loop, NULL);
   assert_true(computation_output(&c, 0, 0) == 3);
   assert_true(computation_output(&c, 1, 0) == 4);
-  computation_close(&c);
 }
 
 // ---- Failures --------------------------------------------------------------
 TEST(a_failure_names_op_and_replica_and_the_next_run_works) {
   LS_SPEC("O88");
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tensor made;
   computation_open(&c);
   computation_replicate(&c, 3, note_once, &made);
@@ -354,5 +342,4 @@ TEST(a_failure_names_op_and_replica_and_the_next_run_works) {
   begin_calls();
   expect_ok(computation_run(&c, c.outputs));
   assert_int_equal(num_calls, 3);
-  computation_close(&c);
 }

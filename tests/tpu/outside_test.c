@@ -3,6 +3,7 @@
 // Outside compilation: what its ops carry and where they are placed.
 #include <string.h>
 
+#include "graph/own.h"
 #include "lockstep/function.h"
 #include "support/computation.h"
 #include "support/function.h"
@@ -33,7 +34,7 @@ static ls_nest three_clusters(ls_nest args, void *user) {
 
 TEST(clusters_are_numbered_in_each_computation) {
   LS_SPEC("O1 O2 O15 O33 O38 O39 O115");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   for (int again = 0; again < 2; ++again) {
     ls_tensor made[4];
@@ -49,7 +50,6 @@ TEST(clusters_are_numbered_in_each_computation) {
     expect_ok(ls_op_attr(ls_tensor_op(made[0]), "_tpu_replicate", &attr));
     assert_string_equal(attr[1].name, "_xla_outside_compilation");
   }
-  computation_close(&c);
 }
 
 static ls_nest nothing(ls_nest args, void *user) {
@@ -67,22 +67,20 @@ static ls_nest call_nothing(ls_nest args, void *user) {
 TEST(the_function_is_called_once_and_may_give_nothing) {
   LS_SPEC("O38");
   int calls = 0;
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 3, call_nothing, &calls);
   assert_int_equal(calls, 1);
-  computation_close(&c);
 }
 
 TEST(without_a_computation_it_is_just_called) {
   LS_SPEC("O40");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_tensor made = outside(negate, f32_of(3));
   expect_outside(made, NULL);
   assert_null(attr_text(ls_tensor_op(made), "_tpu_replicate"));
   assert_true(computation_fetch(&c, made) == -3);
-  computation_close(&c);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -98,10 +96,10 @@ static ls_nest nest_clusters(ls_nest args, void *user) {
 
 TEST(clusters_do_not_nest) {
   LS_SPEC("O32 O42 O107");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const size_t before = ls_graph_num_ops(c.graph);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   const size_t with_inputs = ls_graph_num_ops(c.graph);
   expect_status(ls_replicate(nest_clusters, NULL, inputs, NULL, &c.outputs),
                 LS_UNIMPLEMENTED, "Cannot nest outside_compilation clusters");
@@ -110,8 +108,6 @@ TEST(clusters_do_not_nest) {
   assert_true(with_inputs > before);
   expect_outside(ls_neg(f32_of(1)), NULL);
   assert_null(ls_flow_replicated());
-  ls_nest_release(inputs);
-  computation_close(&c);
 }
 
 static ls_nest leave_graph(ls_nest args, void *user) {
@@ -167,9 +163,9 @@ TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
   static const char *const says[] = {
       "has left a name scope open", "has left a device scope open",
       "has left a colocation scope open", "has left a control scope open"};
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   for (int kind = 0; kind < 4; ++kind) {
     expect_status(
         ls_replicate(call_leave_scope, &kind, inputs, NULL, &c.outputs),
@@ -179,14 +175,12 @@ TEST(scopes_of_any_kind_that_it_leaves_open_are_refused) {
     assert_string_equal(ls_op_device(after), "");
     assert_int_equal(ls_op_num_control_inputs(after), 0);
   }
-  ls_nest_release(inputs);
-  computation_close(&c);
 }
 
 TEST(what_it_leaves_open_is_refused_and_left) {
   LS_SPEC("O41 O42");
   computation c;
-  ls_graph *other = NULL;
+  LS_OWN(ls_graph, other) = NULL;
   computation_open(&c);
   expect_ok(ls_graph_create("other", &other));
   const ls_nest inputs = computation_inputs(2);
@@ -201,12 +195,11 @@ TEST(what_it_leaves_open_is_refused_and_left) {
   computation_replicate(&c, 2, three_clusters, (ls_tensor[4]){{0}});
   assert_true(computation_output(&c, 1, 0) == 0);
   computation_close(&c);
-  ls_graph_destroy(other);
 }
 
 TEST(scopes_of_a_context_are_entered_and_left_in_turn) {
   LS_SPEC("O8 O32 O33 O36");
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tpu_context context;
   computation_open(&c);
   const ls_op pivot = ls_group(NULL, 0, "pivot");
@@ -234,7 +227,6 @@ TEST(scopes_of_a_context_are_entered_and_left_in_turn) {
   expect_ok(ls_tpu_context_exit_outside(&context));
   ls_scope_end(&scope);
   ls_tpu_context_deinit(&context);
-  computation_close(&c);
 }
 
 // ---- Devices ---------------------------------------------------------------
@@ -262,7 +254,7 @@ static ls_nest on_a_core(ls_nest args, void *user) {
 
 TEST(device_scopes_inside_do_not_reach_it) {
   LS_SPEC("O5 O10 O35 O37");
-  computation c;
+  LS_OWN(computation, c) = {0};
   ls_tensor made[4];
   computation_open(&c);
   {
@@ -275,7 +267,6 @@ TEST(device_scopes_inside_do_not_reach_it) {
   for (int i = 0; i < 4; ++i)
     assert_string_equal(ls_op_device(ls_tensor_op(made[i])), wanted[i]);
   assert_string_equal(ls_op_name(ls_tensor_op(made[1])), "around/inside/neg");
-  computation_close(&c);
 }
 
 static ls_nest on_many_cores(ls_nest args, void *user) {
@@ -297,7 +288,7 @@ static ls_nest on_many_cores(ls_nest args, void *user) {
 
 TEST(cores_are_listed_where_one_is_asked_for) {
   LS_SPEC("O34 O62 O205 O64");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 2, on_many_cores, NULL);
   const ls_attr *attr = NULL;
@@ -316,7 +307,6 @@ TEST(cores_are_listed_where_one_is_asked_for) {
   expect_ok(ls_op_attr(op_named(c.graph, "tpu_replicate_metadata_1"),
                        "host_compute_core", &attr));
   assert_int_equal(attr->as.strings.count, 0);
-  computation_close(&c);
 }
 
 TEST(cores_that_are_none_are_refused) {
@@ -332,7 +322,7 @@ TEST(cores_that_are_none_are_refused) {
       {{"0:1"}, "core 1 of a replica, which has 1"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     int calls = 0;
     computation_open(&c);
     computation_replicate(&c, 2, call_nothing, &calls);
@@ -344,6 +334,5 @@ TEST(cores_that_are_none_are_refused) {
         ls_op_set_attr(op_named(c.graph, "tpu_replicate_metadata"), &attr));
     expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
                   rows[i].part);
-    computation_close(&c);
   }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/gradients.h"
 #include "lockstep/host.h"
@@ -30,10 +31,9 @@ static void open_job(computation *c, job *j, size_t replicas, ls_callback fn) {
 }
 
 static double value_of(const computation *c, const job *j) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(ls_session_variable_value(c->session, j->v, &value));
   const double number = ls_array_f64(value, 0);
-  ls_array_release(value);
   return number;
 }
 
@@ -72,9 +72,8 @@ static ls_nest in_trip(ls_nest args, void *user) {
 static ls_nest in_repeat(ls_nest args, void *user) {
   const ls_training_loop loop = {.body = in_trip, .user = user};
   ls_nest made = ls_none();
-  const ls_nest inputs = LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
+  LS_OWN(ls_nest, inputs) = LS_LIST(ls_nest_retain(ls_nest_item(args, 0)));
   expect_ok(ls_training_repeat(1, &loop, inputs, &made));
-  ls_nest_release(inputs);
   return made;
 }
 
@@ -110,11 +109,10 @@ static ls_nest count_and_write(ls_nest values, void *user) {
 static ls_nest in_loop(ls_nest args, void *user) {
   job *j = user;
   j->x = ls_nest_tensor(args, 0);
-  const ls_nest made =
+  LS_OWN(ls_nest, made) =
       ls_while(below, count_and_write, j,
                LS_LIST(ls_leaf(f32_of(0)), ls_leaf(f32_of(0))), 0);
   const ls_nest last = LS_LIST(ls_nest_retain(ls_nest_item(made, 1)));
-  ls_nest_release(made);
   return last;
 }
 

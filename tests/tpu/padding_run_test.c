@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
@@ -61,17 +62,14 @@ static ls_nest spread(const batch *b, const ls_nest *items) {
 // `*results` are RESULTS leaves with a component for each replica.
 static ls_status run_traced(const batch *b, const ls_run_options *options,
                             ls_nest *results) {
-  ls_strategy *s = tpu_strategy_of(b->replicas);
-  ls_function *f = function_of(look, NULL);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(b->replicas);
+  LS_OWN(ls_function, f) = function_of(look, NULL);
   ls_nest items[MOST];
   for (int r = 0; r < b->replicas; ++r)
     items[r] = rows_of(b, r);
-  const ls_nest args = LS_TUPLE(spread(b, items));
+  LS_OWN(ls_nest, args) = LS_TUPLE(spread(b, items));
   const ls_status status =
       ls_strategy_run_with(s, ls_traced(f), args, options, results);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(s);
   return status;
 }
 
@@ -79,9 +77,9 @@ static ls_status run_traced(const batch *b, const ls_run_options *options,
 static ls_status run_in_session(const batch *b, bool traced,
                                 const ls_run_options *options,
                                 ls_nest *results) {
-  ls_strategy *s = tpu_strategy_of(b->replicas);
-  ls_function *f = function_of(look, NULL);
-  computation g;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(b->replicas);
+  LS_OWN(ls_function, f) = function_of(look, NULL);
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   ls_nest items[MOST], arrays[MOST];
   ls_feed feeds[MOST];
@@ -101,12 +99,11 @@ static ls_status run_in_session(const batch *b, bool traced,
     flat[i] = component(ls_nest_item(g.outputs, (size_t)(i / b->replicas)),
                         i % b->replicas);
   if (ls_status_is_ok(status)) {
-    const ls_nest fetches =
+    LS_OWN(ls_nest, fetches) =
         ls_nest_sequence(LS_KIND_LIST, flat, (size_t)(RESULTS * b->replicas));
     expect_ok(ls_session_create(g.graph, &g.session));
     status =
         ls_session_run(g.session, fetches, feeds, (size_t)b->replicas, &values);
-    ls_nest_release(fetches);
   }
   if (ls_status_is_ok(status)) {
     ls_nest leaves[RESULTS];
@@ -123,9 +120,6 @@ static ls_status run_in_session(const batch *b, bool traced,
   ls_nest_release(args);
   for (int r = 0; r < b->replicas; ++r)
     ls_nest_release(arrays[r]);
-  computation_close(&g);
-  ls_function_release(f);
-  ls_strategy_release(s);
   return status;
 }
 
@@ -162,7 +156,7 @@ static void expect_about(double got, double wanted) {
 static void expect_real(const batch *b, ls_nest results) {
   double all = 0, examples = 0;
   for (int r = 0; r < b->replicas; ++r) {
-    const ls_nest rows = rows_of(b, r);
+    LS_OWN(ls_nest, rows) = rows_of(b, r);
     const float *x = ls_nest_data(rows, 0);
     double sum = 0;
     const ls_array *sums = result_of(results, 3, r);
@@ -179,7 +173,6 @@ static void expect_real(const batch *b, ls_nest results) {
     expect_about(ls_array_f64(result_of(results, 1, r), 0), sum);
     all += sum;
     examples += (double)b->sizes[r];
-    ls_nest_release(rows);
   }
   for (int r = 0; examples > 0 && r < b->replicas; ++r)
     expect_about(ls_array_f64(result_of(results, 2, r), 0), all / examples);
@@ -190,7 +183,8 @@ TEST(replicas_see_the_real_sizes) {
   for (size_t n = 0; n < NUM_BATCHES; ++n)
     for (int way = 0; way < NUM_WAYS; ++way) {
       const batch *b = &batches[n];
-      ls_nest plain = ls_none(), buckets = ls_none();
+      LS_OWN(ls_nest, plain) = ls_none();
+      LS_OWN(ls_nest, buckets) = ls_none();
       expect_ok(run_in(way, b, NULL, &plain));
       expect_real(b, plain);
       // While building, sizes that differ are not known.
@@ -202,15 +196,13 @@ TEST(replicas_see_the_real_sizes) {
       for (size_t i = 0; i < RESULTS; ++i)
         for (int r = 0; r < b->replicas; ++r)
           expect_same(result_of(buckets, i, r), result_of(plain, i, r));
-      ls_nest_release(plain);
-      ls_nest_release(buckets);
     }
 }
 
 // Without the padder: the sizes that a replica sees, of its own and all rows.
 static void expect_padded(const batch *b, const ls_run_options *options,
                           int way, int64_t size) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(run_in(way, b, options, &results));
   for (int r = 0; r < b->replicas; ++r) {
     const ls_array *sums = result_of(results, 3, r);
@@ -219,7 +211,6 @@ static void expect_padded(const batch *b, const ls_run_options *options,
     for (int64_t i = b->sizes[r]; i < size; ++i)
       assert_true(ls_array_f64(sums, i) == 0);
   }
-  ls_nest_release(results);
 }
 
 TEST(the_policy_is_by_the_options) {
@@ -258,17 +249,15 @@ static ls_nest give_back(ls_nest args, void *user) {
 // beside them.
 static ls_status build(computation *g, ls_shape first, ls_shape second,
                        const ls_run_options *options) {
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   const ls_nest items[] = {
       ls_leaf(ls_placeholder(LS_DTYPE_F32, first, "first")),
       ls_leaf(ls_placeholder(LS_DTYPE_F32, second, "second"))};
-  const ls_nest args =
+  LS_OWN(ls_nest, args) =
       LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2), ls_none(),
                ls_nest_f64(3), ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(2, 2)));
   const ls_status status = ls_strategy_run_with(s, ls_plain(give_back, NULL),
                                                 args, options, &g->outputs);
-  ls_nest_release(args);
-  ls_strategy_release(s);
   return status;
 }
 
@@ -276,7 +265,7 @@ TEST(all_inputs_have_maximum_shapes) {
   LS_SPEC("T87");
   const ls_shape unknown = LS_SHAPE(LS_UNKNOWN_DIM, 4);
   for (int bucketize = 0; bucketize < 2; ++bucketize) {
-    computation g;
+    LS_OWN(computation, g) = {0};
     computation_open(&g);
     const ls_run_options options = {.bucketize =
                                         bucketize ? LS_FLAG_ON : LS_FLAG_OFF};
@@ -290,13 +279,11 @@ TEST(all_inputs_have_maximum_shapes) {
     assert_int_equal(maxima->as.ints.count, 1);
     assert_int_equal(maxima->as.ints.items[0], LS_UNKNOWN_DIM);
     assert_int_equal(power->as.i, bucketize);
-    computation_close(&g);
   }
-  computation g;
+  LS_OWN(computation, g) = {0};
   computation_open(&g);
   expect_status(build(&g, LS_SHAPE_UNKNOWN, unknown, NULL), LS_INVALID_ARGUMENT,
                 "'first:0' f32[...] has no known rank");
-  computation_close(&g);
 }
 
 TEST(without_a_dynamic_batch_shapes_are_static) {
@@ -317,12 +304,11 @@ TEST(without_a_dynamic_batch_shapes_are_static) {
     assert_int_equal(count_ops(g.graph, "tpu_padded_input"), 0);
     computation_close(&g);
     // Traced: the strategy and the function stay usable.
-    ls_nest results = ls_none();
+    LS_OWN(ls_nest, results) = ls_none();
     expect_status(run_traced(&(batch){2, {3, 2}}, options, &results),
                   LS_INVALID_ARGUMENT, "has another shape than replica 0's");
     expect_ok(run_traced(&(batch){2, {3, 3}}, options, &results));
     expect_real(&(batch){2, {3, 3}}, results);
     expect_ok(run_traced(&(batch){1, {3}}, options, &results));
-    ls_nest_release(results);
   }
 }

@@ -5,23 +5,22 @@
 #include "lockstep/tpu_system.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "tpu/own.h"
 
 static void expect_drawn(const ls_tpu_resolver_options *options,
                          const char *wanted) {
-  ls_tpu_resolver *resolver = NULL;
-  ls_pod *pod = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   char *text = NULL;
   expect_ok(ls_tpu_resolver_create(options, &resolver));
   expect_ok(ls_tpu_pod(resolver, &pod));
   expect_ok(ls_pod_print(pod, &text));
   assert_string_equal(text, wanted);
   ls_release(ls_runtime_allocator(ls_runtime_current()), text);
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
 }
 
 TEST(a_pod_is_drawn_by_layers_and_hosts) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   expect_drawn(&(ls_tpu_resolver_options){.name = "virtual:4x1x2,hosts=2",
                                           .job = "w",
                                           .queue_depth = 1},
@@ -57,5 +56,4 @@ TEST(a_pod_is_drawn_by_layers_and_hosts) {
       "\n"
       "Chips, as HOST:CORE.\n"
       "y 0  0:0\n");
-  counted_end(&c);
 }

@@ -23,7 +23,7 @@ static ls_pod *open_pod(const char *name, const ls_pod_shape *shape) {
 }
 
 TEST(a_name_means_one_pod_until_it_is_shut_down) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   ls_pod *pod = open_pod("virtual:4x2,hosts=2", &two_hosts);
   ls_pod *again = open_pod("virtual:4x2,hosts=2", &two_hosts);
   assert_ptr_equal(pod, again);
@@ -39,11 +39,10 @@ TEST(a_name_means_one_pod_until_it_is_shut_down) {
   assert_false(ls_pod_is_initialized(pod));
   ls_object_release(pod);
   ls_object_release(again);
-  counted_end(&c);
 }
 
 TEST(hosts_split_x_and_cores_count_fastest) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   ls_pod *pod = open_pod("p", &two_hosts);
   assert_int_equal(ls_pod_num_cores(pod), 16);
   assert_int_equal(pod->cores_per_host, 8);
@@ -63,11 +62,10 @@ TEST(hosts_split_x_and_cores_count_fastest) {
   assert_null(ls_pod_core(pod, 0, 8));
   assert_null(ls_pod_core(pod, -1, 0));
   ls_object_release(pod);
-  counted_end(&c);
 }
 
 TEST(devices_name_cores) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   ls_core *core = NULL;
   expect_status(
       ls_pod_lookup_core(c.runtime, "/job:worker/task:1/tpu:3", &core),
@@ -100,12 +98,11 @@ TEST(devices_name_cores) {
     assert_null(core);
   }
   ls_object_release(pod);
-  counted_end(&c);
 }
 
 // Of two pods of a job, devices mean the one that was initialized last.
 TEST(devices_mean_what_was_initialized_last) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   ls_pod *first = open_pod("first", &two_hosts);
   ls_pod *second = open_pod("second", &two_hosts);
   assert_ptr_equal(lent(ls_pod_of_job(c.runtime, "worker")), second);
@@ -119,7 +116,6 @@ TEST(devices_mean_what_was_initialized_last) {
   assert_true(ls_pod_generation(first) > ls_pod_generation(second));
   ls_object_release(first);
   ls_object_release(second);
-  counted_end(&c);
 }
 
 // What keeps queues is told once for each core.
@@ -144,7 +140,7 @@ TEST(queues_go_with_the_pod_and_begin_anew_with_the_system) {
 }
 
 TEST(meshes_that_cannot_be_are_refused) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   static const struct {
     ls_pod_shape shape;
     const char *part;
@@ -161,12 +157,11 @@ TEST(meshes_that_cannot_be_are_refused) {
                   LS_INVALID_ARGUMENT, rows[i].part);
     assert_null(pod);
   }
-  counted_end(&c);
 }
 
 // 1,024 cores in 20 ms of the processor's time; T194 allows a whole second.
 TEST(a_large_pod_is_made_quickly) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   const clock_t began = clock();
   ls_pod *pod =
       open_pod("large", &(ls_pod_shape){.mesh = {16, 16, 2, 2}, .hosts = 16});
@@ -175,7 +170,6 @@ TEST(a_large_pod_is_made_quickly) {
   assert_int_equal(ls_pod_num_cores(pod), 1024);
   assert_true(seconds < 0.02);
   ls_object_release(pod);
-  counted_end(&c);
 }
 
 MEMORY_TEST(open_a_pod) {

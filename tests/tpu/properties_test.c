@@ -14,6 +14,7 @@
 #include "support/function.h"
 #include "support/logical_strategies.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 // ---- All of it as a text ---------------------------------------------------
 static void describe(ls_strategy *strategy, char *text, size_t size) {
@@ -75,7 +76,7 @@ TEST(they_are_the_same_everywhere) {
     for (int replicas = 1; replicas <= 3; ++replicas) {
       inside in = {.strategy =
                        logical_strategy(f, replicas, 2, LS_FLAG_DEFAULT)};
-      ls_strategy *s = in.strategy;
+      LS_OWN(ls_strategy, s) = in.strategy;
       assert_int_equal(ls_strategy_num_replicas(s), replicas);
       assert_false(ls_strategy_between_graph(s));
       assert_true(ls_strategy_should_init(s));
@@ -93,7 +94,7 @@ TEST(they_are_the_same_everywhere) {
       ls_nest_release(result);
       ls_function_release(fn);
       // In a graph.
-      computation c;
+      LS_OWN(computation, c) = {0};
       computation_open(&c);
       expect_ok(ls_strategy_run(s, ls_plain(look, &in), ls_none(), &c.outputs));
       assert_int_equal(in.calls, 2);
@@ -102,15 +103,13 @@ TEST(they_are_the_same_everywhere) {
               ? c.outputs
               : ls_distributed_component(c.outputs, (size_t)replicas - 1);
       assert_true(computation_fetch(&c, last.as.tensor) == replicas - 1);
-      computation_close(&c);
-      ls_strategy_release(s);
     }
 }
 
 TEST(without_an_assignment_each_core_is_a_replica) {
   LS_SPEC("T49");
-  ls_tpu_resolver *pod = NULL;
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_tpu_resolver, pod) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x3"}, &pod));
   expect_ok(
@@ -118,8 +117,6 @@ TEST(without_an_assignment_each_core_is_a_replica) {
   assert_int_equal(ls_strategy_num_replicas(strategy),
                    ls_tpu_strategy_metadata(strategy)->num_cores);
   assert_int_equal(ls_strategy_num_replicas(strategy), 12);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(pod);
 }
 
 // The replica that has the id gets its own component of a PerReplica.
@@ -132,7 +129,7 @@ static ls_nest local_of(ls_nest args, void *user) {
 TEST(a_replicas_local_id_is_its_id) {
   LS_SPEC("T53");
   for (int replicas = 1; replicas <= 4; ++replicas) {
-    ls_strategy *s =
+    LS_OWN(ls_strategy, s) =
         logical_strategy(FLAVOUR_CURRENT, replicas, 1, LS_FLAG_DEFAULT);
     for (int32_t r = -1; r <= replicas; ++r)
       assert_int_equal(ls_tpu_strategy_local_replica_id(s, r),
@@ -141,19 +138,15 @@ TEST(a_replicas_local_id_is_its_id) {
     for (int r = 0; r < replicas; ++r)
       items[r] =
           ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){r}));
-    const ls_nest args =
+    LS_OWN(ls_nest, args) =
         LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, (size_t)replicas));
-    ls_function *f = function_of(local_of, NULL);
-    ls_nest result = ls_none();
+    LS_OWN(ls_function, f) = function_of(local_of, NULL);
+    LS_OWN(ls_nest, result) = ls_none();
     expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
     for (int r = 0; r < replicas; ++r)
       assert_true(ls_nest_number(replicas == 1 ? result
                                                : ls_distributed_component(
                                                      result, (size_t)r)) == 0);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
-    ls_strategy_release(s);
   }
 }
 
@@ -177,16 +170,17 @@ static ls_variable *variable_in(ls_strategy *strategy) {
 
 TEST(a_value_is_its_own_container_but_on_mirrored_strategies) {
   LS_SPEC("T55 V25");
-  ls_strategy *tpu = logical_strategy(FLAVOUR_CURRENT, 2, 1, LS_FLAG_DEFAULT);
+  LS_OWN(ls_strategy, tpu) =
+      logical_strategy(FLAVOUR_CURRENT, 2, 1, LS_FLAG_DEFAULT);
   ls_strategy *mirrored = NULL, *usual = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &mirrored));
   expect_ok(ls_strategy_default(&usual));
   ls_strategy *const makers[] = {tpu, mirrored};
   for (size_t i = 0; i < LS_COUNT_OF(makers); ++i) {
-    ls_variable *v = variable_in(makers[i]);
-    const ls_nest whole = ls_nest_variable(v);
-    const ls_nest part = ls_nest_variable(ls_variable_component(v, 1));
+    LS_OWN(ls_variable, v) = variable_in(makers[i]);
+    LS_OWN(ls_nest, whole) = ls_nest_variable(v);
+    LS_OWN(ls_nest, part) = ls_nest_variable(ls_variable_component(v, 1));
     expect_itself(tpu, whole);
     expect_itself(tpu, part);
     expect_itself(usual, whole);
@@ -194,13 +188,9 @@ TEST(a_value_is_its_own_container_but_on_mirrored_strategies) {
     expect_itself(mirrored, whole);
     assert_ptr_equal(
         ls_nest_as_variable(ls_strategy_value_container(mirrored, part)), v);
-    ls_nest_release(whole);
-    ls_nest_release(part);
-    ls_variable_release(v);
   }
   expect_itself(tpu, ls_nest_f64(3));
   expect_itself(mirrored, ls_nest_f64(3));
-  ls_strategy_release(tpu);
   ls_strategy_release(mirrored);
 }
 
@@ -240,8 +230,8 @@ static ls_status look_up(void *user, const char *name, const char *zone,
 TEST(a_configuration_gets_what_its_system_needs) {
   LS_SPEC("T54");
   lookups l = {0};
-  ls_tpu_resolver *resolver = NULL;
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){
           .name = "mine", .lookup = look_up, .query = query, .user = &l},
@@ -278,13 +268,12 @@ TEST(a_configuration_gets_what_its_system_needs) {
   assert_int_equal(given.isolate_session_state, LS_FLAG_ON);
   assert_string_equal(given.cluster->jobs[0].name, "worker");
   ls_session_config_deinit(&given);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
 }
 
 TEST(without_addresses_the_cluster_stays) {
   LS_SPEC("T54");
-  ls_strategy *tpu = logical_strategy(FLAVOUR_CURRENT, 1, 1, LS_FLAG_DEFAULT);
+  LS_OWN(ls_strategy, tpu) =
+      logical_strategy(FLAVOUR_CURRENT, 1, 1, LS_FLAG_DEFAULT);
   static const char *const others[] = {"a:1"};
   const ls_cluster_job job = {"other", others, 1};
   ls_session_config given = {0}, updated;
@@ -312,5 +301,4 @@ TEST(without_addresses_the_cluster_stays) {
   expect_ok(ls_mirrored_strategy_create(NULL, &tpu));
   expect_status(ls_tpu_strategy_update_config(tpu, NULL, &updated),
                 LS_INVALID_ARGUMENT, "no TPU strategy");
-  ls_strategy_release(tpu);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/flow.h"
 #include "lockstep/function.h"
@@ -164,9 +165,8 @@ static ls_tensor train(trial *t, ls_tensor x) {
 
 static ls_tensor wide_of(ls_tensor number) {
   static const double factors[WIDE] = {0.5, -1.25, 2};
-  ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(WIDE), factors);
+  LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(WIDE), factors);
   const ls_tensor wide = ls_mul(ls_constant(array), number);
-  ls_array_release(array);
   return wide;
 }
 
@@ -196,12 +196,10 @@ static ls_nest strategy_step(ls_nest args, void *user) {
 }
 
 static ls_status step_of_strategy(trial *t, int64_t step) {
-  ls_nest results = ls_none();
-  const ls_nest args = LS_LIST(number_of_shape(LS_SCALAR, (double)step));
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, args) = LS_LIST(number_of_shape(LS_SCALAR, (double)step));
   const ls_status status =
       ls_strategy_run(t->strategy, ls_traced(t->function), args, &results);
-  ls_nest_release(args);
-  ls_nest_release(results);
   return status;
 }
 
@@ -215,20 +213,17 @@ static void build_step(trial *t) {
   t->step = ls_placeholder(LS_DTYPE_F32, LS_SCALAR, "step");
   for (int r = 0; r < replicas_of(t); ++r)
     items[r] = LS_LIST(ls_leaf(data_of(t->step, pod_number(r))));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas_of(t));
   expect_ok(ls_replicate(session_step, t, inputs, NULL, &t->outputs));
-  ls_nest_release(inputs);
 }
 
 static ls_status step_in_session(trial *t, int64_t step) {
-  ls_nest results = ls_none();
-  const ls_nest value = number_of_shape(LS_SCALAR, (double)step);
+  LS_OWN(ls_nest, results) = ls_none();
+  LS_OWN(ls_nest, value) = number_of_shape(LS_SCALAR, (double)step);
   const ls_feed feed = {t->step, ls_nest_as_array(value)};
   const ls_status status =
       ls_session_run(t->session, t->outputs, &feed, 1, &results);
-  ls_nest_release(value);
-  ls_nest_release(results);
   return status;
 }
 
@@ -265,10 +260,9 @@ static ls_nest device_loop(trial *t) {
       &t->queue));
   for (int r = 0; r < replicas_of(t); ++r)
     items[r] = LS_LIST(ls_leaf(pod_number(r)));
-  const ls_nest inputs =
+  LS_OWN(ls_nest, inputs) =
       ls_nest_sequence(LS_KIND_LIST, items, (size_t)replicas_of(t));
   expect_ok(ls_replicate(device_body, t, inputs, NULL, &outputs));
-  ls_nest_release(inputs);
   return outputs;
 }
 
@@ -295,12 +289,11 @@ static ls_nest host_trip(ls_nest values, void *user) {
 
 static ls_nest host_loop(host *h) {
   const trial *t = h->trial;
-  const ls_nest made = ls_while(
+  LS_OWN(ls_nest, made) = ls_while(
       always_true, host_trip, h,
       LS_LIST(ls_leaf(pod_number((double)t->first)), ls_leaf(pod_number(0))),
       t->trips);
   const ls_nest sum = ls_leaf(ls_nest_tensor(made, 1));
-  ls_nest_release(made);
   return sum;
 }
 
@@ -313,10 +306,9 @@ static void *put_by_hand(void *user) {
       char device[80];
       snprintf(device, sizeof(device), "/task:%d/device:TPU:%d",
                r / t->plan->cores, r % t->plan->cores);
-      const ls_nest tuple =
+      LS_OWN(ls_nest, tuple) =
           LS_LIST(number_of_shape(LS_SHAPE(1), 0.125 * (double)k + 0.375 * r));
       status = ls_infeed_put(device, tuple);
-      ls_nest_release(tuple);
     }
   return status;
 }
@@ -357,12 +349,11 @@ static ls_status run_loop(trial *t, int64_t first, int64_t trips) {
 
 // ---- All of it -------------------------------------------------------------
 static void read_floats(const trial *t, ls_variable *variable, float *out) {
-  ls_array *value = NULL;
+  LS_OWN(ls_array, value) = NULL;
   expect_ok(t->plan->way == STRATEGY
                 ? ls_variable_value(variable, &value)
                 : ls_session_variable_value(t->session, variable, &value));
   memcpy(out, ls_array_data(value), ls_array_size(value));
-  ls_array_release(value);
 }
 
 typedef struct values {
@@ -380,11 +371,10 @@ static values read_values(const trial *t) {
 static void write_zeros(const trial *t) {
   ls_variable *const variables[] = {t->weights, t->speed, t->count};
   for (int i = 0; i < 3; ++i) {
-    const ls_nest zeros =
+    LS_OWN(ls_nest, zeros) =
         ls_nest_zeros(LS_DTYPE_F32, i < 2 ? LS_SHAPE(WIDE) : LS_SCALAR);
     expect_ok(ls_session_set_variable_value(t->session, variables[i],
                                             ls_nest_as_array(zeros)));
-    ls_nest_release(zeros);
   }
 }
 
@@ -425,9 +415,8 @@ static void trial_begin(trial *t, const plan *p) {
     init = ls_nest_op(ls_global_initializer());
     if (p->way == SESSION) build_step(t);
   }
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(t->session, init, NULL, 0, &results));
-  ls_nest_release(results);
 }
 
 static void trial_end(trial *t) {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "graph/gather/gather.h"
 #include "lockstep/gradients.h"
 #include "support/computation.h"
@@ -52,9 +53,8 @@ static ls_array *operand_of(const ls_array *array, size_t r) {
 static ls_nest operands_of(const trial *t, size_t r) {
   ls_nest leaves[TRIAL_OPERANDS];
   for (size_t i = 0; i < t->count; ++i) {
-    ls_array *array = operand_of(t->operand[i], r);
+    LS_OWN(ls_array, array) = operand_of(t->operand[i], r);
     leaves[i] = ls_leaf(ls_constant(array));
-    ls_array_release(array);
   }
   return ls_nest_sequence(LS_KIND_LIST, leaves, t->count);
 }

@@ -31,11 +31,10 @@ static void *act_all(void *user) {
 
 // ---- Alone and together ----------------------------------------------------
 static void play_alone(const system_plan *plan, system_player *out) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   system_player_begin(out, plan, c.runtime, "alone");
   act_all(out);
   system_player_end(out);
-  counted_end(&c);
 }
 
 static void interleave(const pair_plan *p, system_player *players) {

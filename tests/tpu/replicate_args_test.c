@@ -11,6 +11,7 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 static ls_nest give_back(ls_nest args, void *user) {
   (void)user;
@@ -49,7 +50,7 @@ static void expect_refused(computation *c, ls_nest inputs,
 
 TEST(inputs_are_a_list_for_each_replica) {
   LS_SPEC("O93 O95");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   EXPECT_REFUSED(&c, scalar_of(1), "a list with a list or tuple for each");
   EXPECT_REFUSED(&c, LS_LIST(LS_LIST(scalar_of(1)), scalar_of(2)),
@@ -62,16 +63,15 @@ TEST(inputs_are_a_list_for_each_replica) {
       LS_LIST(LS_LIST(LS_LIST(scalar_of(1))), LS_LIST(LS_TUPLE(scalar_of(1)))),
       "input 0 of replica 1");
   // A tuple beside a list is fine.
-  const ls_nest inputs = LS_LIST(LS_LIST(scalar_of(1)), LS_TUPLE(scalar_of(2)));
+  LS_OWN(ls_nest, inputs) =
+      LS_LIST(LS_LIST(scalar_of(1)), LS_TUPLE(scalar_of(2)));
   expect_ok(ls_replicate(give_back, NULL, inputs, NULL, &c.outputs));
   assert_true(computation_output(&c, 1, 0) == 2);
-  ls_nest_release(inputs);
-  computation_close(&c);
 }
 
 TEST(without_inputs_there_is_one_replica) {
   LS_SPEC("O93 O94");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   num_called = 0;
   expect_ok(ls_replicate(count_calls, NULL, ls_none(), NULL, &c.outputs));
@@ -80,20 +80,18 @@ TEST(without_inputs_there_is_one_replica) {
   assert_true(computation_output(&c, 0, 0) == 1);
   // No replicas: nothing is built.
   const size_t ops = ls_graph_num_ops(c.graph);
-  const ls_nest none = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
+  LS_OWN(ls_nest, none) = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
   ls_nest_release(c.outputs);
   expect_ok(ls_replicate(count_calls, NULL, none, NULL, &c.outputs));
   assert_int_equal(c.outputs.kind, LS_KIND_LIST);
   assert_int_equal(ls_nest_count(c.outputs), 0);
   assert_int_equal(num_called, 1);
   assert_int_equal(ls_graph_num_ops(c.graph), ops);
-  ls_nest_release(none);
-  computation_close(&c);
 }
 
 TEST(types_are_those_of_replica_0) {
   LS_SPEC("O96");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   EXPECT_REFUSED(
       &c,
@@ -104,7 +102,6 @@ TEST(types_are_those_of_replica_0) {
   const ls_tensor row = ls_fill(LS_DTYPE_F32, LS_SHAPE(3), 0);
   EXPECT_REFUSED(&c, LS_LIST(LS_LIST(scalar_of(1)), LS_LIST(ls_leaf(row))),
                  "input 0 is f32[] on replica 0 and f32[3] on replica 1");
-  computation_close(&c);
 }
 
 static ls_nest none_and_value(ls_nest args, void *user) {
@@ -118,7 +115,7 @@ TEST(none_is_none_on_all_and_variables_are_read) {
   LS_SPEC("O97 O108");
   computation c;
   computation_open(&c);
-  ls_variable *v =
+  LS_OWN(ls_variable, v) =
       variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){4});
   const ls_nest leaf =
       ls_nest_object(LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(v));
@@ -136,7 +133,6 @@ TEST(none_is_none_on_all_and_variables_are_read) {
   expect_status(ls_graph_lookup_op(c.graph, "input0", &op), LS_NOT_FOUND, "");
   ls_nest_release(inputs);
   computation_close(&c);
-  ls_variable_release(v);
 }
 
 TEST(the_number_of_inputs_fits_what_is_declared) {
@@ -159,12 +155,12 @@ TEST(the_number_of_inputs_fits_what_is_declared) {
       {1, 1, false, 2, "at most 1 argument"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     ls_nest items[4];
     for (size_t k = 0; k < rows[i].inputs; ++k)
       items[k] = scalar_of(1);
-    const ls_nest inputs =
+    LS_OWN(ls_nest, inputs) =
         LS_LIST(ls_nest_sequence(LS_KIND_LIST, items, rows[i].inputs));
     const ls_parameters parameters = {.names = names,
                                       .count = rows[i].count,
@@ -186,8 +182,6 @@ TEST(the_number_of_inputs_fits_what_is_declared) {
       assert_int_equal(at[strlen(rows[i].complaint)], ';');
       expect_status(status, LS_INVALID_ARGUMENT, "");
     }
-    ls_nest_release(inputs);
-    computation_close(&c);
   }
 }
 
@@ -237,17 +231,16 @@ static ls_nest return_form(ls_nest args, void *user) {
 }
 
 static ls_status return_as(computation *c, form f) {
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   ls_nest_release(c->outputs);
   const ls_status status =
       ls_replicate(return_form, &f, inputs, NULL, &c->outputs);
-  ls_nest_release(inputs);
   return status;
 }
 
 TEST(flat_results_are_a_list_of_tensors) {
   LS_SPEC("O108 O109 O111 O112");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_ok(return_as(&c, ALONE));
   assert_int_equal(ls_nest_count(c.outputs), 2);
@@ -278,14 +271,13 @@ TEST(flat_results_are_a_list_of_tensors) {
   op_named(c.graph, "output_2_shard_1");
   expect_ok(return_as(&c, NUMBER));
   assert_true(computation_output(&c, 1, 0) == 2.5);
-  computation_close(&c);
 }
 
 TEST(without_tensors_each_replica_has_an_op) {
   LS_SPEC("O108 O113");
   static const form forms[] = {NONE, OP_ALONE, EMPTY};
   for (size_t i = 0; i < 3; ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     expect_ok(return_as(&c, forms[i]));
     assert_int_equal(ls_nest_count(c.outputs), 2);
@@ -298,13 +290,12 @@ TEST(without_tensors_each_replica_has_an_op) {
                        forms[i] == OP_ALONE ? 2 : 1);
       expect_ok(computation_run(&c, own));
     }
-    computation_close(&c);
   }
 }
 
 TEST(nested_results_keep_their_form) {
   LS_SPEC("O110 O112");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_ok(return_as(&c, NESTED));
   const ls_nest own = ls_nest_item(c.outputs, 1);
@@ -316,7 +307,6 @@ TEST(nested_results_keep_their_form) {
   assert_true(
       computation_fetch(
           &c, ls_nest_find(ls_nest_item(c.outputs, 1), "k").as.tensor) == 2);
-  computation_close(&c);
 }
 
 TEST(other_results_are_refused) {
@@ -331,9 +321,9 @@ TEST(other_results_are_refused) {
       {OBJECT, "in result 1"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
-    const ls_nest inputs = computation_inputs(2);
+    LS_OWN(ls_nest, inputs) = computation_inputs(2);
     const size_t ops = ls_graph_num_ops(c.graph);
     form f = rows[i].form;
     expect_status(ls_replicate(return_form, &f, inputs, NULL, &c.outputs),
@@ -345,15 +335,13 @@ TEST(other_results_are_refused) {
     // Names are as before.
     expect_ok(return_as(&c, ALONE));
     op_named(c.graph, "cluster/pivot");
-    ls_nest_release(inputs);
-    computation_close(&c);
   }
 }
 
 // ---- Metadata --------------------------------------------------------------
 TEST(metadata_says_what_is_known) {
   LS_SPEC("O101");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   expect_ok(return_as(&c, ALONE));
   const ls_op op = op_named(c.graph, "tpu_replicate_metadata");
@@ -377,15 +365,14 @@ TEST(metadata_says_what_is_known) {
   assert_int_equal(attr->as.ints.count, 0);
   expect_ok(ls_op_attr(op, "host_compute_core", &attr));
   assert_int_equal(attr->as.strings.count, 0);
-  computation_close(&c);
 }
 
 TEST(an_assignment_is_part_of_the_metadata) {
   LS_SPEC("O101 O105");
   const int32_t mesh[] = {2, 1, 1, 2};
-  ls_array *places = NULL;
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(ls_array, places) = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_array_create(LS_DTYPE_I32, LS_SHAPE(1, 4, 4), &places));
   for (int i = 0; i < 4; ++i) {
     ls_array_set_i64(places, 4 * i, i / 2);
@@ -400,9 +387,10 @@ TEST(an_assignment_is_part_of_the_metadata) {
                                       .num_replicas = LS_SOME(2),
                                       .order = LS_DEVICE_ORDER_MESH},
       &assignment));
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest inputs = computation_inputs(2), three = computation_inputs(3);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
+  LS_OWN(ls_nest, three) = computation_inputs(3);
   const ls_replicate_options options = {.assignment = assignment};
   expect_ok(ls_replicate(give_back, NULL, inputs, &options, &c.outputs));
   const ls_op op = op_named(c.graph, "tpu_replicate_metadata");
@@ -425,12 +413,6 @@ TEST(an_assignment_is_part_of_the_metadata) {
                 LS_INVALID_ARGUMENT,
                 "inputs for 3 replicas, and a device assignment of 2 with 2 "
                 "cores each");
-  ls_nest_release(inputs);
-  ls_nest_release(three);
-  computation_close(&c);
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
-  ls_array_release(places);
 }
 
 // ---- Shards ----------------------------------------------------------------
@@ -446,7 +428,7 @@ static ls_nest look_at_shards(ls_nest args, void *user) {
 
 TEST(the_number_of_shards_is_that_of_replicas) {
   LS_SPEC("O102");
-  computation c;
+  LS_OWN(computation, c) = {0};
   int seen = 0;
   computation_open(&c);
   assert_int_equal(ls_num_shards(), 0);
@@ -466,7 +448,6 @@ TEST(the_number_of_shards_is_that_of_replicas) {
   const ls_op op = op_named(c.graph, "replicated_input_0");
   assert_string_equal(ls_op_name(ls_op_control_input(op, 0)),
                       "tpu_replicate_metadata");
-  computation_close(&c);
 }
 
 TEST(eager_has_no_computations) {
@@ -476,7 +457,7 @@ TEST(eager_has_no_computations) {
 }
 
 TEST(what_is_needed_is_not_null) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   ls_tensor told;
   expect_status(ls_replicate(NULL, NULL, ls_none(), NULL, &c.outputs),
@@ -491,9 +472,7 @@ TEST(what_is_needed_is_not_null) {
                                                NULL, &told, NULL),
                 LS_INVALID_ARGUMENT,
                 "ls_split_compile_and_replicate: outputs is NULL");
-  const ls_nest made = ls_outside_compilation(NULL, NULL, ls_none());
+  LS_OWN(ls_nest, made) = ls_outside_compilation(NULL, NULL, ls_none());
   expect_status(ls_nest_status(made), LS_INVALID_ARGUMENT,
                 "ls_outside_compilation: fn is NULL");
-  ls_nest_release(made);
-  computation_close(&c);
 }

@@ -8,6 +8,7 @@
 #include "lockstep/replicate.h"
 #include "support/computation.h"
 #include "support/pod_runs.h"
+#include "tpu/own.h"
 
 static const ls_runtime_options one_thread = {.threads = 1};
 
@@ -19,7 +20,7 @@ static ls_nest give_back(ls_nest args, void *user) {
 TEST(there_are_as_many_replicas_as_cores_or_one) {
   LS_SPEC("O104");
   for (size_t replicas = 1; replicas <= 5; ++replicas) {
-    pod_runs f = pod_runs_begin(2, 2, one_thread);
+    LS_OWN(pod_runs, f) = pod_runs_begin(2, 2, one_thread);
     {
       LS_GRAPH_SCOPE(f.graph);
       ls_nest outputs = ls_none();
@@ -38,7 +39,6 @@ TEST(there_are_as_many_replicas_as_cores_or_one) {
       ls_nest_release(inputs);
       ls_nest_release(outputs);
     }
-    pod_runs_end(&f);
   }
 }
 
@@ -65,8 +65,8 @@ static ls_infeed_queue *queue_of(int64_t shards, int64_t rows) {
 
 TEST(elements_of_an_infeed_are_trailing_arguments) {
   LS_SPEC("O103");
-  pod_runs f = pod_runs_begin(1, 2, one_thread);
-  ls_infeed_queue *queue = queue_of(0, 2);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, one_thread);
+  LS_OWN(ls_infeed_queue, queue) = queue_of(0, 2);
   size_t supplied = 0;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -91,14 +91,12 @@ TEST(elements_of_an_infeed_are_trailing_arguments) {
     ls_nest_release(values);
     ls_nest_release(inputs);
   }
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 TEST(an_infeed_of_other_shards_is_refused) {
   LS_SPEC("O103 O147");
-  pod_runs f = pod_runs_begin(1, 2, one_thread);
-  ls_infeed_queue *queue = queue_of(4, 4);
+  LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, one_thread);
+  LS_OWN(ls_infeed_queue, queue) = queue_of(4, 4);
   size_t supplied = 0;
   {
     LS_GRAPH_SCOPE(f.graph);
@@ -111,16 +109,14 @@ TEST(an_infeed_of_other_shards_is_refused) {
     expect_status(status, LS_INVALID_ARGUMENT, "2");
     ls_nest_release(inputs);
   }
-  ls_infeed_queue_release(queue);
-  pod_runs_end(&f);
 }
 
 TEST(elements_of_an_infeed_count_as_arguments) {
   LS_SPEC("O98");
   static const char *const names[] = {"a", "b", "c"};
   for (size_t count = 1; count <= 3; ++count) {
-    pod_runs f = pod_runs_begin(1, 2, one_thread);
-    ls_infeed_queue *queue = queue_of(0, 2);
+    LS_OWN(pod_runs, f) = pod_runs_begin(1, 2, one_thread);
+    LS_OWN(ls_infeed_queue, queue) = queue_of(0, 2);
     size_t supplied = 0;
     {
       LS_GRAPH_SCOPE(f.graph);
@@ -144,22 +140,18 @@ TEST(elements_of_an_infeed_count_as_arguments) {
       ls_nest_release(inputs);
       ls_nest_release(outputs);
     }
-    ls_infeed_queue_release(queue);
-    pod_runs_end(&f);
   }
 }
 
 TEST(a_training_loop_marks_steps_at_its_trips) {
   LS_SPEC("O101");
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest inputs = computation_inputs(2);
+  LS_OWN(ls_nest, inputs) = computation_inputs(2);
   expect_ok(ls_replicate(give_back, NULL, inputs,
                          &(ls_replicate_options){.on_device_loop = LS_FLAG_ON},
                          &c.outputs));
   assert_string_equal(attr_text(op_named(c.graph, "tpu_replicate_metadata"),
                                 "step_marker_location"),
                       "STEP_MARK_AT_TOP_LEVEL_WHILE_LOOP");
-  ls_nest_release(inputs);
-  computation_close(&c);
 }

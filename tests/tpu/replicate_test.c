@@ -11,6 +11,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/values.h"
@@ -54,19 +55,18 @@ static void replicate(ls_callback fn, void *user, ls_nest inputs,
 
 static double fetch(ls_session *session, ls_nest outputs, size_t replica,
                     size_t i) {
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_session_run(session,
                            ls_nest_item(ls_nest_item(outputs, replica), i),
                            NULL, 0, &result));
   const double value = ls_nest_number(result);
-  ls_nest_release(result);
   return value;
 }
 
 TEST(every_replica_runs_it_on_its_own_values) {
   for (size_t replicas = 1; replicas <= 8; ++replicas) {
-    ls_graph *graph = NULL;
-    ls_session *session = NULL;
+    LS_OWN(ls_graph, graph) = NULL;
+    LS_OWN(ls_session, session) = NULL;
     ls_nest outputs;
     expect_ok(ls_graph_create("g", &graph));
     {
@@ -83,8 +83,6 @@ TEST(every_replica_runs_it_on_its_own_values) {
       assert_true(fetch(session, outputs, r, 1) == 2.0 * ((double)r + 1));
     }
     ls_nest_release(outputs);
-    ls_session_destroy(session);
-    ls_graph_destroy(graph);
   }
 }
 
@@ -101,10 +99,10 @@ static ls_nest replicate_in_function(ls_nest args, void *user) {
 }
 
 TEST(it_is_part_of_a_traced_function) {
-  ls_function *f = function_of(replicate_in_function, NULL);
+  LS_OWN(ls_function, f) = function_of(replicate_in_function, NULL);
   ls_array *x = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){5});
-  const ls_nest args = LS_TUPLE(ls_nest_array(x));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_array(x));
+  LS_OWN(ls_nest, results) = ls_none();
   for (int call = 0; call < 2; ++call) {
     expect_ok(ls_function_call(f, args, &results));
     for (size_t r = 0; r < 2; ++r) {
@@ -115,9 +113,6 @@ TEST(it_is_part_of_a_traced_function) {
   }
   assert_int_equal(ls_function_num_traces(f), 1);
   op_named(ls_function_graph(f), "cluster_f/pivot");
-  ls_nest_release(results);
-  ls_nest_release(args);
-  ls_function_release(f);
 }
 
 static ls_nest count_runs(ls_nest args, void *user) {
@@ -128,9 +123,9 @@ static ls_nest count_runs(ls_nest args, void *user) {
 
 // A string that is empty: it went well.
 TEST(how_compiling_went_is_told_without_running) {
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
-  ls_variable *counter = NULL;
+  LS_OWN(ls_variable, counter) = NULL;
   ls_nest outputs = ls_none(), result = ls_none();
   ls_tensor told;
   expect_ok(ls_graph_create("g", &graph));
@@ -160,14 +155,12 @@ TEST(how_compiling_went_is_told_without_running) {
   ls_nest_release(result);
   ls_nest_release(outputs);
   ls_session_destroy(session);
-  ls_variable_release(counter);
-  ls_graph_destroy(graph);
 }
 
 // ---- What is built ---------------------------------------------------------
 TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   LS_SPEC("O1 O3 O99 O100 O112 O115");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   ls_nest outputs, again;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -213,13 +206,11 @@ TEST(the_ops_of_a_computation_have_their_names_and_marks) {
   const ls_attr *attr = NULL;
   expect_status(ls_op_attr(op_named(graph, "input0"), "_tpu_replicate", &attr),
                 LS_NOT_FOUND, "input0");
-  char *text = NULL;
+  LS_OWN(printed, text) = NULL;
   expect_ok(ls_graph_print(graph, &text));
   assert_non_null(strstr(text, "_tpu_replicate = \"cluster_1\""));
-  ls_text_release(text);
   ls_nest_release(outputs);
   ls_nest_release(again);
-  ls_graph_destroy(graph);
 }
 
 // The text holds all of it: what is read back runs alike.
@@ -227,7 +218,8 @@ TEST(it_is_read_back_from_text) {
   ls_graph *graph = NULL, *parsed = NULL;
   ls_session *session = NULL;
   ls_nest outputs, result = ls_none();
-  char *text = NULL, *again = NULL;
+  LS_OWN(printed, text) = NULL;
+  LS_OWN(printed, again) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -247,6 +239,4 @@ TEST(it_is_read_back_from_text) {
   ls_session_destroy(session);
   ls_graph_destroy(parsed);
   ls_graph_destroy(graph);
-  ls_text_release(text);
-  ls_text_release(again);
 }

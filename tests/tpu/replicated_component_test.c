@@ -10,6 +10,7 @@
 #include "lockstep/strategy_extended.h"
 #include "lockstep/tpu_variable.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/logical_strategies.h"
@@ -46,6 +47,7 @@ static void made_close(made *self) {
     expect_ok(ls_frame_end(NULL));
   ls_strategy_release(self->s);
 }
+LS_OWNED_STRUCT(made, made_close)
 
 static void expect_handle(ls_variable *v, ls_variable *wanted) {
   ls_variable *handle = NULL;
@@ -82,19 +84,18 @@ static ls_nest miss_own_handle(ls_nest args, void *user) {
 
 // That of a whole is that of the component at hand.
 static void expect_no_handle_of_a_whole(made *self) {
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   LS_STRATEGY_SCOPE(self->s);
   if (!self->in_graph)
     expect_ok(ls_strategy_update(self->s, self->v, miss_own_handle, ls_none(),
                                  self->v, false, &results));
-  ls_nest_release(results);
 }
 
 TEST(components_are_such_with_cores_as_one) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas) {
-      made w;
+      LS_OWN(made, w) = {0};
       made_open(&w, in_graph, replicas, 2, LS_FLAG_ON);
       assert_string_equal(ls_variable_name(w.v), "v");
       assert_int_equal(ls_variable_num_components(w.v), replicas);
@@ -129,7 +130,6 @@ TEST(components_are_such_with_cores_as_one) {
         assert_true(value_in(&w, ls_variable_assign_add(part, f32_of(2))) == 7);
       }
       expect_everywhere(&w, 7);
-      made_close(&w);
     }
 }
 
@@ -139,12 +139,11 @@ TEST(others_are_plain) {
     ls_flag spmd;
   } rows[] = {{1, LS_FLAG_ON}, {2, LS_FLAG_DEFAULT}, {2, LS_FLAG_OFF}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    made w;
+    LS_OWN(made, w) = {0};
     made_open(&w, i % 2 != 0, 2, rows[i].cores, rows[i].spmd);
     ls_variable *part = ls_variable_component(w.v, 1);
     assert_int_equal(ls_replicated_variable_num_cores(part), 0);
     assert_string_equal(ls_variable_name(part), "v/replica_1");
-    made_close(&w);
   }
 }
 
@@ -165,7 +164,7 @@ static ls_nest set_in_update(ls_nest args, void *user) {
 TEST(a_step_and_an_update_write_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    made w;
+    LS_OWN(made, w) = {0};
     made_open(&w, in_graph, 2, 2, LS_FLAG_ON);
     ls_nest results = ls_none();
     if (in_graph) {
@@ -175,12 +174,11 @@ TEST(a_step_and_an_update_write_all) {
           computation_fetch(
               &w.c, ls_distributed_component(w.c.outputs, 1).as.tensor) == 7);
     } else {
-      ls_function *f = function_of(add_replica, w.v);
+      LS_OWN(ls_function, f) = function_of(add_replica, w.v);
       expect_ok(ls_strategy_run(w.s, ls_traced(f), ls_none(), &results));
       assert_true(ls_nest_number(ls_distributed_component(results, 1)) == 7);
       ls_nest_release(results);
       results = ls_none();
-      ls_function_release(f);
     }
     expect_everywhere(&w, 7);
     {
@@ -191,14 +189,13 @@ TEST(a_step_and_an_update_write_all) {
     if (in_graph) expect_ok(computation_run(&w.c, results));
     ls_nest_release(results);
     expect_everywhere(&w, 11);
-    made_close(&w);
   }
 }
 
 TEST(on_another_column_they_are_used_the_same) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    made w;
+    LS_OWN(made, w) = {0};
     made_open(&w, in_graph, 2, 2, LS_FLAG_ON);
     ls_variable *v = NULL;
     {
@@ -224,12 +221,11 @@ TEST(on_another_column_they_are_used_the_same) {
           value_in(&w, ls_variable_assign_add(ls_variable_component(v, r),
                                               f32_of(2))) == 7);
     expect_everywhere(&w, 7);
-    made_close(&w);
   }
 }
 
 TEST(reads_of_them_have_gradients) {
-  made w;
+  LS_OWN(made, w) = {0};
   made_open(&w, true, 2, 2, LS_FLAG_ON);
   ls_nest dx = ls_none(), x = ls_nest_variable(ls_variable_component(w.v, 1));
   const ls_nest y = ls_leaf(ls_square(ls_variable_read(x.as.ref)));
@@ -239,7 +235,7 @@ TEST(reads_of_them_have_gradients) {
   ls_nest_release(x);
   made_close(&w);
   // On a tape.
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   ls_variable *found[4] = {0};
   made_open(&w, false, 2, 2, LS_FLAG_ON);
   expect_ok(ls_tape_begin(&tape));
@@ -253,13 +249,11 @@ TEST(reads_of_them_have_gradients) {
   assert_true(item_of(ls_nest_tensor(dx, 0)) == 10);
   ls_nest_release(dx);
   ls_nest_release(x);
-  ls_tape_release(tape);
-  made_close(&w);
 }
 
 TEST(a_whole_is_saved_as_core_0_of_replica_0) {
   LS_SPEC("V146");
-  made w;
+  LS_OWN(made, w) = {0};
   made_open(&w, false, 2, 2, LS_FLAG_ON);
   save(w.v);
   expect_entry("v", 5);
@@ -270,10 +264,8 @@ TEST(a_whole_is_saved_as_core_0_of_replica_0) {
   restore(w.v);
   expect_everywhere(&w, 6);
   // One that is held outlives the whole.
-  ls_variable *part = ls_variable_retain(ls_variable_component(w.v, 1));
+  LS_OWN(ls_variable, part) = ls_variable_retain(ls_variable_component(w.v, 1));
   ls_variable_release(w.v);
   w.v = NULL;
   assert_true(item_of(ls_variable_read(part)) == 6);
-  ls_variable_release(part);
-  made_close(&w);
 }

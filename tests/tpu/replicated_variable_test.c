@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Replicated variables: one on each logical core of a replica.
+#include "graph/own.h"
 #include "lockstep/export.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
@@ -63,6 +64,7 @@ static void cores_close(cores *self) {
   else
     expect_ok(ls_frame_end(NULL));
 }
+LS_OWNED_STRUCT(cores, cores_close)
 
 static double largest_of(const cores *self, ls_tensor x) {
   const ls_tensor scalar = ls_reduce_max(x, LS_ALL_AXES);
@@ -81,7 +83,7 @@ TEST(reads_use_core_0_and_writes_reach_all) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    cores w;
+    LS_OWN(cores, w) = {0};
     cores_open(&w, in_graph ? &graph : NULL);
     assert_string_equal(ls_variable_name(w.all), "w/r:0");
     assert_string_equal(ls_variable_class_name(w.all), "TPUReplicatedVariable");
@@ -116,7 +118,6 @@ TEST(reads_use_core_0_and_writes_reach_all) {
       assert_string_equal(ls_op_name(ls_tensor_op(made.as.tensor)), "set");
     ls_nest_release(made);
     expect_cores(&w, 8, 8, 8);
-    cores_close(&w);
   }
 }
 
@@ -129,18 +130,17 @@ static ls_nest add_and_read(ls_nest args, void *user) {
 
 TEST(a_function_writes_all_too) {
   LS_SPEC("V146");
-  cores w;
+  LS_OWN(cores, w) = {0};
   cores_open(&w, NULL);
   ls_nest made = call_on(1, add_and_read, &w, ls_none(), 2);
   assert_true(ls_nest_number(made) == 6);
   ls_nest_release(made);
   expect_cores(&w, 3, 4, 5);
-  cores_close(&w);
 }
 
 TEST(saving_uses_core_0_and_restoring_reaches_all) {
   LS_SPEC("V146");
-  cores w;
+  LS_OWN(cores, w) = {0};
   cores_open(&w, NULL);
   save(w.all);
   expect_ok(ls_tensor_status(ls_variable_assign(w.all, both(30))));
@@ -148,7 +148,6 @@ TEST(saving_uses_core_0_and_restoring_reaches_all) {
   expect_cores(&w, 1, 1, 1);
   set_variable(w.all, (double[]){6, 6});
   expect_cores(&w, 6, 6, 6);
-  cores_close(&w);
 }
 
 // ---- What is refused -------------------------------------------------------
@@ -164,9 +163,10 @@ TEST(variables_of_one_type_are_needed) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    cores w;
+    LS_OWN(cores, w) = {0};
     cores_open(&w, in_graph ? &graph : NULL);
-    ls_variable *scalar = NULL, *whole = NULL;
+    LS_OWN(ls_variable, scalar) = NULL;
+    LS_OWN(ls_variable, whole) = NULL;
     expect_ok(ls_variable_create(
         &(ls_variable_options){.name = "s", .dtype = LS_DTYPE_F32}, &scalar));
     expect_ok(ls_variable_create(&(ls_variable_options){.name = "i",
@@ -183,9 +183,6 @@ TEST(variables_of_one_type_are_needed) {
     expect_no_such(leaves, 2, "element 1 is");
     leaves[1] = (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = w.all};
     expect_no_such(leaves, 2, "element 1 is");
-    ls_variable_release(scalar);
-    ls_variable_release(whole);
-    cores_close(&w);
   }
 }
 
@@ -219,7 +216,7 @@ TEST(a_handle_is_there_in_computations_and_exports) {
   LS_SPEC("V146");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
     computation graph;
-    cores w;
+    LS_OWN(cores, w) = {0};
     cores_open(&w, in_graph ? &graph : NULL);
     expect_handle(w.all, NULL);
     for (int policy = 0; policy < 3; ++policy) {
@@ -230,7 +227,6 @@ TEST(a_handle_is_there_in_computations_and_exports) {
       computation_replicate(w.c, 2, ask_for_handle, &w);
     else
       ls_nest_release(call_on(1, miss_handle, &w, ls_none(), 1));
-    cores_close(&w);
   }
 }
 
@@ -263,10 +259,9 @@ static ls_status make_and_write(job *j) {
   if (j->all == NULL)
     LS_RETURN_IF_ERROR(
         ls_replicated_variable_create("all", leaves, 2, &j->all));
-  ls_nest value = ls_none();
+  LS_OWN(ls_nest, value) = ls_none();
   LS_RETURN_IF_ERROR(
       ls_variable_write(j->all, LS_WRITE_ASSIGN, ls_nest_f64(3), NULL, &value));
-  ls_nest_release(value);
   return ls_ok();
 }
 

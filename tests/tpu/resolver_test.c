@@ -107,7 +107,7 @@ static ls_tpu_resolver *create_named(const char *name) {
 TEST(a_resolver_keeps_what_it_is_given) {
   LS_SPEC("T14 T22");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   char name[] = "mine", zone[] = "here";  // Copied.
   ls_tpu_resolver *resolver =
       create(&(ls_tpu_resolver_options){.name = name,
@@ -149,15 +149,14 @@ TEST(a_resolver_keeps_what_it_is_given) {
   assert_string_equal(ls_tpu_resolver_coordination_leader(resolver).text,
                       "/job:worker/task:0");
   ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(a_list_has_one_name) {
   LS_SPEC("T15");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   static const char *const names[] = {"a", "b"};
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_status(ls_tpu_resolver_create(
                     &(ls_tpu_resolver_options){.names = names}, &resolver),
                 LS_INVALID_ARGUMENT, "at least one");
@@ -173,8 +172,6 @@ TEST(a_list_has_one_name) {
   assert_null(resolver);
   resolver = create(&(ls_tpu_resolver_options){.names = names, .num_names = 1});
   assert_string_equal(ls_tpu_resolver_name(resolver), "a");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(a_missing_name_comes_from_the_environment) {
@@ -216,8 +213,8 @@ TEST(a_missing_name_comes_from_the_environment) {
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     world w = {0};
     memcpy(w.variables, rows[i].variables, sizeof(w.variables));
-    counted c = begin(&w);
-    ls_tpu_resolver *resolver =
+    LS_OWN(counted, c) = begin(&w);
+    LS_OWN(ls_tpu_resolver, resolver) =
         create(&(ls_tpu_resolver_options){.name = rows[i].name,
                                           .zone = rows[i].zone,
                                           .project = rows[i].project});
@@ -228,8 +225,6 @@ TEST(a_missing_name_comes_from_the_environment) {
       if ((got[k] == NULL) != (rows[i].wanted[k] == NULL) ||
           (got[k] != NULL && strcmp(got[k], rows[i].wanted[k]) != 0))
         fail_msg("row %zu, %zu: %s", i, k, got[k] ? got[k] : "(none)");
-    ls_tpu_resolver_release(resolver);
-    counted_end(&c);
   }
 }
 
@@ -242,11 +237,10 @@ TEST(a_config_that_is_none_is_refused) {
               {"{\"tpu_node_name\": 3}", "tpu_node_name is no string"}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     world w = {.variables = {"TPU_CONFIG", rows[i].config}};
-    counted c = begin(&w);
+    LS_OWN(counted, c) = begin(&w);
     ls_tpu_resolver *resolver = NULL;
     expect_status(ls_tpu_resolver_create(NULL, &resolver), LS_INVALID_ARGUMENT,
                   rows[i].part);
-    counted_end(&c);
   }
 }
 
@@ -268,10 +262,9 @@ static const char *print(const ls_cluster_spec *spec) {
 }
 
 static void expect_spec(const ls_tpu_resolver *resolver, const char *wanted) {
-  ls_cluster_spec *spec = NULL;
+  LS_OWN(ls_cluster_spec, spec) = NULL;
   expect_ok(ls_tpu_resolver_cluster_spec(resolver, &spec));
   assert_string_equal(print(spec), wanted);
-  ls_cluster_spec_destroy(spec);
 }
 
 TEST(addresses_are_tasks_in_their_order) {
@@ -285,12 +278,11 @@ TEST(addresses_are_tasks_in_their_order) {
       {"grpc://[::1]:7,[fe80::2]", "worker: [::1]:7 [fe80::2]:8470"},
   };
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
-    ls_tpu_resolver *resolver = create(&(ls_tpu_resolver_options){
+    LS_OWN(ls_tpu_resolver, resolver) = create(&(ls_tpu_resolver_options){
         .name = rows[i].name, .lookup = lookup, .user = &w});
     expect_spec(resolver, rows[i].wanted);
-    ls_tpu_resolver_release(resolver);
   }
   assert_int_equal(w.lookups, 0);
   static const struct {
@@ -311,12 +303,10 @@ TEST(addresses_are_tasks_in_their_order) {
   }
   // An ordinary name.
   w.node = (ls_tpu_node){.state = "READY", .single = {"1.2.3.4", 0}};
-  ls_tpu_resolver *resolver = create(&(ls_tpu_resolver_options){
+  LS_OWN(ls_tpu_resolver, resolver) = create(&(ls_tpu_resolver_options){
       .name = "grpctpu", .lookup = lookup, .user = &w});
   expect_spec(resolver, "worker: 1.2.3.4:8470");
   assert_int_equal(w.lookups, 1);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(names_are_looked_up_each_time) {
@@ -327,8 +317,8 @@ TEST(names_are_looked_up_each_time) {
                       .endpoints = endpoints,
                       .num_endpoints = 2,
                       .single = {"10.9.9.9", 1}}};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver =
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) =
       create(&(ls_tpu_resolver_options){.name = "big",
                                         .zone = "z1",
                                         .project = "p1",
@@ -359,14 +349,12 @@ TEST(names_are_looked_up_each_time) {
   expect_status(ls_tpu_resolver_cluster_spec(resolver, &spec),
                 LS_INVALID_ARGUMENT, "'big' is unknown");
   assert_null(spec);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(a_cluster_is_workers_and_a_coordinator) {
   LS_SPEC("T18");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   ls_tpu_resolver *resolver =
       create(&(ls_tpu_resolver_options){.name = "grpc://a,b",
                                         .job = "tpus",
@@ -395,7 +383,6 @@ TEST(a_cluster_is_workers_and_a_coordinator) {
     expect_spec(resolver, "");
     ls_tpu_resolver_release(resolver);
   }
-  counted_end(&c);
 }
 
 static void expect_master(const ls_tpu_resolver *resolver, const char *type,
@@ -408,7 +395,7 @@ static void expect_master(const ls_tpu_resolver *resolver, const char *type,
 TEST(the_master_is_the_address_of_a_task) {
   LS_SPEC("T19");
   world w = {0};
-  counted c = begin(&w);
+  LS_OWN(counted, c) = begin(&w);
   const ls_opt own = {0};
   ls_tpu_resolver *resolver =
       create(&(ls_tpu_resolver_options){.name = "grpc://a,b:2",
@@ -430,7 +417,6 @@ TEST(the_master_is_the_address_of_a_task) {
   expect_master(resolver, NULL, own, "");
   expect_master(resolver, "any", LS_SOME(7), "");
   ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(ops_go_to_the_job_of_the_workers) {
@@ -498,8 +484,8 @@ TEST(accelerators_are_counted_by_host) {
                                        "/job:worker/task:3/device:TPU:0",
                                        "/job:worker/task:3/device:TPU:1"};
   world w = {.devices = even, .num_devices = LS_COUNT_OF(even)};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   int32_t tpus = -1;
   expect_ok(ls_tpu_resolver_num_accelerators(resolver, &tpus));
   assert_int_equal(tpus, 2);
@@ -522,16 +508,14 @@ TEST(accelerators_are_counted_by_host) {
   resolver = create_named("");
   expect_ok(ls_tpu_resolver_num_accelerators(resolver, &tpus));
   assert_int_equal(tpus, 8);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(a_late_answer_is_asked_for_again) {
   LS_SPEC("T20");
   static const char *const one[] = {"/job:worker/task:0/device:TPU:0"};
   world w = {.devices = one, .num_devices = 1, .late = 120};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   int32_t tpus = 0;
   expect_ok(ls_tpu_resolver_num_accelerators(resolver, &tpus));
   assert_int_equal(tpus, 1);
@@ -545,8 +529,6 @@ TEST(a_late_answer_is_asked_for_again) {
                 LS_FAILED_PRECONDITION, "grpc://a:8470");
   assert_int_equal(w.warnings, 120);
   assert_int_equal(w.queries, 121);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(metadata_lists_devices_in_order) {
@@ -562,8 +544,8 @@ TEST(metadata_lists_devices_in_order) {
       "/job:b/replica:0/task:0/device:TPU:10",
       "/job:b/replica:0/task:0/device:TPU_SYSTEM:0"};
   world w = {.devices = devices, .num_devices = LS_COUNT_OF(devices)};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   ls_tpu_metadata *metadata = NULL;
   expect_ok(ls_tpu_metadata_query(resolver, false, &metadata));
   assert_int_equal(metadata->num_devices, LS_COUNT_OF(wanted));
@@ -597,8 +579,6 @@ TEST(metadata_lists_devices_in_order) {
   w.num_devices = 1;
   expect_status(ls_tpu_metadata_query(resolver, false, &metadata),
                 LS_INVALID_ARGUMENT, "'what'");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // mesh 1x1x1x2, one task of two devices.
@@ -614,8 +594,8 @@ TEST(a_topology_is_there_when_it_is_asked_for) {
              .num_devices = 2,
              .topology = two_cores,
              .topology_size = sizeof(two_cores) - 1};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   ls_tpu_metadata *metadata = NULL;
   expect_ok(ls_tpu_metadata_query(resolver, true, &metadata));
   assert_non_null(metadata->topology);
@@ -629,15 +609,13 @@ TEST(a_topology_is_there_when_it_is_asked_for) {
   expect_contains(ls_status_message(status), "grpc://a:8470");
   expect_status(status, LS_FAILED_PRECONDITION,
                 "/job:w/replica:0/task:0/device:CPU:0");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(pinging_gives_up_in_the_end) {
   LS_SPEC("T25");
   world w = {.late = -1};
-  counted c = begin(&w);
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(counted, c) = begin(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   ls_tpu_metadata *metadata = NULL;
   expect_status(ls_tpu_metadata_query(resolver, true, &metadata),
                 LS_INVALID_ARGUMENT, "grpc://a:8470");
@@ -652,8 +630,6 @@ TEST(pinging_gives_up_in_the_end) {
   expect_status(ls_tpu_metadata_query(resolver, false, &metadata),
                 LS_INVALID_ARGUMENT, "grpc://a:8470");
   assert_int_equal(w.queries, 1);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 MEMORY_TEST(resolve_a_cluster) {

@@ -2,6 +2,7 @@
 //
 // Arguments of runs of TPU strategies: variables that are handed over whole, by
 // position and by name, and what is refused before anything is built.
+#include "base/memory/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "support/function.h"
@@ -259,12 +260,12 @@ TEST(a_function_with_bound_variables_is_reused) {
   for (int step = 1; step <= 4; ++step)
     for (int i = 0; i < 2; ++i) {
       runs.v = variables[i];
-      const ls_nest args = LS_TUPLE(tpu_runs_variable(&runs), ls_nest_f64(2));
+      LS_OWN(ls_nest, args) =
+          LS_TUPLE(tpu_runs_variable(&runs), ls_nest_f64(2));
       expect_ok(
           ls_strategy_run(runs.strategy, ls_traced(f), args, &runs.result));
       for (int r = 0; r < 2; ++r)
         assert_true(tpu_runs_number(&runs, -1, r) == 100 + 2 * step);
-      ls_nest_release(args);
     }
   assert_int_equal(num_calls, 2);
   ls_nest_release(runs.result);

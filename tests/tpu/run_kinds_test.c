@@ -4,6 +4,7 @@
 // where a run is refused, results of all kinds.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/object.h"
 #include "lockstep/regroup.h"
@@ -39,10 +40,9 @@ static const ls_object_type thing_type = {.name = "thing", .destroy = keep};
 
 static ls_function *concrete_of(ls_function *f) {
   ls_function *concrete = NULL;
-  const ls_nest like = LS_TUPLE(
+  LS_OWN(ls_nest, like) = LS_TUPLE(
       ls_nest_array(array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){0})));
   expect_ok(ls_function_make_concrete(f, like, &concrete));
-  ls_nest_release(like);
   return concrete;
 }
 
@@ -87,7 +87,7 @@ TEST(functions_concrete_ones_and_objects_are_run) {
 }
 
 TEST(what_cannot_be_called_is_refused) {
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   ls_object thing;
   ls_object_init(&thing, &thing_type);
   model empty = {.call = NULL};
@@ -100,7 +100,6 @@ TEST(what_cannot_be_called_is_refused) {
       LS_INVALID_ARGUMENT, "a model is no function");
   expect_status(ls_strategy_run(s, ls_plain(NULL, NULL), ls_none(), &result),
                 LS_INVALID_ARGUMENT, "nothing to run");
-  ls_strategy_release(s);
 }
 
 // A function is known by itself: one that lies where another lay is new.
@@ -112,10 +111,9 @@ TEST(a_new_function_is_traced_anew_wherever_it_lies) {
   num_calls = 0;
   for (int i = 0; i < 20; ++i) {
     number = i;
-    ls_function *f = function_of(add_number, &number);
+    LS_OWN(ls_function, f) = function_of(add_number, &number);
     expect_ok(ls_strategy_run(runs.strategy, ls_traced(f), args, &runs.result));
     assert_true(tpu_runs_number(&runs, -1, 1) == 6 + i);
-    ls_function_release(f);
   }
   assert_int_equal(num_calls, 20);
   ls_nest_release(runs.result);
@@ -131,8 +129,8 @@ static ls_nest return_constant(ls_nest args, void *user) {
 // The arguments' types are the same, the functions are not.
 static void run_two_callbacks(tpu_runs *runs) {
   double one = 1, two = 2;
-  ls_function *f = function_of(return_constant, &one);
-  ls_function *g = function_of(return_constant, &two);
+  LS_OWN(ls_function, f) = function_of(return_constant, &one);
+  LS_OWN(ls_function, g) = function_of(return_constant, &two);
   for (int run = 0; run < 2; ++run)
     for (int second = 0; second < 2; ++second) {
       ls_nest result = ls_none();
@@ -145,8 +143,6 @@ static void run_two_callbacks(tpu_runs *runs) {
       for (int r = 0; r < runs->replicas; ++r)
         assert_true(tpu_runs_number(runs, -1, r) == 1 + second);
     }
-  ls_function_release(f);
-  ls_function_release(g);
 }
 
 TEST(callbacks_of_one_signature_stay_distinct) {
@@ -181,7 +177,7 @@ static ls_nest run_inside(ls_nest args, void *user) {
 }
 
 static void refuse_inside(tpu_runs *runs) {
-  ls_strategy *other = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, other) = tpu_strategy_of(2);
   ls_nest result = ls_none();
   inner_run inner = {.strategy = runs->strategy};
   expect_status(tpu_runs_call(runs, run_inside, &inner, NULL,
@@ -201,20 +197,17 @@ static void refuse_inside(tpu_runs *runs) {
   // In another strategy's scope; both are named.
   for (int named = 0; named < 2; ++named) {
     LS_STRATEGY_SCOPE(other);
-    ls_function *f = function_of(give_back, NULL);
-    const ls_nest args = LS_TUPLE(tpu_runs_per_replica(runs, 1));
+    LS_OWN(ls_function, f) = function_of(give_back, NULL);
+    LS_OWN(ls_nest, args) = LS_TUPLE(tpu_runs_per_replica(runs, 1));
     expect_status(ls_strategy_run(runs->strategy, ls_traced(f), args, &result),
                   LS_FAILED_PRECONDITION,
                   ls_strategy_label(named ? other : runs->strategy));
-    ls_nest_release(args);
-    ls_function_release(f);
   }
   // Nothing is left of it.
   expect_ok(tpu_runs_call(runs, give_back, NULL, NULL,
                           LS_TUPLE(tpu_runs_per_replica(runs, 1)), ls_none()));
   for (int r = 0; r < runs->replicas; ++r)
     assert_true(tpu_runs_number(runs, -1, r) == 1 + r);
-  ls_strategy_release(other);
 }
 
 TEST(runs_do_not_nest) {
@@ -261,19 +254,17 @@ TEST(replicas_have_the_same_inputs) {
   LS_SPEC("T80");
   tpu_runs_all(refuse_differences);
   // Other numbers of inputs, which only a computation by itself can have.
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   const ls_nest inputs =
       LS_LIST(LS_LIST(ls_nest_f64(1)), LS_LIST(ls_nest_f64(1), ls_nest_f64(2)));
   expect_status(ls_replicate(give_back, NULL, inputs, NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "replica 0 has 1 inputs, replica 1 has 2");
   ls_nest_release(inputs);
-  const ls_nest nested = LS_LIST(LS_LIST(LS_TUPLE(ls_nest_f64(1))),
-                                 LS_LIST(LS_LIST(ls_nest_f64(1))));
+  LS_OWN(ls_nest, nested) = LS_LIST(LS_LIST(LS_TUPLE(ls_nest_f64(1))),
+                                    LS_LIST(LS_LIST(ls_nest_f64(1))));
   expect_status(ls_replicate(give_back, NULL, nested, NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "in input 0 of replica 1");
-  ls_nest_release(nested);
-  computation_close(&c);
 }
 
 // ---- Results --------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "lockstep/object.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
+#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/fault.h"
 #include "support/tpu_strategies.h"
@@ -57,13 +58,12 @@ static ls_status begin_run(void *self) {
 
 static ls_status act_run(void *self) {
   job *j = self;
-  ls_function *f = NULL;
+  LS_OWN(ls_function, f) = NULL;
   LS_RETURN_IF_ERROR(ls_function_create(
       &(ls_function_options){.call = add_names, .name = "f"}, &f));
   const ls_status status =
       ls_strategy_run_with(j->strategy, ls_traced(f), j->args,
                            &(ls_run_options){.named = j->named}, &j->result);
-  ls_function_release(f);
   return status;
 }
 
@@ -118,7 +118,8 @@ static ls_status build(job *j, ls_tensor *told, ls_nest *outputs) {
 
 static ls_status act_compile(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none(), told_now = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, told_now) = ls_none();
   ls_tensor told;
   ls_status status = build(j, &told, &outputs);
   if (ls_status_is_ok(status) && j->session == NULL)
@@ -132,8 +133,6 @@ static ls_status act_compile(void *self) {
     status =
         ls_session_run(j->session, ls_nest_item(ls_nest_item(outputs, 1), 0),
                        NULL, 0, &j->result);
-  ls_nest_release(told_now);
-  ls_nest_release(outputs);
   return status;
 }
 

@@ -2,6 +2,7 @@
 //
 // Options of runs of TPU strategies: what they change, what is refused, and
 // that each function keeps a trace for each.
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
@@ -46,8 +47,8 @@ TEST(xla_options_are_the_callers_or_the_strategys) {
   LS_SPEC("T71 T106");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (size_t i = 0; i < NUM_WAYS_TO_RUN; ++i) {
-      ls_strategy *s = tpu_strategy_of(replicas);
-      const ls_nest args = LS_TUPLE(ls_nest_f64(4));
+      LS_OWN(ls_strategy, s) = tpu_strategy_of(replicas);
+      LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(4));
       ls_function *f = function_of(add_one, NULL);
       ls_nest result = ls_none();
       expect_ok(ls_strategy_run_with(s, ls_traced(f), args,
@@ -59,7 +60,7 @@ TEST(xla_options_are_the_callers_or_the_strategys) {
       ls_nest_release(result);
       ls_function_release(f);
       // Built, of a plain callback.
-      computation c;
+      LS_OWN(computation, c) = {0};
       computation_open(&c);
       expect_ok(ls_strategy_run_with(s, ls_plain(add_one, NULL), args,
                                      &ways_to_run[i].options, &c.outputs));
@@ -69,28 +70,25 @@ TEST(xla_options_are_the_callers_or_the_strategys) {
               &c, replicas == 1
                       ? c.outputs.as.tensor
                       : ls_distributed_component(c.outputs, 0).as.tensor) == 5);
-      computation_close(&c);
-      ls_nest_release(args);
-      ls_strategy_release(s);
     }
   // A computation by itself is SPMD.
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   computation_replicate(&c, 1, add_one, NULL);
   assert_true(flag_of(c.graph, "use_spmd"));
-  computation_close(&c);
 }
 
 TEST(a_function_keeps_a_trace_for_each_way) {
   LS_SPEC("T70 T72");
-  ls_strategy *s = tpu_strategy_of(2), *other = tpu_strategy_of(2);
-  ls_function *f = function_of(add_one, NULL);
-  const ls_nest args = LS_TUPLE(ls_nest_f64(4));
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, other) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(add_one, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(4));
   // The first, third and fifth mean the same, and the second and sixth: what is
   // not said is as it is said there.
   static const int traces[NUM_WAYS_TO_RUN] = {1, 2, 2, 3, 3, 3};
   num_calls = 0;
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   for (int round = 0; round < 2; ++round)
     for (size_t i = 0; i < NUM_WAYS_TO_RUN; ++i) {
       expect_ok(ls_strategy_run_with(s, ls_traced(f), args,
@@ -100,11 +98,6 @@ TEST(a_function_keeps_a_trace_for_each_way) {
   // Nothing is another strategy's.
   expect_ok(ls_strategy_run(other, ls_traced(f), args, &result));
   assert_int_equal(num_calls, 4);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(other);
-  ls_strategy_release(s);
 }
 
 // ---- Refusals --------------------------------------------------------------
@@ -112,9 +105,9 @@ static const ls_xla_options no_flag = {.spmd = (ls_flag)5};
 static const ls_xla_options no_padder_flag = {.dynamic_padder = (ls_flag)6};
 
 TEST(what_is_no_flag_is_refused) {
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(add_one, NULL);
-  const ls_nest args = LS_TUPLE(ls_nest_f64(4));
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(add_one, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(4));
   const struct {
     ls_run_options options;
     const char *part;
@@ -131,22 +124,17 @@ TEST(what_is_no_flag_is_refused) {
         ls_strategy_run_with(s, ls_traced(f), args, &rows[i].options, &result),
         LS_INVALID_ARGUMENT, rows[i].part);
   }
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(s);
 }
 
 TEST(other_strategies_refuse_them) {
-  ls_strategy *s = NULL;
+  LS_OWN(ls_strategy, s) = NULL;
   expect_ok(ls_mirrored_strategy_create(
       &(ls_mirrored_options){.num_replicas = LS_SOME(2)}, &s));
-  const ls_nest args = LS_TUPLE(ls_nest_f64(4));
+  LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_f64(4));
   for (size_t i = 1; i < NUM_WAYS_TO_RUN; ++i) {
     ls_nest result = ls_none();
     expect_status(ls_strategy_run_with(s, ls_plain(add_one, NULL), args,
                                        &ways_to_run[i].options, &result),
                   LS_INVALID_ARGUMENT, "for TPU strategies");
   }
-  ls_nest_release(args);
-  ls_strategy_release(s);
 }

@@ -7,6 +7,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
+#include "runtime/own.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_runs.h"
@@ -82,7 +83,7 @@ static ls_nest print_it(ls_nest args, void *user) {
 
 static ls_status run_softly(tpu_runs *runs, ls_function *f, ls_callback fn,
                             ls_flag soft) {
-  const ls_nest args = LS_TUPLE(tpu_runs_per_replica(runs, 1));
+  LS_OWN(ls_nest, args) = LS_TUPLE(tpu_runs_per_replica(runs, 1));
   const ls_run_options options = {.soft_placement = soft};
   ls_nest_release(runs->result);
   runs->result = ls_none();
@@ -96,13 +97,12 @@ static ls_status run_softly(tpu_runs *runs, ls_function *f, ls_callback fn,
                              : ls_distributed_component(runs->result, 0);
     status = computation_run(&runs->computation, leaf);
   }
-  ls_nest_release(args);
   return status;
 }
 
 static void place_softly(tpu_runs *runs) {
-  ls_function *loud = function_of(print_it, NULL);
-  ls_function *good = function_of(on_first_core, NULL);
+  LS_OWN(ls_function, loud) = function_of(print_it, NULL);
+  LS_OWN(ls_function, good) = function_of(on_first_core, NULL);
   for (int round = 0; round < 2; ++round) {
     expect_status(run_softly(runs, loud, print_it, LS_FLAG_OFF),
                   LS_INVALID_ARGUMENT, "/print' (host)");
@@ -114,8 +114,6 @@ static void place_softly(tpu_runs *runs) {
     for (int r = 0; r < runs->replicas; ++r)
       assert_true(tpu_runs_number(runs, -1, r) == -1 - r);
   }
-  ls_function_release(loud);
-  ls_function_release(good);
 }
 
 TEST(ops_without_a_form_for_cores_need_soft_placement) {

@@ -10,19 +10,19 @@
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 
 enum { REPLICAS = 2 };
 
 // Two replicas of two cores each.
 static ls_strategy *strategy_of_pairs(ls_flag spmd) {
   static const int at[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
-  ls_topology *topology = make_topology(1, 4);
-  ls_device_assignment *assignment = make_assignment(topology, REPLICAS, 2, at);
+  LS_OWN(ls_topology, topology) = make_topology(1, 4);
+  LS_OWN(ls_device_assignment, assignment) =
+      make_assignment(topology, REPLICAS, 2, at);
   ls_strategy *strategy = NULL;
   expect_ok(ls_tpu_strategy_create(
       &(ls_tpu_options){.assignment = assignment, .spmd = spmd}, &strategy));
-  ls_device_assignment_release(assignment);
-  ls_topology_release(topology);
   return strategy;
 }
 

@@ -4,6 +4,7 @@
 // for when the library is shut down.
 #include <unistd.h>
 
+#include "base/memory/own.h"
 #include "lockstep/host.h"
 #include "lockstep/replicate.h"
 #include "support/counted.h"
@@ -59,16 +60,14 @@ TEST(nothing_is_left_when_a_run_returns) {
     ls_function *f = function_of(step, &j);
     calls = 0;
     for (int run = 1; run <= 3; ++run) {
-      ls_nest results = ls_none();
-      ls_array *value = NULL;
+      LS_OWN(ls_nest, results) = ls_none();
+      LS_OWN(ls_array, value) = NULL;
       expect_ok(ls_strategy_run(strategy, ls_traced(f), ls_none(), &results));
       // Its calls of the host are over, and its writes are there.
       assert_int_equal(__atomic_load_n(&calls, __ATOMIC_RELAXED),
                        run * replicas);
       expect_ok(ls_variable_value(j.variable, &value));
       assert_true(ls_array_f64(value, 0) == run);
-      ls_array_release(value);
-      ls_nest_release(results);
     }
     ls_function_release(f);
     ls_variable_release(j.variable);

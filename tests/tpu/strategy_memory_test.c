@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Values and updates of TPU strategies survive any refused request for memory.
+#include "distribute/own.h"
 #include "lockstep/cross_device.h"
 #include "lockstep/flow.h"
 #include "lockstep/ops.h"
@@ -126,7 +127,8 @@ static ls_status build(job *j, ls_nest *out) {
 
 static ls_status act(void *self) {
   job *j = self;
-  ls_nest outputs = ls_none(), none = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, none) = ls_none();
   ls_variable_release(j->variable);
   j->variable = NULL;
   ls_status status = build(j, &outputs);
@@ -138,8 +140,6 @@ static ls_status act(void *self) {
                             NULL, 0, &none);
   if (ls_status_is_ok(status))
     status = ls_session_run(j->session, outputs, NULL, 0, &j->result);
-  ls_nest_release(none);
-  ls_nest_release(outputs);
   return status;
 }
 
@@ -172,9 +172,9 @@ TEST(values_survive_any_failed_request) {
 }
 
 TEST(a_refused_destination_leaves_nothing) {
-  counted c = counted_begin(1);
-  ls_strategy *s = tpu_strategy_of(1);
-  const ls_nest value = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3));
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(1);
+  LS_OWN(ls_nest, value) = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(3));
   const ls_destinations nowhere = {.device = "no device//at all"};
   ls_nest made = ls_none();
   {
@@ -183,7 +183,4 @@ TEST(a_refused_destination_leaves_nothing) {
         ls_strategy_reduce_to(s, LS_REDUCE_SUM, value, nowhere, &made),
         LS_INVALID_ARGUMENT, "no device");
   }
-  ls_nest_release(value);
-  ls_strategy_release(s);
-  counted_end(&c);
 }

@@ -8,6 +8,7 @@
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
 
@@ -61,22 +62,19 @@ static void expect_device(const ls_strategy *strategy, int32_t replica,
 // ---- Its system ------------------------------------------------------------
 TEST(without_a_resolver_it_is_the_local_system) {
   LS_SPEC("T5");
-  counted c = counted_begin(1);
-  ls_strategy *strategy = create(NULL, NULL);
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_strategy, strategy) = create(NULL, NULL);
   ls_tpu_resolver *resolver = ls_tpu_strategy_resolver(strategy);
   assert_non_null(resolver);
   assert_string_equal(ls_tpu_resolver_name(resolver), "");
   assert_int_equal(ls_strategy_num_replicas(strategy), 8);
   expect_device(strategy, 0, 0, "/job:localhost/replica:0/task:0/device:TPU:0");
   ls_strategy_release(strategy);
-  ls_tpu_resolver *given = NULL;
+  LS_OWN(ls_tpu_resolver, given) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &given));
   strategy = create(given, NULL);
   assert_ptr_equal(ls_tpu_strategy_resolver(strategy), given);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(given);
-  counted_end(&c);
 }
 
 TEST(the_system_is_asked_once_and_not_initialized) {
@@ -84,11 +82,11 @@ TEST(the_system_is_asked_once_and_not_initialized) {
   static const char *const devices[] = {"/job:w/task:0/device:TPU:0",
                                         "/job:w/task:0/device:TPU:1",
                                         "/job:w/task:0/device:CPU:0"};
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   world w = {.devices = devices, .num_devices = 3};
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   expect_ok(ls_tpu_connect(resolver));
-  ls_strategy *strategy = create(resolver, NULL);
+  LS_OWN(ls_strategy, strategy) = create(resolver, NULL);
   assert_int_equal(w.queries, 1);
   assert_int_equal(w.initializations, 0);
   w.num_devices = 1;
@@ -104,22 +102,18 @@ TEST(the_system_is_asked_once_and_not_initialized) {
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
   strategy = create(resolver, NULL);
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_pod(resolver, &pod));
   assert_false(ls_pod_is_initialized(pod));
-  ls_pod_release(pod);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(it_can_initialize_its_own_system) {
   LS_SPEC("T30");
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   ls_tpu_resolver *resolver = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
-  ls_strategy *strategy = create(resolver, NULL);
+  LS_OWN(ls_strategy, strategy) = create(resolver, NULL);
   size_t size = 0;
   assert_null(ls_tpu_resolver_hardware(resolver, &size));
   expect_ok(ls_tpu_strategy_initialize_system(strategy));
@@ -143,16 +137,14 @@ TEST(it_can_initialize_its_own_system) {
                 LS_INVALID_ARGUMENT, "no TPU strategy");
   expect_status(ls_tpu_strategy_device(strategy, 0, 0, &name),
                 LS_INVALID_ARGUMENT, "no TPU strategy");
-  ls_strategy_release(strategy);
-  counted_end(&c);
 }
 
 TEST(a_system_without_tpus_has_no_strategy) {
   LS_SPEC("T46 T195");
   static const char *const devices[] = {"/job:w/task:0/device:CPU:0"};
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   world w = {.devices = devices, .num_devices = 1};
-  ls_tpu_resolver *resolver = create_queried(&w);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
   ls_topology *topology = NULL;
   ls_device_assignment *assignment = NULL;
   ls_strategy *strategy = NULL;
@@ -181,8 +173,6 @@ TEST(a_system_without_tpus_has_no_strategy) {
   expect_status(ls_tpu_strategy_create(&(ls_tpu_options){.resolver = resolver},
                                        &strategy),
                 LS_UNIMPLEMENTED, "b:8470");
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // ---- Its devices -----------------------------------------------------------
@@ -196,10 +186,10 @@ TEST(replicas_are_on_the_cores_in_metadata_order) {
                                        "/job:w/replica:0/task:0/device:TPU:10",
                                        "/job:w/replica:0/task:1/device:TPU:0",
                                        "/job:w/replica:0/task:1/device:TPU:1"};
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   world w = {.devices = devices, .num_devices = 6};
-  ls_tpu_resolver *resolver = create_queried(&w);
-  ls_strategy *strategy = create(resolver, NULL);
+  LS_OWN(ls_tpu_resolver, resolver) = create_queried(&w);
+  LS_OWN(ls_strategy, strategy) = create(resolver, NULL);
   const char *names[8] = {NULL};
   size_t count = 0;
   expect_ok(ls_strategy_worker_devices(strategy, names, 8, &count));
@@ -218,17 +208,14 @@ TEST(replicas_are_on_the_cores_in_metadata_order) {
   assert_string_equal(name.text, "/job:w/replica:0/task:0/device:CPU:0");
   assert_int_equal(ls_tpu_strategy_num_hosts(strategy), 2);
   assert_int_equal(ls_tpu_strategy_num_replicas_per_host(strategy), 2);
-  ls_strategy_release(strategy);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(an_assignment_says_where_logical_cores_are) {
   LS_SPEC("T45 T47 T50 T51");
-  counted c = counted_begin(1);
-  ls_tpu_resolver *resolver = NULL;
-  ls_topology *topology = NULL;
-  ls_device_assignment *assignment = NULL;
+  LS_OWN(counted, c) = counted_begin(1);
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_topology, topology) = NULL;
+  LS_OWN(ls_device_assignment, assignment) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:4x1,hosts=4", .job = "pod"},
       &resolver));
@@ -236,11 +223,11 @@ TEST(an_assignment_says_where_logical_cores_are) {
   // Replica 0 on host 2, replicas 1 and 2 on host 1.
   static const int32_t data[] = {2, 0, 0, 1, 3, 0, 0, 0, 1, 0, 0, 0,
                                  3, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1};
-  ls_array *cores = NULL;
+  LS_OWN(ls_array, cores) = NULL;
   expect_ok(
       ls_array_create_copy(LS_DTYPE_I32, LS_SHAPE(3, 2, 4), data, &cores));
   expect_ok(ls_device_assignment_create(topology, cores, &assignment));
-  ls_strategy *strategy = create(resolver, assignment);
+  LS_OWN(ls_strategy, strategy) = create(resolver, assignment);
   assert_int_equal(ls_strategy_num_replicas(strategy), 3);
   expect_device(strategy, 0, 0, "/job:pod/replica:0/task:2/device:TPU:1");
   expect_device(strategy, 0, 1, "/job:pod/replica:0/task:3/device:TPU:0");
@@ -254,17 +241,10 @@ TEST(an_assignment_says_where_logical_cores_are) {
   assert_int_equal(ls_tpu_strategy_num_hosts(strategy), 2);
   // 2 cores a host, 2 a replica.
   assert_int_equal(ls_tpu_strategy_num_replicas_per_host(strategy), 1);
-  ls_strategy_release(strategy);
-  ls_device_assignment_release(assignment);
-  ls_array_release(cores);
-  ls_topology_release(topology);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 MEMORY_TEST(make_a_strategy) {
-  ls_strategy *strategy = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_strategy_create(NULL, &strategy));
-  ls_strategy_release(strategy);
   return ls_ok();
 }

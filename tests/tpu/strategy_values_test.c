@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/handles.h"
@@ -100,17 +101,15 @@ static void all_have_what_is_rounded_once(tpu_run *run) {
   for (int r = 0; r < n; ++r)
     values[r] = r == 1 ? 256 : big[r];  // 257 is none of bf16.
   for (int r = 0; r < n; ++r) {
-    ls_array *wide =
+    LS_OWN(ls_array, wide) =
         array_of(LS_DTYPE_F32, LS_SHAPE(2),
                  (const double[]){tree_sum(values, n), tree_mean(values, n)});
-    ls_array *rounded = array_of(
+    LS_OWN(ls_array, rounded) = array_of(
         LS_DTYPE_BF16, LS_SHAPE(2),
         (const double[]){ls_array_f64(wide, 0), ls_array_f64(wide, 1)});
     for (size_t i = 0; i < 2; ++i)
       assert_true(tpu_run_number(run, r, i, 0) ==
                   ls_array_f64(rounded, (int64_t)i));
-    ls_array_release(wide);
-    ls_array_release(rounded);
   }
 }
 
@@ -152,11 +151,11 @@ static ls_nest slices_of(ls_nest value, bool has_shape) {
   const ls_tensor at[] = {
       ls_reshape(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1)),
       ls_reshape(ls_replica_id(), LS_SHAPE(1))};
-  ls_array *sizes = array_of(LS_DTYPE_I64, LS_SHAPE(2), (const double[]){5, 2});
+  LS_OWN(ls_array, sizes) =
+      array_of(LS_DTYPE_I64, LS_SHAPE(2), (const double[]){5, 2});
   const ls_nest made =
       ls_nest_slices(ls_leaf(rows), ls_concatenate(at, 2, 0),
                      has_shape ? ls_constant(sizes) : ls_failed_tensor());
-  ls_array_release(sizes);
   return made;
 }
 
@@ -309,20 +308,18 @@ TEST(one_value_is_the_same_on_all) {
       .fn = merge, .user = (void *)(uintptr_t)&numbers, .numbers = NULL};
   tpu_run_all(&step, a_number_is_what_it_is);
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     ls_nest made = ls_none();
     a_tensor_is_what_it_is(s, f32_of(3));  // In eager.
     expect_ok(reduce_numbers(s, ls_none(), &made));
     expect_status(
         ls_strategy_reduce_to(s, LS_REDUCE_MAX, ls_nest_i64(0), nowhere, &made),
         LS_INVALID_ARGUMENT, "MAX");
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     a_tensor_is_what_it_is(s, f32_of(3));
     expect_ok(reduce_numbers(s, ls_none(), &made));
     assert_true(computation_fetch(&c, ls_nest_tensor(made, 0)) == 2.5);
-    computation_close(&c);
-    ls_strategy_release(s);
   }
 }
 
@@ -359,7 +356,7 @@ static const struct {
 
 TEST(many_components_are_added_in_chunks) {
   LS_SPEC("T175");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
     const size_t count = chunk_cases[i].count;
     double x[MANY];
@@ -388,25 +385,23 @@ TEST(many_components_are_added_in_chunks) {
       ls_nest_release(value);
     }
   }
-  ls_strategy_release(s);
 }
 
 TEST(halves_are_rounded_behind_the_last_chunk) {
   LS_SPEC("T175");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   double x[MANY];
   for (size_t k = 0; k < 201; ++k) {
-    ls_array *half =
+    LS_OWN(ls_array, half) =
         array_of(LS_DTYPE_BF16, LS_SCALAR, (const double[]){number_at(k)});
     x[k] = ls_array_f64(half, 0);
-    ls_array_release(half);
   }
-  ls_array *wanted =
+  LS_OWN(ls_array, wanted) =
       array_of(LS_DTYPE_BF16, LS_SCALAR, (const double[]){tree_sum(x, 201)});
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   ls_nest made = ls_none();
-  const ls_nest value = components(LS_DTYPE_BF16, 201);
+  LS_OWN(ls_nest, value) = components(LS_DTYPE_BF16, 201);
   expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
                                   (ls_destinations){.device = "/device:CPU:0"},
                                   &made));
@@ -417,17 +412,13 @@ TEST(halves_are_rounded_behind_the_last_chunk) {
     if (strcmp(ls_op_type_name(op), "add_n") == 0)
       assert_int_equal(ls_tensor_dtype(ls_op_output(op, 0)), LS_DTYPE_F32);
   }
-  ls_nest_release(value);
-  computation_close(&c);
-  ls_array_release(wanted);
-  ls_strategy_release(s);
 }
 
 // What is mirrored has components, too.
 TEST(components_of_all_kinds_are_added) {
   LS_SPEC("T175 T176");
-  ls_strategy *s = tpu_strategy_of(3);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
+  LS_OWN(ls_variable, v) = NULL;
   ls_nest made = ls_none();
   {
     LS_STRATEGY_SCOPE(s);
@@ -440,7 +431,7 @@ TEST(components_of_all_kinds_are_added) {
   expect_ok(ls_strategy_reduce(s, LS_REDUCE_MEAN, leaf, &made));
   assert_true(item_of(made.as.tensor) == 2);
   ls_nest_release(leaf);
-  const ls_nest integers = ls_nest_distributed(
+  LS_OWN(ls_nest, integers) = ls_nest_distributed(
       LS_PER_REPLICA,
       (const ls_nest[]){ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 1)),
                         ls_leaf(ls_scalar_i64(LS_DTYPE_I32, 2))},
@@ -448,15 +439,12 @@ TEST(components_of_all_kinds_are_added) {
   expect_ok(ls_strategy_reduce(s, LS_REDUCE_MEAN, integers, &made));
   assert_int_equal(ls_tensor_dtype(made.as.tensor), LS_DTYPE_F64);
   assert_true(item_of(made.as.tensor) == 1.5);
-  ls_nest_release(integers);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 // ---- Gathering -------------------------------------------------------------
 TEST(many_components_are_gathered_in_chunks) {
   LS_SPEC("T178");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   for (size_t i = 0; i < sizeof(chunk_cases) / sizeof(*chunk_cases); ++i) {
     const size_t count = chunk_cases[i].count;
     char text[200];
@@ -493,7 +481,6 @@ TEST(many_components_are_gathered_in_chunks) {
   assert_true(made.as.tensor.ref == x.ref);
   expect_ok(ls_strategy_gather(s, ls_nest_i64(4), 0, &made));
   assert_true(made.kind == LS_KIND_SCALAR && ls_nest_number(made) == 4);
-  ls_strategy_release(s);
 }
 
 static ls_nest pair_of(ls_tensor a, ls_tensor b) {
@@ -517,18 +504,17 @@ static void gathers_are_refused(ls_strategy *s) {
                {LS_SHAPE(2, 3), LS_SHAPE(2, 3), -1, "axis -1"},
                {LS_SCALAR, LS_SCALAR, 0, "scalars"}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
-    const ls_nest value = pair_of(zeros_of(cases[i].a), zeros_of(cases[i].b));
+    LS_OWN(ls_nest, value) =
+        pair_of(zeros_of(cases[i].a), zeros_of(cases[i].b));
     expect_status(ls_strategy_gather(s, value, cases[i].axis, &made),
                   LS_INVALID_ARGUMENT, cases[i].says);
-    ls_nest_release(value);
   }
-  const ls_nest slices =
+  LS_OWN(ls_nest, slices) =
       ls_nest_slices(ls_leaf(zeros_of(LS_SHAPE(1, 2))),
                      ls_broadcast(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(1)),
                      ls_failed_tensor());
   expect_status(ls_strategy_gather(s, slices, 0, &made), LS_UNIMPLEMENTED,
                 "gather of IndexedSlices");
-  ls_nest_release(slices);
 }
 
 static ls_nest gather_in_replica(ls_nest args, void *user) {
@@ -550,7 +536,7 @@ static ls_nest broadcast_in_replica(ls_nest args, void *user) {
 
 TEST(what_cannot_be_gathered_is_refused) {
   LS_SPEC("T179");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   gathers_are_refused(s);
   computation c;
   computation_open(&c);
@@ -572,7 +558,6 @@ TEST(what_cannot_be_gathered_is_refused) {
   const tpu_step step = {.fn = gather_in_replica, .shape = LS_SHAPE(2)};
   tpu_run_refused(&step, 1, LS_FAILED_PRECONDITION, "all_gather");
   tpu_run_refused(&step, 2, LS_FAILED_PRECONDITION, "all_gather");
-  ls_strategy_release(s);
 }
 
 // ---- Packed variables ------------------------------------------------------
@@ -596,7 +581,7 @@ static ls_nest reduce_and_gather(ls_nest args, void *user) {
 
 TEST(packed_components_have_their_order) {
   LS_SPEC("T177");
-  ls_strategy *s = tpu_strategy_of(3);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
   s->packs_variables = true;
   packed_sum p = {.strategy = s};
   {
@@ -607,15 +592,15 @@ TEST(packed_components_have_their_order) {
   for (size_t i = 0; i < 3; ++i)
     set_variable(ls_variable_component(p.variable, i), thirds + i);
   for (int traced = 0; traced < 2; ++traced) {
-    ls_nest made = ls_none();
-    ls_function *f = function_of(reduce_and_gather, &p);
+    LS_OWN(ls_nest, made) = ls_none();
+    LS_OWN(ls_function, f) = function_of(reduce_and_gather, &p);
     if (traced)
       expect_ok(ls_function_call(f, ls_none(), &made));
     else
       made = reduce_and_gather(ls_none(), &p);
     const float wanted[] = {tree_sum(thirds, 3), tree_mean(thirds, 3)};
     for (size_t k = 0; k < 3; ++k) {
-      ls_array *array = NULL;
+      LS_OWN(ls_array, array) = NULL;
       const ls_nest leaf = ls_nest_item(made, k);
       if (traced)
         array = ls_array_retain((ls_array *)(uintptr_t)ls_nest_as_array(leaf));
@@ -625,25 +610,21 @@ TEST(packed_components_have_their_order) {
       for (int64_t i = 0; i < ls_array_num_elements(array); ++i)
         assert_true((float)ls_array_f64(array, i) ==
                     (k == 2 ? (float)thirds[i] : wanted[k]));
-      ls_array_release(array);
     }
-    ls_nest_release(made);
-    ls_function_release(f);
   }
   ls_variable_release(p.variable);
-  ls_strategy_release(s);
 }
 
 // ---- Destinations ----------------------------------------------------------
 TEST(results_go_where_they_shall_be) {
   LS_SPEC("T180");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   ls_device_name host;
   expect_ok(ls_tpu_strategy_host(s, &host));
   const char *both[] = {"/device:TPU:1", host.text};
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_nest value = pair_of(f32_of(1), f32_of(2));
+  LS_OWN(ls_nest, value) = pair_of(f32_of(1), f32_of(2));
   ls_nest made = ls_none();
   // The host's name in another way of writing it.
   expect_ok(ls_strategy_reduce_to(s, LS_REDUCE_SUM, value,
@@ -667,7 +648,7 @@ TEST(results_go_where_they_shall_be) {
   assert_string_equal(component_on(made, 1), "CPU:0");
   ls_nest_release(made);
   // Another host than the first replica's.
-  const ls_nest rows = pair_of(zeros_of(LS_SHAPE(1)), zeros_of(LS_SHAPE(2)));
+  LS_OWN(ls_nest, rows) = pair_of(zeros_of(LS_SHAPE(1)), zeros_of(LS_SHAPE(2)));
   {
     LS_DEVICE_SCOPE("/task:1/device:CPU:0");
     expect_ok(ls_strategy_gather(s, rows, 0, &made));
@@ -678,7 +659,7 @@ TEST(results_go_where_they_shall_be) {
   expect_ok(ls_strategy_gather(s, rows, 0, &made));
   assert_string_equal(ls_op_type_name(ls_tensor_op(made.as.tensor)),
                       "concatenate");
-  ls_nest pairs = ls_none();
+  LS_OWN(ls_nest, pairs) = ls_none();
   const ls_nest values[] = {value, ls_nest_i64(0)};
   const ls_destinations where[] = {{.device = "/device:CPU:0"},
                                    {.device = "/device:CPU:0"}};
@@ -686,11 +667,6 @@ TEST(results_go_where_they_shall_be) {
       ls_strategy_batch_reduce_to(s, LS_REDUCE_SUM, values, where, 2, &pairs));
   assert_true(computation_fetch(&c, ls_nest_tensor(pairs, 0)) == 3);
   assert_int_equal(ls_nest_item(pairs, 1).kind, LS_KIND_SCALAR);
-  ls_nest_release(pairs);
-  ls_nest_release(rows);
-  ls_nest_release(value);
-  computation_close(&c);
-  ls_strategy_release(s);
 }
 
 // ---- Broadcasting ----------------------------------------------------------
@@ -730,7 +706,7 @@ TEST(the_first_replicas_value_is_broadcast) {
   step.fn = broadcast_in_replica;
   tpu_run_refused(&step, 1, LS_FAILED_PRECONDITION, "broadcast_to");
   tpu_run_refused(&step, 2, LS_FAILED_PRECONDITION, "broadcast_to");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   for (int eager = 0; eager < 2; ++eager) {
     computation c;
     if (!eager) computation_open(&c);
@@ -742,7 +718,6 @@ TEST(the_first_replicas_value_is_broadcast) {
     assert_true(made.kind == LS_KIND_SCALAR && ls_nest_number(made) == 7);
     if (!eager) computation_close(&c);
   }
-  ls_strategy_release(s);
 }
 
 // ---- Gradients -------------------------------------------------------------
@@ -799,18 +774,15 @@ TEST(a_broadcast_is_one_value_for_all) {
                          .shape = LS_SHAPE(1)};
   size_t sizes[2];
   for (int i = 0; i < 2; ++i) {
-    ls_strategy *s = tpu_strategy_of(2 + 6 * i);
-    tpu_run run;
-    char *text = NULL;
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(2 + 6 * i);
+    LS_OWN(tpu_run, run) = {0};
+    LS_OWN(printed, text) = NULL;
     expect_ok(tpu_run_begin(&run, TPU_TRACED, s, &step));
     expect_ok(ls_function_print_lowered(run.function, &text));
     expect_contains(text, "all_gather");
     sizes[i] = 0;
     for (const char *at = text; *at != '\0'; ++at)
       sizes[i] += *at == '\n';
-    ls_text_release(text);
-    tpu_run_end(&run);
-    ls_strategy_release(s);
   }
   assert_int_equal(sizes[0] + 6, sizes[1]);  // A parameter each.
 }
@@ -859,18 +831,16 @@ static ls_nest local_results_here(ls_nest args, void *user) {
 TEST(local_results_are_components) {
   LS_SPEC("T186");
   for (int n = 1; n <= 3; ++n) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     look_at_local_results(s);
     computation c;
     computation_open(&c);
     look_at_local_results(s);
     computation_close(&c);
     for (int way = 0; way < NUM_TPU_WAYS; ++way) {
-      tpu_run run;
+      LS_OWN(tpu_run, run) = {0};
       expect_ok(
           tpu_run_begin(&run, way, s, &(tpu_step){.fn = local_results_here}));
-      tpu_run_end(&run);
     }
-    ls_strategy_release(s);
   }
 }

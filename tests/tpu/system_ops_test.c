@@ -8,11 +8,11 @@
 #include "lockstep/infeed.h"
 #include "lockstep/session.h"
 #include "lockstep/tpu_system.h"
-#include "runtime/own.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 // What was found, which stays as long as it is in the table.
@@ -54,14 +54,13 @@ TEST(a_logical_core_is_a_device) {
   LS_SPEC("O5");
   assert_string_equal(ls_tpu_core_device(3).text,
                       "device:TPU_REPLICATED_CORE:3");
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   LS_GRAPH_SCOPE(graph);
   LS_DEVICE_SCOPE(ls_tpu_core_device(1).text);
   const ls_tensor placed = ls_scalar(LS_DTYPE_F32, 1);
   assert_string_equal(ls_op_device(ls_tensor_op(placed)),
                       "/device:TPU_REPLICATED_CORE:1");
-  ls_graph_destroy(graph);
 }
 
 // The topology in a result.
@@ -78,16 +77,16 @@ static ls_topology *parse(ls_nest result) {
 
 TEST(an_op_initializes_the_system_when_it_is_run) {
   LS_SPEC("O4 O6");
-  counted c = begin();
-  ls_tpu_resolver *resolver = NULL;
-  ls_pod *pod = NULL;
+  LS_OWN(counted, c) = begin();
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1", .job = "w"},
       &resolver));
   expect_ok(ls_tpu_connect(resolver));
   expect_ok(ls_tpu_pod(resolver, &pod));
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_tensor made;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -100,7 +99,7 @@ TEST(an_op_initializes_the_system_when_it_is_run) {
   assert_int_equal(ls_tensor_dtype(made), LS_DTYPE_STRING);
   assert_false(ls_pod_is_initialized(pod));
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   expect_ok(ls_session_run(session, ls_leaf(made), NULL, 0, &results));
   const uint64_t first = ls_pod_generation(pod);
   assert_true(first > 0);
@@ -118,22 +117,16 @@ TEST(an_op_initializes_the_system_when_it_is_run) {
   assert_int_equal(systems->count, 1);
   assert_string_equal(systems->systems[0].name, "virtual:2x1");
   ls_tpu_systems_destroy(systems);
-  ls_nest_release(results);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  ls_pod_release(pod);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 TEST(an_op_shuts_the_system_down_when_it_is_run) {
   LS_SPEC("O6");
-  counted c = begin();
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(counted, c) = begin();
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_connect(
       &(ls_tpu_resolver_options){.name = "virtual:2x1"}, &resolver));
-  ls_graph *graph = NULL;
-  ls_session *session = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_session, session) = NULL;
   ls_op op;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -143,18 +136,13 @@ TEST(an_op_shuts_the_system_down_when_it_is_run) {
   assert_string_equal(ls_op_type_name(op), "shutdown_distributed_tpu");
   assert_string_equal(ls_op_device(op), "/job:worker/device:TPU_SYSTEM:0");
   expect_ok(ls_session_create(graph, &session));
-  ls_nest results = ls_none();
+  LS_OWN(ls_nest, results) = ls_none();
   assert_non_null(lent(ls_pod_of_job(c.runtime, "worker")));
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
   assert_null(lent(ls_pod_of_job(c.runtime, "worker")));
   assert_int_equal(warnings, 0);
   expect_ok(ls_session_run(session, ls_nest_op(op), NULL, 0, &results));
   assert_int_equal(warnings, 1);
-  ls_nest_release(results);
-  ls_session_destroy(session);
-  ls_graph_destroy(graph);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }
 
 // Eager and traced, on the local system, which needs nobody to connect.
@@ -166,7 +154,7 @@ static ls_nest initialize_local(ls_nest args, void *user) {
 
 TEST(the_ops_work_in_every_way) {
   LS_SPEC("O6");
-  counted c = begin();
+  LS_OWN(counted, c) = begin();
   ls_function *function = function_of(initialize_local, NULL);
   uint64_t before = 0;
   for (int i = 0; i < 2; ++i) {
@@ -186,13 +174,12 @@ TEST(the_ops_work_in_every_way) {
   assert_true(ls_pod_generation(lent(ls_pod_of_job(c.runtime, ""))) > before);
   ls_tpu_shutdown_op(NULL);
   assert_null(lent(ls_pod_of_job(c.runtime, "")));
-  counted_end(&c);
 }
 
 TEST(a_job_that_is_not_there_is_refused_when_it_runs) {
   LS_SPEC("O6");
-  counted c = begin();
-  ls_graph *graph = NULL;
+  LS_OWN(counted, c) = begin();
+  LS_OWN(ls_graph, graph) = NULL;
   ls_session *session = NULL;
   ls_tensor made;
   expect_ok(ls_graph_create("g", &graph));
@@ -210,8 +197,6 @@ TEST(a_job_that_is_not_there_is_refused_when_it_runs) {
     ls_tpu_initialize_op("a:b");
     expect_status(ls_graph_take_error(graph), LS_INVALID_ARGUMENT, "'a:b'");
   }
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 static ls_status run_op(ls_graph *graph, ls_nest fetch) {
@@ -225,10 +210,10 @@ static ls_status run_op(ls_graph *graph, ls_nest fetch) {
 // connected.
 TEST(an_op_of_a_job_with_several_systems_is_refused) {
   LS_SPEC("O6");
-  counted c = begin();
+  LS_OWN(counted, c) = begin();
   static const char *const names[] = {"virtual:2x1", "virtual:2x2"};
   ls_tpu_resolver *resolvers[2] = {NULL, NULL};
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   LS_GRAPH_SCOPE(graph);
   const ls_nest fetches[] = {ls_leaf(ls_tpu_initialize_op("worker")),
@@ -262,8 +247,6 @@ TEST(an_op_of_a_job_with_several_systems_is_refused) {
   ls_tpu_systems_destroy(systems);
   for (int k = 0; k < 2; ++k)
     ls_tpu_resolver_release(resolvers[k]);
-  ls_graph_destroy(graph);
-  counted_end(&c);
 }
 
 MEMORY_TEST(initialize_in_a_session) {

@@ -5,6 +5,7 @@
 #include "lockstep/tpu_system.h"
 #include "support/counted.h"
 #include "support/expect.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod.h"
 
 enum { ROUNDS = 300, THREADS = 3 };
@@ -29,9 +30,9 @@ static void *come_and_go(void *user) {
 }
 
 TEST(threads_come_and_go) {
-  counted c = counted_begin(1);
+  LS_OWN(counted, c) = counted_begin(1);
   visitor visitors[THREADS];
-  ls_tpu_resolver *resolver = NULL;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:1x1"}, &resolver));
   for (int i = 0; i < THREADS; ++i) {
@@ -42,6 +43,4 @@ TEST(threads_come_and_go) {
   }
   for (int i = 0; i < THREADS; ++i)
     assert_int_equal(pthread_join(visitors[i].thread, NULL), 0);
-  ls_tpu_resolver_release(resolver);
-  counted_end(&c);
 }

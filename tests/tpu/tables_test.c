@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/object.h"
 #include "lockstep/regroup.h"
@@ -17,35 +18,34 @@
 #define HOST(task) "/job:localhost/replica:0/task:" #task "/device:CPU:0"
 
 static ls_table *numbers(void) {
-  ls_array *keys = array_of(LS_DTYPE_I32, LS_SHAPE(2), (const double[]){5, 7});
-  ls_array *values =
+  LS_OWN(ls_array, keys) =
+      array_of(LS_DTYPE_I32, LS_SHAPE(2), (const double[]){5, 7});
+  LS_OWN(ls_array, values) =
       array_of(LS_DTYPE_F32, LS_SHAPE(2), (const double[]){0.5, 0.75});
   ls_table *table = NULL;
   expect_ok(ls_table_create(
       &(ls_table_options){.name = "numbers", .keys = keys, .values = values},
       &table));
-  ls_array_release(keys);
-  ls_array_release(values);
   return table;
 }
 
 static bool is_distributed(ls_table *table) {
-  const ls_nest leaf =
+  LS_OWN(ls_nest, leaf) =
       ls_nest_object(LS_KIND_OBJECT, (ls_object *)ls_table_retain(table));
   const bool is_table = ls_is_distributed_table(leaf);
-  ls_nest_release(leaf);
   return is_table;
 }
 
 TEST(a_table_made_in_the_scope_is_one_on_each_host) {
   LS_SPEC("T132 T134 V149");
-  ls_strategy *s = tpu_strategy_on(2, 2);
-  ls_table *before = numbers(), *inside = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_on(2, 2);
+  LS_OWN(ls_table, before) = numbers();
+  LS_OWN(ls_table, inside) = NULL;
   {
     LS_STRATEGY_SCOPE(s);
     inside = numbers();
   }
-  ls_table *after = numbers();
+  LS_OWN(ls_table, after) = numbers();
   assert_int_equal(ls_table_num_hosts(inside), 2);
   assert_string_equal(ls_table_host(inside, 0), HOST(0));
   assert_string_equal(ls_table_host(inside, 1), HOST(1));
@@ -55,16 +55,12 @@ TEST(a_table_made_in_the_scope_is_one_on_each_host) {
   assert_int_equal(ls_table_num_hosts(before), 0);
   assert_int_equal(ls_table_num_hosts(after), 0);
   assert_false(is_distributed(before) || is_distributed(after));
-  ls_table_release(after);
-  ls_table_release(inside);
-  ls_table_release(before);
-  ls_strategy_release(s);
 }
 
 TEST(the_table_of_the_current_devices_host_is_used) {
   LS_SPEC("T133 V150");
-  ls_strategy *s = tpu_strategy_on(2, 1);
-  ls_table *table = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_on(2, 1);
+  LS_OWN(ls_table, table) = NULL;
   {
     LS_STRATEGY_SCOPE(s);
     table = numbers();
@@ -77,7 +73,7 @@ TEST(the_table_of_the_current_devices_host_is_used) {
                {"/task:1/device:CPU:0", 1},
                {"/task:5/device:CPU:0", 0},
                {NULL, 0}};
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
     LS_DEVICE_SCOPE(cases[i].device);
@@ -92,7 +88,4 @@ TEST(the_table_of_the_current_devices_host_is_used) {
     assert_true(computation_fetch(&c, found) == 0.75);
     assert_true(computation_fetch(&c, ls_table_size(table)) == 2);
   }
-  computation_close(&c);
-  ls_table_release(table);
-  ls_strategy_release(s);
 }

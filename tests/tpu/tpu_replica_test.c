@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/gradients.h"
 #include "lockstep/graph_ops.h"
@@ -85,18 +86,16 @@ TEST(an_id_is_known_when_replicas_run) {
   tpu_run_all(&(tpu_step){.fn = look_at_id}, each_has_its_id);
   tpu_run_all(&(tpu_step){.fn = look_in_merge}, all_see_replica_0);
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     ls_nest made = ls_none();
     expect_ok(
         ls_strategy_call_for_each_replica(s, look_alone, ls_none(), s, &made));
     assert_true(item_of(made.as.tensor) == 0);
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     expect_ok(
         ls_strategy_call_for_each_replica(s, look_alone, ls_none(), s, &made));
     assert_true(computation_fetch(&c, made.as.tensor) == 0);
-    computation_close(&c);
-    ls_strategy_release(s);
   }
 }
 
@@ -158,20 +157,18 @@ TEST(a_context_is_asked_where_it_is_current) {
   expect_status(ls_replica_device(NULL, &device), LS_FAILED_PRECONDITION,
                 "needs a replica context");
   kept_replica kept = {.other = tpu_strategy_of(2)};
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   for (int way = 0; way < NUM_TPU_WAYS; ++way) {
-    tpu_run run;
+    LS_OWN(tpu_run, run) = {0};
     expect_ok(tpu_run_begin(&run, way, s,
                             &(tpu_step){.fn = keep_replica, .user = &kept}));
     expect_status(ls_replica_device(kept.replica, &device),
                   LS_FAILED_PRECONDITION, "has ended");
     kept.replica = NULL;
-    tpu_run_end(&run);
   }
   tpu_run_all(&(tpu_step){.fn = ask_in_merge}, does_nothing);
   tpu_run_all(&(tpu_step){.fn = call_other, .user = &kept}, does_nothing);
   ls_strategy_release(kept.other);
-  ls_strategy_release(s);
 }
 
 // ---- One for all -----------------------------------------------------------
@@ -274,7 +271,7 @@ static void all_have_the_sum(tpu_run *run) {
 TEST(one_is_called_for_all) {
   LS_SPEC("T172");
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     it_is_called_once(s);
     // There is nobody to sum up with.
     const ls_nest args = LS_TUPLE(ls_leaf(f32_of(3)));
@@ -290,11 +287,9 @@ TEST(one_is_called_for_all) {
           ls_strategy_call_for_each_replica(s, meet_alone, args, NULL, &made));
     ls_nest_release(made);
     ls_nest_release(args);
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     it_is_called_once(s);
-    computation_close(&c);
-    ls_strategy_release(s);
   }
   tpu_step step = {.fn = sum_in_merge, .numbers = counted};
   tpu_run_all(&step, all_have_the_sum);
@@ -342,11 +337,10 @@ static ls_nest gather_slices(ls_nest args, void *user) {
   const ls_nest slices = ls_nest_slices(
       ls_leaf(x), ls_broadcast(ls_scalar_i64(LS_DTYPE_I32, 0), LS_SHAPE(2)),
       ls_failed_tensor());
-  const ls_nest nest = LS_LIST(ls_leaf(x), LS_TUPLE(slices));
+  LS_OWN(ls_nest, nest) = LS_LIST(ls_leaf(x), LS_TUPLE(slices));
   const size_t before = ls_graph_num_ops(ls_graph_current());
   const ls_nest made = ls_replica_all_gather(ls_replica_context(), nest, 0);
   assert_int_equal(ls_graph_num_ops(ls_graph_current()), before);
-  ls_nest_release(nest);
   return made;
 }
 
@@ -384,10 +378,9 @@ static ls_status gather_uneven(int way, ls_strategy *s) {
   if (!traced) computation_open(&c);
   ls_nest items[2], made = ls_none(), each = ls_none(), result = ls_none();
   for (int r = 0; r < 2; ++r) {
-    ls_array *array = array_of(LS_DTYPE_F32, LS_SHAPE(r + 1), counted);
+    LS_OWN(ls_array, array) = array_of(LS_DTYPE_F32, LS_SHAPE(r + 1), counted);
     items[r] = traced ? ls_nest_array(ls_array_retain(array))
                       : ls_leaf(ls_constant(array));
-    ls_array_release(array);
   }
   ls_function *f = function_of(gather_nest, &axis);
   const ls_nest args = LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, items, 2));
@@ -436,18 +429,16 @@ TEST(replicas_gather_in_their_order) {
   step.shape = LS_SHAPE(2);
   step.fn = gradient_of_gather;
   tpu_run_all(&step, each_has_its_slice_of_the_sum);
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   for (int way = 0; way < NUM_TPU_WAYS; ++way)
     expect_status(gather_uneven(way, s), LS_INVALID_ARGUMENT,
                   "one shape on all");
   // Under a tape replicas run op by op.
-  ls_tape *tape = NULL;
+  LS_OWN(ls_tape, tape) = NULL;
   expect_ok(ls_tape_begin(&tape));
   expect_status(gather_uneven(TPU_TRACED, s), LS_INVALID_ARGUMENT,
                 "on replica 1");
   expect_ok(ls_tape_end(tape));
-  ls_tape_release(tape);
-  ls_strategy_release(s);
 }
 
 // ---- Reducing --------------------------------------------------------------
@@ -522,10 +513,9 @@ TEST(a_value_of_each_is_no_capture) {
   for (int r = 0; r < 2; ++r)
     items[r] = ls_nest_array(
         array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){r + 1}));
-  ls_nest captured = ls_nest_distributed(LS_PER_REPLICA, items, 2);
+  LS_OWN(ls_nest, captured) = ls_nest_distributed(LS_PER_REPLICA, items, 2);
   tpu_run_refused(&(tpu_step){.fn = use_captured, .user = &captured}, 2,
                   LS_FAILED_PRECONDITION, "hand it over as an argument");
-  ls_nest_release(captured);
 }
 
 // ---- Summaries and errors --------------------------------------------------
@@ -556,10 +546,10 @@ TEST(summaries_are_of_replica_0) {
   LS_SPEC("T193");
   static const double tens[] = {10, 20, 30};
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     for (int way = 0; way < NUM_TPU_WAYS; ++way) {
       records r = {{0}};
-      ls_summary_writer *writer = NULL;
+      LS_OWN(ls_summary_writer, writer) = NULL;
       expect_ok(ls_summary_writer_create(note, &r, &writer));
       {
         LS_SUMMARY_SCOPE(writer);
@@ -571,9 +561,7 @@ TEST(summaries_are_of_replica_0) {
       assert_string_equal(r.text, way == TPU_GRAPH_TRACED
                                       ? "f/x=10 f/merged=10 "
                                       : "x=10 merged=10 ");
-      ls_summary_writer_release(writer);
     }
-    ls_strategy_release(s);
   }
 }
 
@@ -667,9 +655,9 @@ TEST(items_are_mapped_in_a_computation) {
 TEST(nothing_is_fetched_in_a_computation) {
   LS_SPEC("M141");
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     for (int way = 0; way < NUM_TPU_WAYS; ++way) {
-      tpu_run run;
+      LS_OWN(tpu_run, run) = {0};
       expect_status(tpu_run_begin(&run, way, s,
                                   &(tpu_step){.fn = fetch_in_merge,
                                               .user = &run,
@@ -677,9 +665,7 @@ TEST(nothing_is_fetched_in_a_computation) {
                     LS_UNIMPLEMENTED,
                     "a component of variable 'seven' in a replicated "
                     "computation");
-      tpu_run_end(&run);
     }
-    ls_strategy_release(s);
   }
 }
 
@@ -708,7 +694,7 @@ TEST(errors_come_out_as_they_are) {
   LS_SPEC("T193");
   static const ls_callback failing[] = {fail_inside, merge_and_fail};
   for (int n = 1; n <= 3; n += 2) {
-    ls_strategy *s = tpu_strategy_of(n);
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
     for (size_t i = 0; i < 2; ++i)
       for (int way = 0; way < NUM_TPU_WAYS; ++way)
         for (int in_scope = 0; in_scope < 2; ++in_scope) {
@@ -732,10 +718,8 @@ TEST(errors_come_out_as_they_are) {
           assert_false(ls_has_strategy());
         }
     // And one that works behind it.
-    tpu_run run;
+    LS_OWN(tpu_run, run) = {0};
     expect_ok(
         tpu_run_begin(&run, TPU_TRACED, s, &(tpu_step){.fn = look_at_id}));
-    tpu_run_end(&run);
-    ls_strategy_release(s);
   }
 }

@@ -4,12 +4,12 @@
 // and what comes back.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
-#include "runtime/own.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -39,7 +39,7 @@ static ls_nest add_one(ls_nest args, void *user) {
 
 TEST(a_plain_callback_needs_a_graph) {
   LS_SPEC("T57 T58 T73");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   const ls_nest args = LS_TUPLE(per_replica(2, 1));
   ls_nest result = ls_none();
   num_calls = 0;
@@ -50,10 +50,10 @@ TEST(a_plain_callback_needs_a_graph) {
   assert_int_equal(num_calls, 0);
   ls_nest_release(args);
   // In a graph it is called at each run, once for all replicas.
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   for (int run = 1; run <= 2; ++run) {
-    const ls_nest given = LS_TUPLE(ls_nest_distributed(
+    LS_OWN(ls_nest, given) = LS_TUPLE(ls_nest_distributed(
         LS_PER_REPLICA,
         (const ls_nest[]){ls_leaf(f32_of(4)), ls_leaf(f32_of(5))}, 2));
     expect_ok(ls_strategy_run(s, ls_plain(add_one, NULL), given, &c.outputs));
@@ -62,20 +62,17 @@ TEST(a_plain_callback_needs_a_graph) {
       assert_true(computation_fetch(
                       &c, ls_distributed_component(c.outputs, r).as.tensor) ==
                   (double)r + 5);
-    ls_nest_release(given);
   }
   op_named(c.graph, "cluster_1/pivot");
-  computation_close(&c);
-  ls_strategy_release(s);
 }
 
 TEST(a_traced_function_is_traced_once) {
   LS_SPEC("T72 T75 T108 T112");
   for (int replicas = 1; replicas <= 4; replicas *= 2) {
-    ls_strategy *s = tpu_strategy_of(replicas);
-    ls_function *f = function_of(add_one, NULL);
-    const ls_nest args = LS_TUPLE(per_replica(replicas, 1));
-    ls_nest result = ls_none();
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(replicas);
+    LS_OWN(ls_function, f) = function_of(add_one, NULL);
+    LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(replicas, 1));
+    LS_OWN(ls_nest, result) = ls_none();
     num_calls = 0;
     for (int run = 0; run < 3; ++run)
       expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
@@ -84,10 +81,6 @@ TEST(a_traced_function_is_traced_once) {
                      replicas == 1 ? LS_KIND_ARRAY : LS_KIND_DISTRIBUTED);
     for (int r = 0; r < replicas; ++r)
       assert_true(part(result, (size_t)r) == r + 2);
-    ls_nest_release(result);
-    ls_nest_release(args);
-    ls_function_release(f);
-    ls_strategy_release(s);
   }
 }
 
@@ -111,11 +104,11 @@ static ls_nest look_around(ls_nest args, void *user) {
 
 TEST(each_replica_gets_its_id_and_its_part) {
   LS_SPEC("T77 T78 T79 T82");
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(look_around, NULL);
-  const ls_nest args = LS_TUPLE(per_replica(2, 7), ls_none(),
-                                LS_LIST(ls_nest_i64(3), ls_nest_f64(2.5)));
-  ls_nest result = ls_none();
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(look_around, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 7), ls_none(),
+                                   LS_LIST(ls_nest_i64(3), ls_nest_f64(2.5)));
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
   for (size_t r = 0; r < 2; ++r) {
     assert_true(part(ls_nest_item(result, 0), r) == (double)r);
@@ -129,10 +122,6 @@ TEST(each_replica_gets_its_id_and_its_part) {
       "output0", "output_0_shard_0", "output_2_shard_1"};
   for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i)
     op_named(graph, names[i]);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(s);
 }
 
 static ls_nest add_to_first(ls_nest args, void *user) {
@@ -147,25 +136,20 @@ static ls_nest add_to_first(ls_nest args, void *user) {
 
 TEST(a_variable_argument_is_handed_over_whole) {
   LS_SPEC("T60 T61 T69");
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_variable *v = NULL;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_STRATEGY_SCOPE(s);
     v = variable_of("v", LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
   }
-  ls_function *f = function_of(add_to_first, NULL);
-  const ls_nest args = LS_TUPLE(
+  LS_OWN(ls_function, f) = function_of(add_to_first, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(
       ls_nest_object(LS_KIND_VARIABLE, (ls_object *)ls_variable_retain(v)),
       per_replica(2, 1));
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
   assert_true(part(result, 0) == 103);
   expect_variable(v, (const double[]){103}, 1, 0);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 static ls_nest merge_sum(ls_strategy *strategy, ls_nest args, void *user) {
@@ -196,18 +180,14 @@ static ls_nest merge_calls(ls_nest args, void *user) {
 
 TEST(merge_calls_run_where_they_stand) {
   LS_SPEC("T191");
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(merge_calls, NULL);
-  const ls_nest args = LS_TUPLE(per_replica(2, 1));
-  ls_nest result = ls_none();
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(merge_calls, NULL);
+  LS_OWN(ls_nest, args) = LS_TUPLE(per_replica(2, 1));
+  LS_OWN(ls_nest, result) = ls_none();
   expect_ok(ls_strategy_run(s, ls_traced(f), args, &result));
   for (size_t r = 0; r < 2; ++r)
     for (size_t i = 0; i < 2; ++i)
       assert_true(part(ls_nest_item(result, i), r) == 3);
-  ls_nest_release(result);
-  ls_nest_release(args);
-  ls_function_release(f);
-  ls_strategy_release(s);
 }
 
 // ---- Results ---------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "support/function.h"
 #include "support/mlp.h"
 #include "support/spec.h"
@@ -29,7 +30,8 @@ typedef struct outcome {
 
 static void train(ls_strategy *strategy, outcome *out) {
   mlp model;
-  ls_array *examples = NULL, *labels = NULL;
+  LS_OWN(ls_array, examples) = NULL;
+  LS_OWN(ls_array, labels) = NULL;
   ls_nest split[2], results = ls_none();
   {
     LS_STRATEGY_SCOPE(strategy);
@@ -46,28 +48,26 @@ static void train(ls_strategy *strategy, outcome *out) {
   expect_ok(ls_function_print_lowered(f, &out->text));
   out->count = 0;
   for (size_t i = 0; i < model.num_variables; ++i) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(ls_variable_value(model.variables[i], &value));
     const size_t count = (size_t)ls_array_num_elements(value);
     assert_true(out->count + count <= 4000);
     memcpy(out->bytes + out->count, ls_array_data(value),
            count * sizeof(float));
     out->count += count;
-    ls_array_release(value);
   }
   ls_nest_release(results);
   ls_nest_release(args);
   ls_function_release(f);
   mlp_destroy(&model);
-  ls_array_release(examples);
-  ls_array_release(labels);
 }
 
 TEST(a_step_is_the_mirrored_strategys) {
   LS_SPEC("T197");
   static outcome tpu, mirrored;
   for (int replicas = 1; replicas <= 8; replicas *= 2) {
-    ls_strategy *a = tpu_strategy_of(replicas), *b = mirrored_of(replicas);
+    LS_OWN(ls_strategy, a) = tpu_strategy_of(replicas);
+    LS_OWN(ls_strategy, b) = mirrored_of(replicas);
     train(a, &tpu);
     train(b, &mirrored);
     assert_int_equal(tpu.count, mirrored.count);
@@ -75,7 +75,5 @@ TEST(a_step_is_the_mirrored_strategys) {
     assert_string_equal(tpu.text, mirrored.text);
     ls_text_release(tpu.text);
     ls_text_release(mirrored.text);
-    ls_strategy_release(a);
-    ls_strategy_release(b);
   }
 }

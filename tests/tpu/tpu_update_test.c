@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
@@ -30,14 +31,14 @@ typedef struct updating {
 
 static ls_variable *make_variable(void *user) {
   updating *u = user;
-  ls_array *initial = array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
+  LS_OWN(ls_array, initial) =
+      array_of(LS_DTYPE_F32, LS_SCALAR, (const double[]){100});
   expect_ok(ls_variable_create(
       &(ls_variable_options){.name = "v",
                              .initial_array = initial,
                              .synchronization = u->synchronization,
                              .aggregation = u->aggregation},
       &u->variable));
-  ls_array_release(initial);
   return u->variable;
 }
 
@@ -274,7 +275,7 @@ static double component_value(computation *c, ls_variable *v) {
 // In eager without a graph, else in that.
 static void update_each(computation *c, int n, bool group,
                         ls_distributed_kind kind) {
-  ls_strategy *s = tpu_strategy_of(n);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
   updating made_as = {.aggregation = kind == LS_MIRRORED ? LS_AGGREGATION_SUM
                                                          : LS_AGGREGATION_NONE};
   component_update u = {.variable = made_in(s, &made_as)};
@@ -304,7 +305,6 @@ static void update_each(computation *c, int n, bool group,
   ls_nest_release(made);
   ls_nest_release(args);
   ls_variable_release(u.variable);
-  ls_strategy_release(s);
 }
 
 TEST(each_component_is_updated_outside) {
@@ -314,10 +314,9 @@ TEST(each_component_is_updated_outside) {
     for (int group = 0; group < 2; ++group)
       for (size_t k = 0; k < 2; ++k) {
         update_each(NULL, n, group, kinds[k]);
-        computation c;
+        LS_OWN(computation, c) = {0};
         computation_open(&c);
         update_each(&c, n, group, kinds[k]);
-        computation_close(&c);
       }
 }
 
@@ -374,8 +373,8 @@ TEST(a_function_updates_each_component) {
 TEST(updates_that_give_ops_are_grouped) {
   LS_SPEC("T183");
   updating made_as = {0};
-  ls_strategy *s = tpu_strategy_of(3);
-  computation c;
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   component_update u = {.variable = made_in(s, &made_as), .gives_op = true};
   computation_initialize(&c, u.variable);
@@ -390,17 +389,16 @@ TEST(updates_that_give_ops_are_grouped) {
                 101 + (double)r);
   ls_nest_release(args);
   ls_variable_release(u.variable);
-  computation_close(&c);
-  ls_strategy_release(s);
 }
 
 // ---- Which variables -------------------------------------------------------
 static void refuse_others(computation *c) {
-  ls_strategy *s = tpu_strategy_of(2), *mirrored = mirrored_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
   updating made_as = {0}, sum = {.aggregation = LS_AGGREGATION_SUM};
   ls_nest made = ls_none();
   component_update u = {.variable = made_in(mirrored, &made_as)};
-  const ls_nest args = values_for(2, LS_PER_REPLICA);
+  LS_OWN(ls_nest, args) = values_for(2, LS_PER_REPLICA);
   expect_status(
       ls_strategy_update(s, u.variable, add_component, args, &u, true, &made),
       LS_INVALID_ARGUMENT, "mirrored strategy");
@@ -408,7 +406,7 @@ static void refuse_others(computation *c) {
   ls_variable_release(u.variable);
   // An aggregated one takes what is mirrored.
   u.variable = made_in(s, &sum);
-  const ls_nest one = values_for(1, LS_MIRRORED);
+  LS_OWN(ls_nest, one) = values_for(1, LS_MIRRORED);
   expect_status(
       ls_strategy_update(s, u.variable, add_component, args, &u, true, &made),
       LS_INVALID_ARGUMENT, "is not mirrored");
@@ -453,19 +451,14 @@ static void refuse_others(computation *c) {
                 LS_INVALID_ARGUMENT, "plain variable");
   assert_int_equal(u.calls, 1);
   ls_variable_release(u.variable);
-  ls_nest_release(args);
-  ls_nest_release(one);
-  ls_strategy_release(mirrored);
-  ls_strategy_release(s);
 }
 
 TEST(own_and_plain_variables_are_updated) {
   LS_SPEC("T182 T184 V202 V203");
   refuse_others(NULL);
-  computation c;
+  LS_OWN(computation, c) = {0};
   computation_open(&c);
   refuse_others(&c);
-  computation_close(&c);
 }
 
 // ---- Without a variable ----------------------------------------------------
@@ -492,17 +485,17 @@ static void update_without_a_variable(int n) {
   static const char *nowhere[] = {"no device//at all"};
   const char *devices[2];
   size_t count = 0;
-  ls_strategy *s = tpu_strategy_of(n);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(n);
   ls_device_name host;
   expect_ok(ls_tpu_strategy_host(s, &host));
   expect_ok(ls_strategy_non_slot_devices(s, NULL, 0, devices, 2, &count));
   assert_int_equal(count, 1);
   assert_string_equal(devices[0], host.text);
   host_update u = {.host = host.text};
-  const ls_nest args = values_for(n, LS_PER_REPLICA);
+  LS_OWN(ls_nest, args) = values_for(n, LS_PER_REPLICA);
   for (int group = 0; group < 2; ++group)
     for (size_t given = 0; given < 2; ++given) {
-      ls_nest made = ls_none();
+      LS_OWN(ls_nest, made) = ls_none();
       u.calls = 0;
       expect_ok(ls_strategy_update_non_slot(s, given != 0 ? nowhere : NULL,
                                             given, on_host, args, &u, group,
@@ -520,14 +513,11 @@ static void update_without_a_variable(int n) {
         assert_int_equal(second.kind, LS_KIND_TUPLE);
         assert_int_equal(ls_nest_count(second), n);
       }
-      ls_nest_release(made);
     }
   ls_nest made = ls_none();
   expect_status(ls_strategy_update_non_slot(s, NULL, 0, on_host, ls_nest_i64(1),
                                             &u, true, &made),
                 LS_INVALID_ARGUMENT, "a list or a tuple");
-  ls_nest_release(args);
-  ls_strategy_release(s);
 }
 
 static ls_nest update_in_trace(ls_nest args, void *user) {
@@ -566,10 +556,9 @@ TEST(state_without_a_variable_is_on_the_host) {
   LS_SPEC("T185");
   for (int n = 1; n <= 3; ++n) {
     update_without_a_variable(n);
-    computation c;
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     update_without_a_variable(n);
-    computation_close(&c);
   }
   ls_nest results = ls_none();
   ls_function *f = function_of(update_in_trace, NULL);

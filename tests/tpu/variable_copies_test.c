@@ -7,6 +7,7 @@
 #include "lockstep/tpu_strategy.h"
 #include "lockstep/training_loop.h"
 #include "lockstep/variable_parts.h"
+#include "runtime/own.h"
 #include "support/assignments.h"
 #include "support/computation.h"
 #include "support/function.h"
@@ -88,12 +89,11 @@ static ls_status replicate_placed(placed *p, ls_nest *outputs) {
   ls_nest inputs[3];
   for (int r = 0; r < p->replicas; ++r)
     inputs[r] = LS_LIST(ls_leaf(f32_of(r + 1)));
-  const ls_nest all =
+  LS_OWN(ls_nest, all) =
       ls_nest_sequence(LS_KIND_LIST, inputs, (size_t)p->replicas);
   const ls_status status = ls_replicate(
       use_placed, p, all, &(ls_replicate_options){.assignment = p->assignment},
       outputs);
-  ls_nest_release(all);
   return status;
 }
 
@@ -109,16 +109,14 @@ static ls_status run_placed(placed *p, computation *c, int what) {
   ls_nest_release(p->results);
   p->results = ls_none();
   if (c == NULL) {
-    ls_function *f = function_of(build_placed, p);
+    LS_OWN(ls_function, f) = function_of(build_placed, p);
     const ls_status status = ls_function_call(f, ls_none(), &p->results);
-    ls_function_release(f);
     return status;
   }
-  ls_nest outputs = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
   LS_RETURN_IF_ERROR(replicate_placed(p, &outputs));
   const ls_status status =
       ls_session_run(c->session, outputs, NULL, 0, &p->results);
-  ls_nest_release(outputs);
   return status;
 }
 
@@ -133,10 +131,9 @@ static void expect_placed(placed *p, computation *c, const double *values) {
     if (c != NULL) {
       got = computation_fetch(c, ls_variable_read(part));
     } else {
-      ls_array *array = NULL;
+      LS_OWN(ls_array, array) = NULL;
       expect_ok(ls_variable_value(part, &array));
       got = ls_array_f64(array, 0);
-      ls_array_release(array);
     }
     if (got != values[i]) fail_msg("copy %zu is %g, not %g", i, got, values[i]);
   }

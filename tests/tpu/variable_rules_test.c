@@ -72,7 +72,7 @@ TEST(writes_of_replicas_are_put_together) {
     for (int op = 0; op < 3; ++op) {
       const bool reads = kind >= 4;
       const ls_variable_aggregation how = (ls_variable_aggregation)(kind % 4);
-      tpu_step w;
+      LS_OWN(tpu_step, w) = {0};
       tpu_step_open(
           &w, in_graph, replicas,
           (variable_kind){.initial = 10,
@@ -87,7 +87,6 @@ TEST(writes_of_replicas_are_put_together) {
                     aggregated(reads ? LS_AGGREGATION_NONE : how, replicas, r));
       tpu_step_expect_results(&w, wanted);
       tpu_step_expect_parts(&w, wanted);
-      tpu_step_close(&w);
     }
 }
 
@@ -140,7 +139,7 @@ TEST(numbers_are_the_same_on_all) {
   EACH_WAY(in_graph, replicas)
   for (int how = 0; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA; ++how)
     for (int number = 0; number < 3; number += 2) {
-      tpu_step w;
+      LS_OWN(tpu_step, w) = {0};
       tpu_step_open(
           &w, in_graph, replicas,
           (variable_kind){.initial = 10,
@@ -160,9 +159,8 @@ TEST(numbers_are_the_same_on_all) {
       } else if (!in_graph) {
         tpu_step_expect_parts(&w, (double[]){10, 10, 10, 10});
       }
-      tpu_step_close(&w);
     }
-  tpu_step w;
+  LS_OWN(tpu_step, w) = {0};
   tpu_step_open(&w, false, 2, (variable_kind){0});
   ls_variable *v = NULL;
   {
@@ -175,7 +173,6 @@ TEST(numbers_are_the_same_on_all) {
             &v),
         LS_INVALID_ARGUMENT, "MEAN");
   }
-  tpu_step_close(&w);
 }
 
 static ls_nest write_integer(ls_nest args, void *user) {
@@ -190,7 +187,7 @@ TEST(writes_convert_and_return_what_is_there_then) {
   EACH_WAY(in_graph, replicas)
   for (int kind = 0; kind < 2; ++kind)
     for (int no_read = 0; no_read < 2; ++no_read) {
-      tpu_step w;
+      LS_OWN(tpu_step, w) = {0};
       tpu_step_open(
           &w, in_graph, replicas,
           (variable_kind){.initial = 10,
@@ -199,7 +196,6 @@ TEST(writes_convert_and_return_what_is_there_then) {
       expect_ok(tpu_step_run(&w, write_integer));
       tpu_step_expect_results(&w, (double[]){11, 12, 13, 14});
       tpu_step_expect_parts(&w, (double[]){11, 12, 13, 14});
-      tpu_step_close(&w);
     }
 }
 
@@ -238,7 +234,7 @@ TEST(reads_inside_are_the_replicas_own) {
   LS_SPEC("T123 V140 V144");
   EACH_WAY(in_graph, replicas)
   for (int kind = 0; kind < 5; ++kind) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     const bool reads = kind < 4;
     tpu_step_open(
         &w, in_graph, replicas,
@@ -270,13 +266,11 @@ TEST(reads_inside_are_the_replicas_own) {
         assert_true((in_graph ? computation_fetch(&w.c, all[i])
                               : item_of(all[i])) == wanted[i]);
     }
-    const ls_nest leaf = ls_nest_variable(w.v);
+    LS_OWN(ls_nest, leaf) = ls_nest_variable(w.v);
     ls_tensor wide;
     if (kind == 1)
       expect_status(ls_distributed_as_tensor_of(leaf, LS_DTYPE_F64, &wide),
                     LS_INVALID_ARGUMENT, "f64");
-    ls_nest_release(leaf);
-    tpu_step_close(&w);
   }
 }
 
@@ -294,7 +288,7 @@ TEST(a_sum_is_shared_out) {
   EACH_WAY(in_graph, replicas)
   for (int how = 0; how <= LS_AGGREGATION_ONLY_FIRST_REPLICA; ++how)
     for (int op = 0; op < 3; ++op) {
-      tpu_step w;
+      LS_OWN(tpu_step, w) = {0};
       const bool whole = how != LS_AGGREGATION_MEAN;
       tpu_step_open(
           &w, in_graph, replicas,
@@ -314,7 +308,6 @@ TEST(a_sum_is_shared_out) {
         if (sum) wanted = 7 / replicas;
       }
       tpu_step_expect_parts(&w, (double[]){wanted, wanted, wanted, wanted});
-      tpu_step_close(&w);
     }
 }
 
@@ -379,10 +372,9 @@ static double element(tpu_step *w, size_t part, int64_t at) {
     return computation_fetch(
         &w->c, ls_reshape(ls_slice_axis(ls_variable_read(v), 0, at, at + 1),
                           LS_SCALAR));
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   expect_ok(ls_variable_value(v, &array));
   const double value = ls_array_f64(array, at);
-  ls_array_release(array);
   return value;
 }
 
@@ -393,7 +385,7 @@ TEST(rows_are_written_raw_or_not_at_all) {
     for (int replicas = 1; replicas <= 2; ++replicas)
       for (int kind = 0; kind < 5; ++kind)
         for (size_t i = 0; i < 7; ++i) {
-          tpu_step w;
+          LS_OWN(tpu_step, w) = {0};
           tpu_step_open(&w, in_graph, replicas, (variable_kind){0});
           rows = rows_of(&w, kind == 4 ? on_read : on_write,
                          (ls_variable_aggregation)(kind % 4));
@@ -415,7 +407,6 @@ TEST(rows_are_written_raw_or_not_at_all) {
             expect_status(status, LS_UNIMPLEMENTED, names[kind]);
           }
           ls_variable_release(rows);
-          tpu_step_close(&w);
         }
 }
 
@@ -424,7 +415,7 @@ TEST(rows_outside_are_every_components) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int kind = 0; kind < 5; ++kind)
       for (size_t i = 0; i < 7; ++i) {
-        tpu_step w;
+        LS_OWN(tpu_step, w) = {0};
         tpu_step_open(&w, in_graph, 2, (variable_kind){0});
         rows = rows_of(&w, kind == 4 ? on_read : on_write,
                        (ls_variable_aggregation)(kind % 4));
@@ -455,7 +446,6 @@ TEST(rows_outside_are_every_components) {
                             (double)(float)scattered(scatters[i], 6, 7));
         }
         ls_variable_release(rows);
-        tpu_step_close(&w);
       }
 }
 
@@ -483,21 +473,18 @@ TEST(components_are_not_at_hand_inside) {
   LS_SPEC("T130 V141");
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 2; ++replicas) {
-      tpu_step w;
+      LS_OWN(tpu_step, w) = {0};
       tpu_step_open(&w, in_graph, replicas, (variable_kind){0});
       expect_status(tpu_step_run(&w, ask_for_component), LS_UNIMPLEMENTED,
                     "'v'");
       expect_status(tpu_step_run(&w, ask_for_first), LS_FAILED_PRECONDITION,
                     "initial_value");
       // Outside they are.
-      const ls_nest leaf = ls_nest_variable(w.v);
-      ls_nest part = ls_none();
+      LS_OWN(ls_nest, leaf) = ls_nest_variable(w.v);
+      LS_OWN(ls_nest, part) = ls_none();
       expect_ok(ls_distributed_get(leaf, CORE(0), &part));
       assert_ptr_equal(ls_nest_as_variable(part),
                        ls_variable_component(w.v, 0));
-      ls_nest_release(part);
-      ls_nest_release(leaf);
-      tpu_step_close(&w);
     }
 }
 

@@ -4,6 +4,7 @@
 // own, outside of it what a mirrored strategy's is.
 #include <string.h>
 
+#include "distribute/own.h"
 #include "lockstep/flow.h"
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
@@ -65,7 +66,7 @@ TEST(a_variable_has_one_handle_in_a_computation) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 4; replicas *= 2)
       for (int on_read = 0; on_read < 2; ++on_read) {
-        tpu_step w;
+        LS_OWN(tpu_step, w) = {0};
         tpu_step_open(&w, in_graph, replicas,
                       (variable_kind){.initial = 5,
                                       .synchronization =
@@ -94,24 +95,20 @@ TEST(a_variable_has_one_handle_in_a_computation) {
           assert_int_equal(count_ops(graph, "read_variable", "v/handle"), 2);
           assert_int_equal(count_ops(graph, "read_variable", "v/handle_1"), 2);
         }
-        tpu_step_close(&w);
       }
 }
 
 // Outside it is the current component's.
 TEST(elsewhere_it_is_a_components) {
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   ls_variable *v = variable_in(s, (variable_kind){0}), *handle = NULL;
   ls_op op;
   expect_ok(ls_variable_handle(v, &handle));
   assert_ptr_equal(handle, ls_variable_component(v, 0));
-  ls_strategy *mirrored = mirrored_of(2);
-  ls_variable *m = variable_in(mirrored, (variable_kind){.name = "m"});
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
+  LS_OWN(ls_variable, m) = variable_in(mirrored, (variable_kind){.name = "m"});
   expect_status(ls_tpu_variable_handle(m, &op), LS_INVALID_ARGUMENT, "'m'");
   ls_variable_release(v);
-  ls_variable_release(m);
-  ls_strategy_release(s);
-  ls_strategy_release(mirrored);
 }
 
 typedef struct pair {
@@ -126,7 +123,7 @@ static ls_nest read_two(ls_nest args, void *user) {
 
 TEST(equal_names_do_not_clash) {
   LS_SPEC("T124 V139");
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   const pair p = {variable_in(s, (variable_kind){.initial = 7}),
                   variable_in(s, (variable_kind){.initial = 4})};
   ls_function *f = function_of(read_two, (void *)(uintptr_t)&p);
@@ -140,7 +137,6 @@ TEST(equal_names_do_not_clash) {
   ls_function_release(f);
   ls_variable_release(p.a);
   ls_variable_release(p.b);
-  ls_strategy_release(s);
 }
 
 // In loops and branches, too.
@@ -168,7 +164,7 @@ static ls_nest loop(ls_nest args, void *user) {
 TEST(loops_share_it) {
   LS_SPEC("O14");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, 2, (variable_kind){.initial = 10});
     expect_ok(tpu_step_run(&w, loop));
     tpu_step_expect_results(&w, (double[]){13, 13});
@@ -178,7 +174,6 @@ TEST(loops_share_it) {
     ls_op op = {0};
     expect_status(ls_graph_lookup_op(graph, "v/handle_1", &op), LS_NOT_FOUND,
                   "v/handle_1");
-    tpu_step_close(&w);
   }
 }
 
@@ -193,8 +188,8 @@ static ls_nest add_own(ls_nest args, void *user) {
 TEST(any_computation_uses_the_replicas_own) {
   LS_SPEC("T123 T124 T126 V143");
   for (int in_scope = 0; in_scope < 2; ++in_scope) {
-    ls_strategy *s = tpu_strategy_of(2);
-    computation c;
+    LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+    LS_OWN(computation, c) = {0};
     computation_open(&c);
     const pair p = {
         variable_in(s, (variable_kind){.name = "a", .initial = 10}),
@@ -234,8 +229,6 @@ TEST(any_computation_uses_the_replicas_own) {
     ls_text_release(again);
     ls_variable_release(p.a);
     ls_variable_release(p.b);
-    computation_close(&c);
-    ls_strategy_release(s);
   }
 }
 
@@ -268,7 +261,7 @@ TEST(a_replicas_copy_is_that_on_its_core) {
   static const char *const turned[] = {"/device:TPU:2", "/device:TPU:0",
                                        "/device:TPU:1"};
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, 3, (variable_kind){.name = "other"});
     put_on(&w, turned, 3);
     for (int run = 1; run <= 3; ++run) {
@@ -290,7 +283,6 @@ TEST(a_replicas_copy_is_that_on_its_core) {
       expect_status(ls_op_attr(handle, "copies", &copies), LS_NOT_FOUND,
                     "copies");
     }
-    tpu_step_close(&w);
   }
 }
 
@@ -298,12 +290,11 @@ TEST(a_replica_without_a_copy_is_named) {
   LS_SPEC("T125 O14");
   static const char *const one[] = {"/device:TPU:0"};
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, 2, (variable_kind){.name = "other"});
     put_on(&w, one, 1);
     expect_status(tpu_step_run(&w, write_own), LS_INVALID_ARGUMENT,
                   "the device of replica 1");
-    tpu_step_close(&w);
   }
 }
 
@@ -326,15 +317,14 @@ static ls_nest times_argument(ls_nest args, void *user) {
 TEST(reads_have_gradients) {
   LS_SPEC("V140");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    tpu_step w;
+    LS_OWN(tpu_step, w) = {0};
     tpu_step_open(&w, in_graph, 2, (variable_kind){.initial = 3});
     expect_ok(tpu_step_run(&w, square_gradient));
     tpu_step_expect_results(&w, (double[]){6, 12});
-    tpu_step_close(&w);
   }
   // On a tape, of each replica's read.
-  tpu_step w;
-  ls_tape *tape = NULL;
+  LS_OWN(tpu_step, w) = {0};
+  LS_OWN(ls_tape, tape) = NULL;
   ls_variable *found[4] = {0};
   tpu_step_open(&w, false, 2, (variable_kind){.initial = 3});
   expect_ok(ls_tape_begin(&tape));
@@ -342,6 +332,4 @@ TEST(reads_have_gradients) {
   assert_int_equal(ls_tape_variables(tape, found, 4), 2);
   for (size_t r = 0; r < 2; ++r)
     assert_ptr_equal(found[r], ls_variable_component(w.v, r));
-  ls_tape_release(tape);
-  tpu_step_close(&w);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "distribute/base/strategy.h"
+#include "distribute/own.h"
 #include "graph/variables/variable.h"
 #include "lockstep/handles.h"
 #include "lockstep/logical_device.h"
@@ -39,13 +40,12 @@ static ls_variable *variable_made(ls_strategy *strategy,
 
 // The body once in eager and once in a build graph.
 static void in_both(void (*body)(computation *c)) {
-  computation c;
+  LS_OWN(computation, c) = {0};
   expect_ok(ls_frame_begin());
   body(NULL);
   expect_ok(ls_frame_end(NULL));
   computation_open(&c);
   body(&c);
-  computation_close(&c);
 }
 
 static size_t listed(computation *c, const char *collection,
@@ -61,7 +61,7 @@ static size_t listed(computation *c, const char *collection,
 
 // ---- Classes ---------------------------------------------------------------
 static void check_classes(computation *c) {
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   static const ls_variable_synchronization kinds[] = {
       LS_SYNCHRONIZATION_AUTO, LS_SYNCHRONIZATION_ON_WRITE,
       LS_SYNCHRONIZATION_ON_READ};
@@ -70,7 +70,7 @@ static void check_classes(computation *c) {
       for (int a = 0; a <= LS_AGGREGATION_ONLY_FIRST_REPLICA; ++a) {
         const bool on_read = k == 2;
         s->uses_policies = policies == 1;
-        ls_variable *v = variable_made(
+        LS_OWN(ls_variable, v) = variable_made(
             s, (ls_variable_options){.synchronization = kinds[k],
                                      .aggregation = (ls_variable_aggregation)a,
                                      .name = "v"});
@@ -95,7 +95,6 @@ static void check_classes(computation *c) {
           assert_int_equal(listed(c, LS_COLLECTION_TRAINABLE_VARIABLES, part),
                            0);
         }
-        ls_variable_release(v);
       }
   s->uses_policies = true;
   ls_variable *lazy = variable_made(
@@ -118,7 +117,6 @@ static void check_classes(computation *c) {
                                     .name = "m"},
               &v),
       LS_INVALID_ARGUMENT, "MEAN");
-  ls_strategy_release(s);
 }
 
 TEST(their_classes_and_policies_are_tpus) {
@@ -128,7 +126,8 @@ TEST(their_classes_and_policies_are_tpus) {
 
 TEST(a_strategy_without_partitioning_has_policies) {
   LS_SPEC("V52");
-  ls_strategy *tpu = tpu_strategy_of(2), *mirrored = mirrored_of(2);
+  LS_OWN(ls_strategy, tpu) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
   ls_strategy *spmd = logical_strategy(FLAVOUR_CURRENT, 2, 2, LS_FLAG_ON);
   ls_variable *x = variable_made(spmd, (ls_variable_options){.name = "x"});
   ls_variable *y = variable_made(
@@ -140,16 +139,14 @@ TEST(a_strategy_without_partitioning_has_policies) {
   ls_variable_release(x);
   ls_variable_release(y);
   ls_strategy_release(spmd);
-  ls_variable *v = variable_made(tpu, (ls_variable_options){.name = "v"});
-  ls_variable *w = variable_made(mirrored, (ls_variable_options){.name = "w"});
+  LS_OWN(ls_variable, v) =
+      variable_made(tpu, (ls_variable_options){.name = "v"});
+  LS_OWN(ls_variable, w) =
+      variable_made(mirrored, (ls_variable_options){.name = "w"});
   assert_string_equal(ls_variable_class_name(v), "TPUDistributedVariable");
   assert_string_equal(ls_variable_class_name(w), "MirroredVariable");
   assert_non_null(v->policy);
   assert_null(w->policy);
-  ls_variable_release(v);
-  ls_variable_release(w);
-  ls_strategy_release(tpu);
-  ls_strategy_release(mirrored);
 }
 
 // ---- How many, and where ---------------------------------------------------
@@ -169,9 +166,9 @@ static ls_status watch(const ls_creator *next,
 
 static void check_skipping(computation *c) {
   (void)c;
-  ls_strategy *s = tpu_strategy_of(3);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
   watched w = {0};
-  ls_variable *v = NULL;
+  LS_OWN(ls_variable, v) = NULL;
   {
     LS_CREATOR_SCOPE(watch, &w);
     v = variable_made(
@@ -182,8 +179,6 @@ static void check_skipping(computation *c) {
   assert_int_equal(ls_variable_num_components(v), 0);
   assert_string_equal(ls_variable_class_name(v), "");
   assert_string_equal(ls_variable_name(v), "v");
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 TEST(one_that_skips_the_strategy_is_plain) {
@@ -197,21 +192,22 @@ static const char *device_of(const ls_variable *v, size_t index) {
 
 static void check_places(computation *c) {
   (void)c;
-  ls_strategy *s = tpu_strategy_of(3);
-  ls_variable *v = variable_made(s, (ls_variable_options){.name = "v"});
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
+  LS_OWN(ls_variable, v) = variable_made(s, (ls_variable_options){.name = "v"});
   assert_int_equal(ls_variable_num_components(v), 3);
   assert_string_equal(device_of(v, 0), CORE(0));
   assert_string_equal(device_of(v, 2), CORE(2));
-  ls_variable *one = variable_made(
+  LS_OWN(ls_variable, one) = variable_made(
       s, (ls_variable_options){.name = "one", .single_device = CORE(1)});
   assert_int_equal(ls_variable_num_components(one), 0);
   assert_string_equal(ls_variable_device(one), CORE(1));
   // A distributed value's devices, in its order.
   static const char *const turned[] = {CORE(2), CORE(0), CORE(1)};
   const ls_nest items[] = {ls_nest_f64(1), ls_nest_f64(2), ls_nest_f64(3)};
-  const ls_nest value =
+  LS_OWN(ls_nest, value) =
       ls_nest_distributed_on(LS_PER_REPLICA, items, turned, 3);
-  ls_variable *w = NULL, *x = NULL;
+  LS_OWN(ls_variable, w) = NULL;
+  LS_OWN(ls_variable, x) = NULL;
   {
     LS_STRATEGY_SCOPE(s);
     {
@@ -226,14 +222,15 @@ static void check_places(computation *c) {
     assert_string_equal(device_of(x, i), turned[i]);
   }
   // Beside a component: on its device.
-  ls_variable *y = variable_made(
+  LS_OWN(ls_variable, y) = variable_made(
       s, (ls_variable_options){.name = "y",
                                .colocate_with = ls_variable_component(w, 0)});
   assert_int_equal(ls_variable_num_components(y), 1);
   assert_string_equal(device_of(y, 0), CORE(2));
   // In a scope of a logical device: on that column.
-  ls_strategy *two = logical_strategy(FLAVOUR_CURRENT, 2, 2, LS_FLAG_OFF);
-  ls_variable *z = NULL;
+  LS_OWN(ls_strategy, two) =
+      logical_strategy(FLAVOUR_CURRENT, 2, 2, LS_FLAG_OFF);
+  LS_OWN(ls_variable, z) = NULL;
   {
     LS_LOGICAL_DEVICE_SCOPE(two, 1);
     z = variable_made(two, (ls_variable_options){.name = "z"});
@@ -241,15 +238,6 @@ static void check_places(computation *c) {
   assert_int_equal(ls_variable_num_components(z), 2);
   assert_string_equal(device_of(z, 0), CORE(1));
   assert_string_equal(device_of(z, 1), CORE(3));
-  ls_variable_release(z);
-  ls_strategy_release(two);
-  ls_nest_release(value);
-  ls_variable_release(v);
-  ls_variable_release(one);
-  ls_variable_release(w);
-  ls_variable_release(x);
-  ls_variable_release(y);
-  ls_strategy_release(s);
 }
 
 TEST(components_are_where_they_were_asked_for) {
@@ -267,9 +255,9 @@ static ls_nest draw(ls_nest args, void *user) {
 }
 
 static void check_random_start(computation *c) {
-  ls_strategy *s = tpu_strategy_of(3);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
   int calls = 0;
-  ls_variable *v =
+  LS_OWN(ls_variable, v) =
       variable_made(s, (ls_variable_options){.name = "v",
                                              .dtype = LS_DTYPE_F32,
                                              .shape = LS_SHAPE(4),
@@ -279,8 +267,8 @@ static void check_random_start(computation *c) {
   if (c != NULL) computation_initialize(c, v);
   float values[3][4];
   for (size_t i = 0; i < 3; ++i) {
-    ls_array *array = NULL;
-    ls_nest result = ls_none();
+    LS_OWN(ls_array, array) = NULL;
+    LS_OWN(ls_nest, result) = ls_none();
     if (c == NULL) {
       expect_ok(ls_variable_value(ls_variable_component(v, i), &array));
     } else {
@@ -290,14 +278,10 @@ static void check_random_start(computation *c) {
       array = ls_array_retain(ls_nest_as_array(result));
     }
     memcpy(values[i], ls_array_data(array), sizeof(values[i]));
-    ls_array_release(array);
-    ls_nest_release(result);
   }
   assert_memory_equal(values[0], values[1], sizeof(values[0]));
   assert_memory_equal(values[0], values[2], sizeof(values[0]));
   assert_true(values[0][0] != values[0][1]);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 TEST(the_first_value_is_made_once) {
@@ -339,7 +323,7 @@ static ls_nest make_one(ls_nest args, void *user) {
 TEST(a_first_value_is_lifted_out) {
   LS_SPEC("T118");
   // In a graph: out of the computation and of control dependencies.
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   computation c;
   computation_open(&c);
   made_inside = NULL;
@@ -353,7 +337,7 @@ TEST(a_first_value_is_lifted_out) {
   assert_int_equal(made_in_callback, 1);
   assert_int_equal(ls_variable_num_components(made_inside), 2);
   computation_initialize(&c, made_inside);
-  ls_nest result = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   for (size_t r = 0; r < 2; ++r) {
     expect_ok(ls_session_run(c.session, ls_distributed_component(c.outputs, r),
                              NULL, 0, &result));
@@ -364,7 +348,7 @@ TEST(a_first_value_is_lifted_out) {
   ls_variable_release(made_inside);
   computation_close(&c);
   // In a function: to eager, in place there.
-  ls_function *f = function_of(make_one, NULL);
+  LS_OWN(ls_function, f) = function_of(make_one, NULL);
   made_inside = NULL;
   made_in_callback = 0;
   for (int run = 0; run < 2; ++run) {
@@ -375,16 +359,13 @@ TEST(a_first_value_is_lifted_out) {
   }
   assert_int_equal(made_in_callback, 1);
   assert_null(ls_variable_graph(made_inside));
-  ls_nest_release(result);
   ls_variable_release(made_inside);
-  ls_function_release(f);
-  ls_strategy_release(s);
 }
 
 static void check_names(computation *c) {
-  ls_strategy *s = tpu_strategy_of(3);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(3);
   for (int round = 0; round < 2; ++round) {
-    ls_variable *v = NULL;
+    LS_OWN(ls_variable, v) = NULL;
     {
       LS_NAME_SCOPE("outer/");
       v = variable_made(s, (ls_variable_options){.name = "v"});
@@ -398,9 +379,7 @@ static void check_names(computation *c) {
     for (size_t i = 0; i < 3; ++i)
       assert_string_equal(ls_variable_name(ls_variable_component(v, i)),
                           names[i]);
-    ls_variable_release(v);
   }
-  ls_strategy_release(s);
 }
 
 TEST(components_are_called_after_the_first) {
@@ -420,13 +399,13 @@ static ls_status give_nested(const ls_creator *next,
 }
 
 static void check_copies(computation *c) {
-  ls_strategy *s = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
   ls_tensor value = ls_failed_tensor();
   {
     LS_DEVICE_SCOPE(CORE(1));
     value = ls_fill(LS_DTYPE_F32, LS_SCALAR, 7);
   }
-  ls_variable *v = variable_made(
+  LS_OWN(ls_variable, v) = variable_made(
       s, (ls_variable_options){.name = "v", .initial_value = value});
   if (c != NULL) {
     computation_initialize(c, v);
@@ -445,8 +424,6 @@ static void check_copies(computation *c) {
                   LS_FAILED_PRECONDITION, "'v' returned a distributed");
   }
   assert_null(w);
-  ls_variable_release(v);
-  ls_strategy_release(s);
 }
 
 TEST(values_from_other_cores_are_copied_silently) {
@@ -456,9 +433,11 @@ TEST(values_from_other_cores_are_copied_silently) {
 
 // ---- Packed variables ------------------------------------------------------
 static void check_packed(computation *c) {
-  ls_strategy *s = tpu_strategy_of(2), *mirrored = mirrored_of(2);
-  ls_variable *v = variable_made(s, (ls_variable_options){.name = "v"});
-  ls_variable *m = variable_made(mirrored, (ls_variable_options){.name = "m"});
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, mirrored) = mirrored_of(2);
+  LS_OWN(ls_variable, v) = variable_made(s, (ls_variable_options){.name = "v"});
+  LS_OWN(ls_variable, m) =
+      variable_made(mirrored, (ls_variable_options){.name = "m"});
   assert_null(ls_variable_packed(m));
   if (c != NULL) {
     assert_null(ls_variable_packed(v));
@@ -469,44 +448,36 @@ static void check_packed(computation *c) {
     expect_ok(ls_packed_variable_on(ls_variable_packed(v), CORE(1), &on));
     assert_ptr_equal(on, ls_variable_component(v, 1));
   }
-  ls_variable_release(v);
-  ls_variable_release(m);
-  ls_strategy_release(s);
-  ls_strategy_release(mirrored);
 }
 
 TEST(those_of_eager_are_packed) {
   LS_SPEC("V134");
   in_both(check_packed);
   // A function is traced: its variables are eager's.
-  ls_strategy *s = tpu_strategy_of(2);
-  ls_function *f = function_of(make_one, NULL);
-  ls_nest result = ls_none();
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_function, f) = function_of(make_one, NULL);
+  LS_OWN(ls_nest, result) = ls_none();
   made_inside = NULL;
   expect_ok(ls_strategy_run(s, ls_traced(f), ls_none(), &result));
   assert_string_equal(ls_variable_name(ls_variable_packed(made_inside)),
                       "inside/packed/");
-  ls_nest_release(result);
-  ls_function_release(f);
   ls_variable_release(made_inside);
-  ls_strategy_release(s);
 }
 
 // ---- Beside others ---------------------------------------------------------
 static void expect_no_colocation(ls_strategy *s, ls_variable *with,
                                  ls_code code, const char *names) {
-  const ls_nest leaf = ls_nest_variable(with);
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(with);
   {
     LS_COLOCATE_VARIABLES_SCOPE(s, leaf);
     expect_status(ls_scope_status(), code, names);
   }
-  ls_nest_release(leaf);
 }
 
 static size_t num_components_beside(ls_strategy *s, ls_variable *with,
                                     const char *first) {
-  const ls_nest leaf = ls_nest_variable(with);
-  ls_variable *v = NULL;
+  LS_OWN(ls_nest, leaf) = ls_nest_variable(with);
+  LS_OWN(ls_variable, v) = NULL;
   size_t count = 0;
   {
     LS_COLOCATE_VARIABLES_SCOPE(s, leaf);
@@ -517,20 +488,21 @@ static size_t num_components_beside(ls_strategy *s, ls_variable *with,
     assert_string_equal(
         ls_variable_device(count > 0 ? ls_variable_component(v, 0) : v), first);
   }
-  ls_variable_release(v);
-  ls_nest_release(leaf);
   return count;
 }
 
 static void check_colocation(computation *c) {
   (void)c;
-  ls_strategy *s = tpu_strategy_of(2), *other = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, other) = tpu_strategy_of(2);
   ls_strategy *mirrored = mirrored_of(2), *none = NULL;
-  ls_variable *own = variable_made(s, (ls_variable_options){.name = "own"});
-  ls_variable *foreign =
+  LS_OWN(ls_variable, own) =
+      variable_made(s, (ls_variable_options){.name = "own"});
+  LS_OWN(ls_variable, foreign) =
       variable_made(other, (ls_variable_options){.name = "foreign"});
-  ls_variable *m = variable_made(mirrored, (ls_variable_options){.name = "m"});
-  ls_variable *plain = NULL;
+  LS_OWN(ls_variable, m) =
+      variable_made(mirrored, (ls_variable_options){.name = "m"});
+  LS_OWN(ls_variable, plain) = NULL;
   {
     LS_DEVICE_SCOPE("/device:CPU:1");
     expect_ok(ls_variable_create(
@@ -566,12 +538,6 @@ static void check_colocation(computation *c) {
   assert_int_equal(
       num_components_beside(none, plain, ls_variable_device(plain)), 0);
   assert_int_equal(num_components_beside(none, own, CORE(0)), 0);
-  ls_variable_release(own);
-  ls_variable_release(foreign);
-  ls_variable_release(m);
-  ls_variable_release(plain);
-  ls_strategy_release(s);
-  ls_strategy_release(other);
   ls_strategy_release(mirrored);
 }
 

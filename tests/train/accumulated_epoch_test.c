@@ -7,6 +7,7 @@
 
 #include "base/memory/allocator.h"
 #include "lockstep/lockstep.h"
+#include "nn/own.h"
 #include "support/expect.h"
 #include "support/tpu_strategies.h"
 
@@ -84,13 +85,13 @@ typedef struct way {
 
 static void train(const way *w, int64_t batch, int64_t calls,
                   double weights[WEIGHTS]) {
-  ls_strategy *strategy = NULL;
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   ls_model model = {0};
   ls_train_result result;
   ls_variable *all[2] = {NULL};
   ls_array *value = NULL;
-  ls_dataset *data = ls_dataset_synthetic(&(ls_synthetic_options){
+  LS_OWN(ls_dataset, data) = ls_dataset_synthetic(&(ls_synthetic_options){
       .size = EXAMPLES, .shape = LS_SHAPE(WIDTH), .num_classes = CLASSES});
   if (w->on_cores)
     strategy = tpu_strategy_of(w->replicas);
@@ -122,9 +123,6 @@ static void train(const way *w, int64_t batch, int64_t calls,
     weights[i] = ls_array_f64(value, i);
   ls_array_release(value);
   ls_model_destroy(&model);
-  ls_optimizer_release(optimizer);
-  ls_dataset_release(data);
-  ls_strategy_release(strategy);
 }
 
 TEST(a_short_last_batch_counts_by_its_examples) {

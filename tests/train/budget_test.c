@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/own.h"
 #include "lockstep/full.h"
 #include "lockstep/trunk.h"
 #include "support/pipelines.h"
@@ -137,11 +138,10 @@ TEST(the_rank_that_others_wait_for_is_named) {
   // Without others there is none.
   const ls_spent spent = {0};
   ls_budget budget;
-  ls_iterator *input = pipeline_iterator(count_to(1), LS_SOME(0));
+  LS_OWN(ls_iterator, input) = pipeline_iterator(count_to(1), LS_SOME(0));
   ls_budget_begin(ls_runtime_current(), &spent, &budget);
   assert_false(ls_budget_of(ls_runtime_current(), &spent, &budget, input)
                    .slowest_rank.set);
-  ls_iterator_release(input);
 }
 
 TEST(a_line_names_who_took_most) {

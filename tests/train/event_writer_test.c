@@ -10,6 +10,7 @@
 
 #include "base/runtime_internal.h"
 #include "formats/images/image.h"
+#include "graph/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/image.h"
 #include "lockstep/lockstep.h"
@@ -31,7 +32,7 @@ static ls_array *array_of(ls_dtype dtype, ls_shape shape, const void *data) {
 
 // ---- Files -----------------------------------------------------------------
 TEST(a_file_begins_with_its_version_and_where_the_run_does) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   assert_null(event_files_nth(&s, 0));  // Nothing was written.
@@ -49,11 +50,10 @@ TEST(a_file_begins_with_its_version_and_where_the_run_does) {
   assert_true(proto_f64(value, 2) == 0.25);
   expect_ok(ls_event_writer_close(writer));
   assert_int_equal(event_files_read(&s, 0), 3);
-  event_files_end(&s);
 }
 
 TEST(a_later_writer_has_a_file_that_is_read_later) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   for (int i = 0; i < 3; ++i) {
     // The clock goes back: the second is taken after all.
@@ -68,11 +68,10 @@ TEST(a_later_writer_has_a_file_that_is_read_later) {
     assert_int_equal(proto_i64(s.events[1], 2), 100 * i);
     assert_true(proto_f64(event_value(s.events, 3, "x", 100 * i), 2) == i);
   }
-  event_files_end(&s);
 }
 
 TEST(records_are_written_when_they_are_old_or_many) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(3)});
@@ -98,12 +97,11 @@ TEST(records_are_written_when_they_are_old_or_many) {
           &(ls_event_writer_options){"events", .flush_seconds = LS_SOME(-1)},
           &writer),
       LS_INVALID_ARGUMENT, "flush_seconds is -1");
-  event_files_end(&s);
 }
 
 TEST(a_file_that_could_not_be_written_is_left_behind) {
   for (int at = 1; at <= 5; ++at) {
-    event_files s;
+    LS_OWN(event_files, s) = {0};
     event_files_begin(&s);
     ls_event_writer *writer =
         writer_of((ls_event_writer_options){.first_step = 9});
@@ -131,12 +129,11 @@ TEST(a_file_that_could_not_be_written_is_left_behind) {
     }
     assert_int_equal(values, 2);
     assert_int_equal(starts, 1);
-    event_files_end(&s);
   }
 }
 
 TEST(a_cut_record_is_the_last_that_is_read) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   for (int i = 0; i < 20; ++i)
@@ -151,12 +148,11 @@ TEST(a_cut_record_is_the_last_that_is_read) {
     last = count;
   }
   assert_int_equal(last, 22);
-  event_files_end(&s);
 }
 
 // ---- Values ----------------------------------------------------------------
 TEST(bytes_that_are_no_text_become_text) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   expect_ok(ls_event_writer_scalar(writer, "a\xff\xc3\xa4\xe2\x82", 1, NAN));
@@ -168,7 +164,6 @@ TEST(bytes_that_are_no_text_become_text) {
   assert_true(isnan(proto_f64(odd, 2)));
   assert_true(proto_f64(event_value(s.events, 4, "", -5), 2) == -INFINITY);
   expect_ok(ls_event_writer_close(writer));
-  event_files_end(&s);
 }
 
 static double packed(ls_bytes list, size_t index) {
@@ -192,7 +187,7 @@ TEST(a_tensor_is_written_as_it_is) {
               {LS_DTYPE_C64, 8, 1, {2}},    {LS_DTYPE_F32, 1, 2, {0, 7}},
               {LS_DTYPE_STRING, 7, 1, {3}}};
   static const unsigned char bytes[64] = {1, 0, 1, 77, 200};
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
@@ -201,7 +196,7 @@ TEST(a_tensor_is_written_as_it_is) {
     for (int k = 0; k < shape.rank; ++k)
       shape.dim[k] = rows[i].size[k];
     const bool is_text = rows[i].dtype == LS_DTYPE_STRING;
-    ls_array *array =
+    LS_OWN(ls_array, array) =
         array_of(rows[i].dtype, shape, is_text ? (const void *)texts : bytes);
     const int64_t step = (int64_t)i;
     expect_ok(ls_event_writer_tensor(writer, "t", step, array));
@@ -229,10 +224,8 @@ TEST(a_tensor_is_written_as_it_is) {
           assert_memory_equal(field.bytes.data, texts[k].data, texts[k].size);
       }
     }
-    ls_array_release(array);
   }
   expect_ok(ls_event_writer_close(writer));
-  event_files_end(&s);
 }
 
 // A Summary of others: a number, and a tensor with its plugin.
@@ -250,7 +243,7 @@ TEST(a_summarys_values_are_written_under_our_tags) {
               {"\x0a\x02\x50\x01", 4},         // A field that none has.
               {"\x12\x00", 2},
               {"\nhello", 6}};
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   size_t count = 7;
   event_files_begin(&s);
   ls_event_writer *writer =
@@ -269,7 +262,6 @@ TEST(a_summarys_values_are_written_under_our_tags) {
   assert_int_equal(proto_i64(PROTO_AT(second, 8), 1), 1);
   assert_int_equal(PROTO_AT(second, 9, 1).size, 0);
   expect_ok(ls_event_writer_close(writer));
-  event_files_end(&s);
 }
 
 static ls_bytes histogram_at(event_files *s, int64_t step) {
@@ -278,7 +270,7 @@ static ls_bytes histogram_at(event_files *s, int64_t step) {
 }
 
 TEST(a_histogram_counts_what_is_finite) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer =
       writer_of((ls_event_writer_options){.flush_seconds = LS_SOME(0)});
@@ -329,7 +321,6 @@ TEST(a_histogram_counts_what_is_finite) {
                 LS_INVALID_ARGUMENT, "histogram 'h' is of c64[]");
   ls_array_release(array);
   expect_ok(ls_event_writer_close(writer));
-  event_files_end(&s);
 }
 
 // The nth string of a value's tensor.
@@ -357,7 +348,7 @@ static void expect_pixels(ls_bytes png, ls_dtype dtype, const void *want,
 }
 
 TEST(images_are_png_files) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   unsigned char bytes[2 * 3 * 2 * 3];
@@ -392,7 +383,6 @@ TEST(images_are_png_files) {
   expect_pixels(string_at(value, 2), LS_DTYPE_U16, words, sizeof(words));
   for (int i = 0; i < 5; ++i)
     ls_array_release(arrays[i]);
-  event_files_end(&s);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -436,9 +426,9 @@ static ls_bytes attr_of(ls_bytes node, const char *key) {
 }
 
 TEST(a_graph_has_its_scopes_shapes_and_devices) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -471,14 +461,12 @@ TEST(a_graph_has_its_scopes_shapes_and_devices) {
   assert_true(proto_find(shape, 2, 1, &size));
   assert_int_equal(proto_i64(size.bytes, 1), 3);
   assert_true(has_input(node_of(found, "layer/reduce_sum"), "^layer/exp"));
-  ls_graph_destroy(graph);
-  event_files_end(&s);
 }
 
 TEST(what_a_loop_holds_stands_in_its_scope) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
-  ls_graph *graph = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
@@ -515,13 +503,11 @@ TEST(what_a_loop_holds_stands_in_its_scope) {
       assert_false(a.size == b.size && memcmp(a.data, b.data, a.size) == 0);
     }
   }
-  ls_graph_destroy(graph);
-  event_files_end(&s);
 }
 
 // ---- Summaries -------------------------------------------------------------
 TEST(summaries_become_what_they_are) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   const ls_bytes words[] = {{"a", 1}, {"*b*", 3}};
@@ -564,11 +550,10 @@ TEST(summaries_become_what_they_are) {
   ls_array_release(wrong);
   for (size_t i = 0; i < LS_COUNT_OF(arrays); ++i)
     ls_array_release(arrays[i]);
-  event_files_end(&s);
 }
 
 TEST(a_summary_of_a_step_is_an_event) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   ls_summary_writer *summaries = NULL;
@@ -585,7 +570,6 @@ TEST(a_summary_of_a_step_is_an_event) {
   const size_t count = event_files_read(&s, 0);
   assert_true(proto_f64(event_value(s.events, count, "train/loss", 12), 2) ==
               0.5);
-  event_files_end(&s);
 }
 
 // ---- Threads and memory ----------------------------------------------------
@@ -601,7 +585,7 @@ static void *add_many(void *user) {
 }
 
 TEST(threads_share_a_writer) {
-  event_files s;
+  LS_OWN(event_files, s) = {0};
   event_files_begin(&s);
   ls_event_writer *writer = writer_of((ls_event_writer_options){0});
   pthread_t threads[THREADS];
@@ -611,7 +595,6 @@ TEST(threads_share_a_writer) {
     pthread_join(threads[i], NULL);
   expect_ok(ls_event_writer_close(writer));
   assert_int_equal(event_files_read(&s, 0), 2 + THREADS * EACH);
-  event_files_end(&s);
 }
 
 static ls_status write_all_kinds(void *user) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Monitored sessions when memory fails, and what they refuse.
-#include "graph/own.h"
 #include "lockstep/monitored_session.h"
 #include "lockstep/ops.h"
 #include "support/fault.h"
 #include "train/hooks/hook.h"
+#include "train/own.h"
 
 static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
                             ls_hook **hooks) {
@@ -27,12 +27,11 @@ static ls_status make_hooks(ls_tensor loss, const ls_op *summary,
 
 MEMORY_TEST(make_a_saver_hook) {
   const ls_save_listener listener = {0};
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   const ls_status status = ls_saver_hook(
       &(ls_saver_hook_options){
           .folder = "hooks_memory", .listeners = &listener, .num_listeners = 1},
       &hook);
-  ls_hook_release(hook);
   return status;
 }
 
@@ -84,9 +83,8 @@ MEMORY_TEST(train_with_hooks) {
 // One that has nothing to end with, as those that a job lends its state.
 MEMORY_TEST(make_a_plain_hook) {
   static const ls_hook_type plain = {.name = "plain"};
-  ls_hook *hook = NULL;
+  LS_OWN(ls_hook, hook) = NULL;
   const ls_status status = ls_hook_lend(&plain, self, &hook);
-  ls_hook_release(hook);
   return status;
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/saved_file.h"
+#include "state/own.h"
 #include "support/expect.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -166,16 +167,14 @@ static void live_until_the_end(trial *t) {
 // How often its functions were called, by which random ops draw, as the last
 // checkpoint says: whatever a signal has cut short, an evaluation too.
 static int64_t calls_of(const char *folder, const char *function) {
-  ls_saved_file *file = NULL;
-  ls_record *states = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_OWN(ls_record, states) = NULL;
   const ls_record *functions = NULL;
   int64_t calls = -1;
   expect_ok(ls_saved_file_open_unread(folder, &file));
   expect_ok(ls_saved_file_records(file, NULL, &states));
   expect_ok(ls_record_find(states, "functions", &functions));
   ls_status_free(ls_record_get_i64(functions, function, &calls));
-  ls_record_destroy(states);
-  ls_saved_file_close(file);
   return calls;
 }
 

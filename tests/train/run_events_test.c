@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "lockstep/eager.h"
 #include "support/counted.h"
 #include "support/event_records.h"
@@ -74,6 +75,7 @@ static void end(setup *s) {
   counted_end(&s->memory);
   memory_files_clear(&s->files);
 }
+LS_OWNED_STRUCT(setup, end)
 
 // The files in a folder; with their events if `nth` is one's number, in the
 // order in which they were written.
@@ -109,7 +111,7 @@ static bool has(const setup *s, const char *tag, int64_t step) {
 }
 
 TEST(a_run_writes_what_it_logs) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(event_files(&s, "run/events/train", 0), 1);
@@ -143,7 +145,6 @@ TEST(a_run_writes_what_it_logs) {
   assert_true(scalar_at(&s, "loss", 5) > 0);
   assert_true(fabs(scalar_at(&s, "accuracy", 10) - s.result.test.accuracy) <
               1e-6);
-  end(&s);
 }
 
 static int64_t start_of(const setup *s) {
@@ -155,7 +156,7 @@ static int64_t start_of(const setup *s) {
 }
 
 TEST(a_resumed_run_goes_on_in_new_files) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   s.options.epochs = 1;
   expect_ok(ls_train(&s.options, &s.result));
@@ -173,11 +174,10 @@ TEST(a_resumed_run_goes_on_in_new_files) {
   assert_int_equal(event_files(&s, "run/events/test", 1), 2);
   assert_int_equal(start_of(&s), 5);  // The evaluation was done again.
   assert_true(has(&s, "loss", 5) && has(&s, "loss", 10));
-  end(&s);
 }
 
 TEST(a_run_that_replaces_another_takes_its_events_away) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   expect_ok(ls_train(&s.options, &s.result));
   char old[160] = "";
@@ -194,11 +194,10 @@ TEST(a_run_that_replaces_another_takes_its_events_away) {
   s.options.events = NULL;
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(event_files(&s, "run/events", 0), 0);
-  end(&s);
 }
 
 TEST(events_may_be_anywhere_but_must_be_somewhere) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s);
   s.options.run_folder = NULL;
   expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT,
@@ -208,17 +207,16 @@ TEST(events_may_be_anywhere_but_must_be_somewhere) {
   expect_ok(ls_train(&s.options, &s.result));
   assert_int_equal(event_files(&s, "there/train", 0), 1);
   assert_int_equal(event_files(&s, "there/test", 0), 1);
-  end(&s);
 }
 
 TEST(a_run_has_the_same_bits_with_events) {
   ls_array *values[2];
   for (int i = 0; i < 2; ++i) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s);
     s.options.events = i == 0 ? NULL : "";
     expect_ok(ls_train(&s.options, &s.result));
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     ls_variable *variable = NULL;
     s.model.type->variables(s.model.self, &variable, 1);
     expect_ok(ls_variable_value(variable, &value));
@@ -226,8 +224,6 @@ TEST(a_run_has_the_same_bits_with_events) {
     expect_ok(ls_array_create_copy(ls_array_dtype(value), ls_array_shape(value),
                                    ls_array_data(value), &values[i]));
     ls_runtime_make_current(inside);
-    ls_array_release(value);
-    end(&s);
   }
   assert_memory_equal(ls_array_data(values[0]), ls_array_data(values[1]),
                       ls_array_size(values[0]));
@@ -238,7 +234,7 @@ TEST(a_run_has_the_same_bits_with_events) {
 TEST(a_file_that_cannot_be_written_ends_the_run) {
   int failed = 0;
   for (int at = 1; at < 80; ++at) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s);
     s.files.fail_at = at;
     const ls_status status = ls_train(&s.options, &s.result);
@@ -253,7 +249,6 @@ TEST(a_file_that_cannot_be_written_ends_the_run) {
     assert_true(files >= 1);
     for (size_t i = 0; i < files; ++i)
       event_files(&s, "run/events/train", i);
-    end(&s);
   }
   assert_true(failed > 20);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "train/folder/run_folder.h"
 
@@ -54,6 +55,7 @@ static void end(setup *s) {
   ls_strategy_release(s->strategy);
   ls_dataset_release(s->train);
 }
+LS_OWNED_STRUCT(setup, end)
 
 // NULL: there is no such file.
 static char *read_text(const char *path) {
@@ -81,7 +83,7 @@ static void expect_text(const char *path, const char *want) {
 TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
   int late = 0;
   for (int at = 0; at < EXAMPLES; at += 7) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     char folder[32], path[64];
     snprintf(folder, sizeof(folder), "nan-%d", at);
     snprintf(path, sizeof(path), "%s/metrics.jsonl", folder);
@@ -110,7 +112,6 @@ TEST(the_steps_before_a_loss_that_is_no_number_are_logged) {
       ++late;
     }
     ls_release(ls_allocator_system(), text);
-    end(&s);
   }
   assert_true(late > 0);
 }
@@ -186,14 +187,13 @@ typedef struct intruder {
 static void intrude(void *user, const ls_train_report *report) {
   intruder *it = user;
   (void)report;
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, "busy", -1);
   s.options.resume = it->resume;
   s.options.overwrite = !it->resume;
   expect_status(ls_train(&s.options, &s.result), LS_FAILED_PRECONDITION,
                 "'busy/lock' is locked by process ");
   ++it->refused;
-  end(&s);
 }
 
 TEST(a_run_has_its_folder_to_itself) {
@@ -208,11 +208,10 @@ TEST(a_run_has_its_folder_to_itself) {
     end(&s);
     expect_text("busy/lock", NULL);
   }
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, "busy", -1);
   s.options.resume = true;
   expect_ok(ls_train(&s.options, &s.result));
-  end(&s);
 }
 
 // ---- Long runs -------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/dataset.h"
 #include "support/computation.h"
 #include "support/inputs.h"
@@ -78,6 +79,7 @@ static void end(world *w) {
   if (w->in_graph) computation_close(&w->c);
   ls_strategy_release(w->strategy);
 }
+LS_OWNED_STRUCT(world, end)
 
 // What w has come to: less what all elements so far add up to.
 static void expect_taken(world *w, int64_t elements) {
@@ -85,10 +87,9 @@ static void expect_taken(world *w, int64_t elements) {
   if (w->in_graph) {
     value = computation_fetch(&w->c, ls_variable_read(w->w));
   } else {
-    ls_array *array = NULL;
+    LS_OWN(ls_array, array) = NULL;
     expect_ok(ls_variable_value(w->w, &array));
     value = ls_array_f64(array, 0);
-    ls_array_release(array);
   }
   const double n = (double)elements;
   assert_true(value < -n * (n - 1) / 2 + 1e-3);
@@ -99,7 +100,7 @@ static void expect_taken(world *w, int64_t elements) {
 TEST(what_a_step_does_not_have_is_unimplemented) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    world w;
+    LS_OWN(world, w) = {0};
     ls_strategy_step *input = NULL;
     ls_nest element = ls_none();
     ls_op op;
@@ -116,17 +117,16 @@ TEST(what_a_step_does_not_have_is_unimplemented) {
     expect_status(ls_strategy_step_run(input, &op), LS_UNIMPLEMENTED,
                   "cannot be run");
     ls_strategy_step_release(input);
-    end(&w);
   }
 }
 
 TEST(each_replica_takes_an_element) {
   LS_SPEC("M169");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, in_graph, 3, 6);
     expect_ok(ls_input_step_create(w.strategy, make_elements, &w, &w.step));
-    ls_nest element = ls_none();
+    LS_OWN(ls_nest, element) = ls_none();
     ls_op start = {0};
     expect_ok(ls_strategy_step_initialize(w.step, &start));
     assert_int_equal(ls_op_is_failed(start), !in_graph);
@@ -135,14 +135,13 @@ TEST(each_replica_takes_an_element) {
       expect_ok(ls_strategy_step_next(w.step, &element));
     }
     for (int64_t step = 0; step < 2; ++step) {
-      ls_nest got = ls_none();
+      LS_OWN(ls_nest, got) = ls_none();
       if (in_graph) {
         ls_nest each[3];
         for (size_t r = 0; r < 3; ++r)
           each[r] = ls_nest_retain(ls_distributed_component(element, r));
-        const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, each, 3);
+        LS_OWN(ls_nest, fetches) = ls_nest_sequence(LS_KIND_LIST, each, 3);
         expect_ok(ls_session_run(w.c.session, fetches, NULL, 0, &got));
-        ls_nest_release(fetches);
       } else {
         expect_ok(ls_strategy_step_next(w.step, &got));
       }
@@ -150,10 +149,7 @@ TEST(each_replica_takes_an_element) {
         assert_true(number_of(in_graph ? ls_nest_item(got, r)
                                        : ls_distributed_component(got, r)) ==
                     (double)(3 * step + (int64_t)r));
-      ls_nest_release(got);
     }
-    ls_nest_release(element);
-    end(&w);
   }
 }
 
@@ -162,7 +158,7 @@ TEST(a_single_loss_step_trains) {
   for (int in_graph = 0; in_graph < 2; ++in_graph)
     for (int replicas = 1; replicas <= 3; ++replicas)
       for (int64_t k = 1; k <= 3; k += 2) {
-        world w;
+        LS_OWN(world, w) = {0};
         ls_step_monitor *monitor = NULL;
         int64_t done = -1;
         // One step of the optimizer is missing at the end of the last but one.
@@ -191,7 +187,6 @@ TEST(a_single_loss_step_trains) {
         assert_int_equal(done, 0);
         assert_int_equal(strlen(w.order), built);
         ls_step_monitor_destroy(monitor);
-        end(&w);
       }
 }
 
@@ -199,10 +194,10 @@ TEST(a_single_loss_step_trains) {
 TEST(a_monitor_has_a_session_in_graphs_alone) {
   LS_SPEC("M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    world w;
+    LS_OWN(world, w) = {0};
     ls_step_monitor *monitor = NULL;
-    ls_graph *other = NULL;
-    ls_session *session = NULL;
+    LS_OWN(ls_graph, other) = NULL;
+    LS_OWN(ls_session, session) = NULL;
     begin(&w, in_graph, 2, 4);
     make_step(&w, (ls_opt){0});
     expect_ok(ls_graph_create("other", &other));
@@ -212,9 +207,6 @@ TEST(a_monitor_has_a_session_in_graphs_alone) {
         LS_INVALID_ARGUMENT,
         in_graph ? "should provide" : "should not provide");
     assert_null(monitor);
-    ls_session_destroy(session);
-    ls_graph_destroy(other);
-    end(&w);
   }
 }
 
@@ -227,7 +219,7 @@ static ls_tensor vector_loss(ls_nest args, void *user) {
 TEST(other_failures_are_the_callers) {
   LS_SPEC("M170");
   for (int in_graph = 0; in_graph < 2; ++in_graph) {
-    world w;
+    LS_OWN(world, w) = {0};
     ls_step_monitor *monitor = NULL;
     begin(&w, in_graph, 2, 4);
     expect_ok(ls_single_loss_step_create(
@@ -248,14 +240,13 @@ TEST(other_failures_are_the_callers) {
     }
     expect_status(status, LS_INVALID_ARGUMENT, "a loss must be a float scalar");
     ls_step_monitor_destroy(monitor);
-    end(&w);
   }
 }
 
 TEST(steps_that_cannot_be_are_refused) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, false, 2, 4);
-  ls_strategy *tpu = tpu_strategy_of(2);
+  LS_OWN(ls_strategy, tpu) = tpu_strategy_of(2);
   ls_single_loss_step_options options = {.strategy = w.strategy,
                                          .dataset = make_elements,
                                          .dataset_user = &w,
@@ -274,6 +265,4 @@ TEST(steps_that_cannot_be_are_refused) {
   expect_status(ls_single_loss_step_create(&options, &w.step),
                 LS_INVALID_ARGUMENT, "loss");
   assert_null(w.step);
-  ls_strategy_release(tpu);
-  end(&w);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/allocator.h"
+#include "distribute/own.h"
 #include "lockstep/graph_ops.h"
 #include "lockstep/hook.h"
 #include "lockstep/replicate.h"
@@ -36,11 +37,10 @@ static void begin(world *w, ls_file_writer_options options) {
 }
 
 static ls_status run(world *w, ls_op op) {
-  ls_nest nothing = ls_none();
+  LS_OWN(ls_nest, nothing) = ls_none();
   if (w->session == NULL) expect_ok(ls_session_create(w->graph, &w->session));
   const ls_status status =
       ls_session_run(w->session, ls_nest_op(op), NULL, 0, &nothing);
-  ls_nest_release(nothing);
   return status;
 }
 
@@ -60,6 +60,7 @@ static void end(world *w) {
   ls_summary_writer_release(w->writer);
   event_files_end(&w->files);
 }
+LS_OWNED_STRUCT(world, end)
 
 // The numbers that a tag has in all files, in the order of steps 0, 1, ...
 static size_t steps_of(world *w, const char *tag, int64_t *steps,
@@ -79,7 +80,7 @@ static size_t steps_of(world *w, const char *tag, int64_t *steps,
 // ---- What is written -------------------------------------------------------
 TEST(values_are_written_under_tags_at_steps) {
   LS_SPEC("E211");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){.suffix = ".host"});
   ls_op all = {0}, next = {0};
   {
@@ -129,12 +130,11 @@ TEST(values_are_written_under_tags_at_steps) {
   assert_true(proto_is(
       PROTO_AT(event_value(events, count, "picture", 42), 9, 1, 1), "images"));
   assert_int_equal(event_value(events, count, "loss", 1).size, 0);
-  end(&w);
 }
 
 TEST(recording_is_off_until_it_is_opened) {
   LS_SPEC("E211");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
   ls_op ops[7], all = {0}, next = {0};
   {
@@ -182,7 +182,6 @@ TEST(recording_is_off_until_it_is_opened) {
                                        "off again"};
   for (size_t i = 0; i < LS_COUNT_OF(others); ++i)
     assert_int_equal(steps_of(&w, others[i], steps, values), 0);
-  end(&w);
 }
 
 TEST(ten_are_held_or_two_minutes) {
@@ -190,7 +189,7 @@ TEST(ten_are_held_or_two_minutes) {
   for (int own = 0; own < 2; ++own) {
     const int most = own ? 3 : 10;
     const int64_t seconds = own ? 7 : 120;
-    world w;
+    LS_OWN(world, w) = {0};
     begin(&w, own ? (ls_file_writer_options){.max_queue = LS_SOME(most),
                                              .flush_seconds = LS_SOME(seconds)}
                   : (ls_file_writer_options){0});
@@ -216,12 +215,11 @@ TEST(ten_are_held_or_two_minutes) {
     w.files.nanos += 1000000000;
     expect_ok(run(&w, one));
     assert_int_equal(event_files_read(&w.files, 0), before + 3);
-    end(&w);
   }
 }
 
 TEST(what_is_held_is_written_with_the_last_of_a_writer) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
   ls_op one = {0};
   {
@@ -243,16 +241,15 @@ TEST(what_is_held_is_written_with_the_last_of_a_writer) {
   double values[2];
   assert_int_equal(steps_of(&w, "x", steps, values), 1);
   assert_true(values[0] == 4);
-  end(&w);
 }
 
 // ---- Initializers ----------------------------------------------------------
 TEST(a_writer_begins_with_its_initializer) {
   LS_SPEC("E211");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
   ls_op one = {0};
-  ls_summary_writer *second = NULL;
+  LS_OWN(ls_summary_writer, second) = NULL;
   {
     LS_GRAPH_SCOPE(w.graph);
     LS_SUMMARY_SCOPE(w.writer);
@@ -266,7 +263,8 @@ TEST(a_writer_begins_with_its_initializer) {
                 "event files in 'events' is not initialized");
   expect_ok(run(&w, ls_file_writer_flusher(w.writer)));  // Nothing to write.
   // The graph lists what each has.
-  ls_nest initializers = ls_none(), flushers = ls_none();
+  LS_OWN(ls_nest, initializers) = ls_none();
+  LS_OWN(ls_nest, flushers) = ls_none();
   expect_ok(ls_file_writers_of(w.graph, &initializers, &flushers));
   assert_int_equal(ls_nest_count(initializers), 2);
   assert_int_equal(ls_nest_count(flushers), 2);
@@ -285,10 +283,6 @@ TEST(a_writer_begins_with_its_initializer) {
   ls_nest_release(nothing);
   assert_true(event_files_read(&w.files, 0) >= 3);
   assert_null(event_files_nth(&w.files, 1));  // The other one has nothing.
-  ls_nest_release(initializers);
-  ls_nest_release(flushers);
-  ls_summary_writer_release(second);
-  end(&w);
 }
 
 // ---- Every way -------------------------------------------------------------
@@ -305,18 +299,18 @@ TEST(eager_and_functions_record_at_each_call) {
   LS_SPEC("E211");
   for (int replicas = 1; replicas <= 3; ++replicas)
     for (int traced = 0; traced < 2; ++traced) {
-      world w = {0};
+      LS_OWN(world, w) = {0};
       event_files_begin(&w.files);
       expect_ok(ls_file_writer_create(
           &(ls_file_writer_options){.folder = "events"}, &w.writer));
       assert_true(ls_op_is_failed(ls_file_writer_initializer(w.writer)));
-      ls_strategy *strategy = mirrored_of(replicas);
-      ls_function *function = function_of(see, NULL);
+      LS_OWN(ls_strategy, strategy) = mirrored_of(replicas);
+      LS_OWN(ls_function, function) = function_of(see, NULL);
       ls_nest each[3], result = ls_none();
       for (int r = 0; r < replicas; ++r)
         each[r] = ls_nest_array(
             array_of(LS_DTYPE_F32, LS_SCALAR, (double[]){10 * (r + 1)}));
-      const ls_nest args =
+      LS_OWN(ls_nest, args) =
           LS_TUPLE(replicas == 1 ? each[0]
                                  : ls_nest_distributed(LS_PER_REPLICA, each,
                                                        (size_t)replicas));
@@ -333,10 +327,6 @@ TEST(eager_and_functions_record_at_each_call) {
       assert_int_equal(event_files_read(&w.files, 0), 3);
       assert_true(proto_f64(event_value(w.files.events, 3, "x", 5), 2) == 10);
       ls_nest_release(result);
-      ls_nest_release(args);
-      ls_function_release(function);
-      ls_strategy_release(strategy);
-      end(&w);
     }
 }
 
@@ -354,9 +344,10 @@ static ls_nest compute(ls_nest args, void *user) {
 
 TEST(hosts_of_computations_record_outside) {
   LS_SPEC("E211");
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
-  ls_nest outputs = ls_none(), result = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
   {
     LS_GRAPH_SCOPE(w.graph);
     LS_SUMMARY_SCOPE(w.writer);
@@ -374,9 +365,6 @@ TEST(hosts_of_computations_record_outside) {
   double values[2];
   assert_int_equal(steps_of(&w, "x", steps, values), 1);
   assert_true(steps[0] == 2 && values[0] == 7);
-  ls_nest_release(outputs);
-  ls_nest_release(result);
-  end(&w);
 }
 
 // ---- Refused ---------------------------------------------------------------
@@ -386,7 +374,7 @@ static void expect_failed(ls_op op, ls_graph *graph, const char *says) {
 }
 
 TEST(values_that_do_not_fit_are_refused) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
   ls_op vector = {0};
   ls_tensor any = {0};
@@ -413,21 +401,19 @@ TEST(values_that_do_not_fit_are_refused) {
     expect_status(ls_scope_status(), LS_INVALID_ARGUMENT, "each -1 steps");
   }
   start(&w);
-  ls_array *two = array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
+  LS_OWN(ls_array, two) = array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){1, 2});
   const ls_feed feed = {any, two};
   ls_nest nothing = ls_none();
   expect_status(
       ls_session_run(w.session, ls_nest_op(vector), &feed, 1, &nothing),
       LS_INVALID_ARGUMENT, "summary 'f' of a scalar is f32[2]");
-  ls_array_release(two);
-  end(&w);
 }
 
 TEST(a_step_comes_from_somewhere) {
-  event_files files;
+  LS_OWN(event_files, files) = {0};
   event_files_begin(&files);
-  ls_summary_writer *writer = NULL;
-  ls_graph *graph = NULL;
+  LS_OWN(ls_summary_writer, writer) = NULL;
+  LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_file_writer_create(&(ls_file_writer_options){.folder = "events"},
                                   &writer));
   {
@@ -444,9 +430,6 @@ TEST(a_step_comes_from_somewhere) {
     expect_status(ls_graph_take_error(graph), LS_FAILED_PRECONDITION,
                   "Global step should be created");
   }
-  ls_graph_destroy(graph);
-  ls_summary_writer_release(writer);
-  event_files_end(&files);
 }
 
 static void note_nothing(void *user, const ls_summary_record *record) {
@@ -464,7 +447,7 @@ TEST(writers_that_cannot_be_are_refused) {
       {{.folder = "x", .flush_seconds = {true, -1}}, "flush_seconds is -1"},
       {{.folder = "x", .suffix = "a/b"}, "'a/b'"},
   };
-  ls_summary_writer *writer = NULL;
+  LS_OWN(ls_summary_writer, writer) = NULL;
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     expect_status(ls_file_writer_create(&rows[i].options, &writer),
                   LS_INVALID_ARGUMENT, rows[i].says);
@@ -474,11 +457,10 @@ TEST(writers_that_cannot_be_are_refused) {
   expect_status(ls_file_writer_flush(writer), LS_INVALID_ARGUMENT,
                 "writes no files");
   assert_true(ls_op_is_failed(ls_file_writer_flusher(writer)));
-  ls_summary_writer_release(writer);
 }
 
 TEST(what_a_file_does_not_take_fails_the_flush) {
-  world w;
+  LS_OWN(world, w) = {0};
   begin(&w, (ls_file_writer_options){0});
   ls_op one = {0};
   {
@@ -492,5 +474,4 @@ TEST(what_a_file_does_not_take_fails_the_flush) {
   w.files.files.fail_at = 1;
   expect_status(run(&w, ls_file_writer_flusher(w.writer)), LS_UNAVAILABLE, "");
   expect_ok(run(&w, ls_file_writer_flusher(w.writer)));
-  end(&w);
 }

@@ -123,13 +123,12 @@ static void look(void *user, const ls_train_report *report) {
 
 TEST(hooks_of_a_steady_step_take_no_memory) {
   for (int64_t replicas = 1; replicas <= 3; replicas += 2) {
-    counted memory = counted_begin(0);
+    LS_OWN(counted, memory) = counted_begin(0);
     watch w = {.memory = &memory};
     expect_ok(run(&(job){.options = {.report = look, .report_user = &w},
                          .replicas = replicas,
                          .every = 100}));
     assert_int_equal(w.compared, STEPS - 4);
-    counted_end(&memory);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "distribute/own.h"
 #include "lockstep/eager.h"
 #include "lockstep/hook.h"
 #include "lockstep/ops.h"
@@ -69,6 +70,7 @@ static void end(setup *s) {
   ls_runtime_make_current(NULL);
   expect_ok(ls_runtime_destroy(s->runtime));
 }
+LS_OWNED_STRUCT(setup, end)
 
 static void expect_trains(setup *s) {
   expect_ok(ls_train(&s->options, &s->result));
@@ -206,7 +208,7 @@ TEST(a_loop_of_steps_is_one_run_as_long_as_hooks_wish) {
               {4, 1, EPOCH}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i)
     for (int64_t replicas = 1; replicas <= 2; ++replicas) {
-      setup s;
+      LS_OWN(setup, s) = {0};
       heard plain = {0}, h = {0};
       begin(&s, replicas, 0);
       s.options.epochs = 1;
@@ -224,12 +226,11 @@ TEST(a_loop_of_steps_is_one_run_as_long_as_hooks_wish) {
       assert_int_equal(h.afters, rows[i].runs);
       assert_int_equal(h.steps, EPOCH);
       assert_memory_equal(&h.loss, &plain.loss, sizeof(h.loss));
-      end(&s);
     }
 }
 
 TEST(what_hooks_want_ends_the_run) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   heard h = {.stops = true}, other = {0};
   begin(&s, 1, 0);
   s.options.num_hooks = 2;
@@ -249,7 +250,6 @@ TEST(what_hooks_want_ends_the_run) {
   assert_string_equal(h.text, "bcl");  // It has run before.
   assert_string_equal(other.text, "bcl");
   assert_int_equal(other.afters, 1 + 4);
-  end(&s);
 }
 
 // ---- What is for sessions --------------------------------------------------
@@ -271,16 +271,15 @@ static void expect_refused(setup *s, const char *name) {
 }
 
 TEST(no_hook_in_a_list_is_refused) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.num_hooks = 1;
   expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT,
                 "hooks[0] is NULL");
-  end(&s);
 }
 
 TEST(what_is_in_a_graph_is_refused_by_name) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   ls_nest last = ls_none();
   const char *const names[] = {"loss"};
   begin(&s, 1, 0);
@@ -312,7 +311,6 @@ TEST(what_is_in_a_graph_is_refused_by_name) {
                 "hook 'mine' wishes to fetch");
   s.options.hooks = NULL;
   expect_status(ls_train(&s.options, &s.result), LS_INVALID_ARGUMENT, "hooks");
-  end(&s);
 }
 
 // ---- Saves -----------------------------------------------------------------
@@ -325,7 +323,7 @@ static ls_status restore_count(void *self, const ls_record *record) {
 }
 
 TEST(what_hooks_count_is_saved_as_it_is_behind_the_step) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   heard h = {0};
   const ls_saveable count = {"count", &h, save_count, restore_count};
   begin(&s, 1, 0);
@@ -349,13 +347,12 @@ TEST(what_hooks_count_is_saved_as_it_is_behind_the_step) {
   h.afters = 0;
   expect_trains(&s);
   assert_int_equal(h.afters, 14);
-  end(&s);
 }
 
 // ---- Ready-made ones -------------------------------------------------------
 TEST(a_run_stops_at_a_step) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s, 2, 0);
     s.options.iterations_per_loop = loop;
     s.options.num_hooks = 1;
@@ -363,7 +360,6 @@ TEST(a_run_stops_at_a_step) {
     expect_trains(&s);
     assert_true(s.result.stopped);
     assert_int_equal(s.result.steps, 7);
-    end(&s);
   }
 }
 
@@ -411,7 +407,7 @@ static void expect_saved(const char *folder, const ls_model *model) {
 
 TEST(a_saver_saves_what_the_model_has) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     char folder[20], saved[100] = "";
     folder_of(folder);
     begin(&s, 2, 0);
@@ -429,13 +425,12 @@ TEST(a_saver_saves_what_the_model_has) {
     assert_true(has(folder, "graph.ls"));
     assert_true(has(folder, "model.ckpt-14.json"));
     expect_saved(folder, &s.model);
-    end(&s);
   }
 }
 
 TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
   for (int fails = 0; fails < 2; ++fails) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     begin(&s, 1, 1e30);
     s.options.num_hooks = 1;
     s.options.run_folder = "train_hooks_nan";
@@ -451,19 +446,17 @@ TEST(a_loss_that_is_no_number_is_its_guards_to_judge) {
       assert_true(s.result.stopped);
       expect_contains(lines, "NaN loss during training: 'loss'");
     }
-    end(&s);
   }
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.num_hooks = 1;
   expect_ok(ls_nan_hook_named("los", LS_FLAG_DEFAULT, &s.hooks[0]));
   expect_status(ls_train(&s.options, &s.result), LS_NOT_FOUND, "\"los\"");
-  end(&s);
 }
 
 TEST(results_are_logged_by_their_names) {
   for (int64_t replicas = 1; replicas <= 2; ++replicas) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     heard h = {0};
     char line[100];
     const char *const names[] = {"loss", "accuracy"};
@@ -480,12 +473,11 @@ TEST(results_are_logged_by_their_names) {
     expect_contains(lines, "accuracy = ");
     expect_contains(lines, line);
     assert_null(strstr(strchr(strchr(lines, '\n') + 1, '\n') + 1, "loss"));
-    end(&s);
   }
 }
 
 TEST(steps_a_second_are_counted) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   begin(&s, 1, 0);
   s.options.steps = 10;
   s.options.num_hooks = 1;
@@ -497,7 +489,6 @@ TEST(steps_a_second_are_counted) {
   expect_contains(lines, "global_step/sec: ");
   expect_contains(lines, "examples/sec: ");
   assert_null(strstr(lines, "has not grown"));
-  end(&s);
 }
 
 static ls_nest step_with_summary(ls_nest args, void *self) {
@@ -515,9 +506,9 @@ static void keep_step(void *user, const ls_summary_record *record) {
 
 TEST(summaries_of_a_step_are_written_when_due) {
   for (int64_t loop = 1; loop <= 10; loop += 9) {
-    setup s;
+    LS_OWN(setup, s) = {0};
     char steps[100] = "";
-    ls_summary_writer *writer = NULL;
+    LS_OWN(ls_summary_writer, writer) = NULL;
     begin(&s, 2, 0);
     s.type.train_step = step_with_summary;
     expect_ok(ls_summary_writer_create(keep_step, steps, &writer));
@@ -532,13 +523,11 @@ TEST(summaries_of_a_step_are_written_when_due) {
       expect_trains(&s);
     }
     assert_string_equal(steps, "1 6 11 16 21 ");
-    ls_summary_writer_release(writer);
-    end(&s);
   }
 }
 
 TEST(steps_are_traced_when_due) {
-  setup s;
+  LS_OWN(setup, s) = {0};
   char folder[20];
   folder_of(folder);
   begin(&s, 1, 0);
@@ -549,7 +538,6 @@ TEST(steps_are_traced_when_due) {
   assert_true(has(folder, "timeline-1.json"));
   assert_false(has(folder, "timeline-3.json"));
   assert_true(has(folder, "timeline-4.json"));
-  end(&s);
 }
 
 // ---- Ranks -----------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "lockstep/saver.h"
 #include "lockstep/train.h"
 #include "lockstep/training_parts.h"
+#include "nn/own.h"
 #include "support/expect.h"
 #include "support/resumable.h"
 #include "support/scratch.h"
@@ -37,23 +38,22 @@ static void read_values(const ls_model *model, values *out) {
                    VARIABLES);
   memset(out, 0, sizeof(*out));
   for (size_t i = 0; i < VARIABLES; ++i) {
-    ls_array *value = NULL;
+    LS_OWN(ls_array, value) = NULL;
     expect_ok(ls_variable_value(variables[i], &value));
     assert_true(ls_array_size(value) <= sizeof(out->items[i]));
     memcpy(out->items[i], ls_array_data(value), ls_array_size(value));
-    ls_array_release(value);
   }
 }
 
 // Momentum has slots, named after their variables.
 static ls_status run(warm_run *r) {
   const ls_model_type *type = ls_model_find("tiny");
-  ls_strategy *strategy = NULL;
-  ls_optimizer *optimizer = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_OWN(ls_optimizer, optimizer) = NULL;
   ls_model model = {0};
   ls_train_stop stop = {0};
   if (r->stops) ls_train_stop_request(&stop);
-  ls_dataset *data = ls_dataset_synthetic(
+  LS_OWN(ls_dataset, data) = ls_dataset_synthetic(
       &(ls_synthetic_options){.size = 64,
                               .shape = type->example_shape,
                               .num_classes = type->num_classes});
@@ -79,9 +79,6 @@ static ls_status run(warm_run *r) {
                                     &r->result);
   read_values(&model, &r->end);
   ls_model_destroy(&model);
-  ls_optimizer_release(optimizer);
-  ls_strategy_release(strategy);
-  ls_dataset_release(data);
   return status;
 }
 
