@@ -9,20 +9,14 @@
 #include "base/runtime_internal.h"
 #include "data/own.h"
 #include "lockstep/element_spec.h"
+#include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/pipelines.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 
 enum { MIB = 1 << 20 };
-
-static ls_runtime *begin_runtime(ls_runtime_options options,
-                                 ls_runtime **out_before) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&options, &runtime));
-  *out_before = ls_runtime_make_current(runtime);
-  return runtime;
-}
 
 static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
   assert_int_equal(__atomic_load_n(&runtime->input_buffered, __ATOMIC_RELAXED),
@@ -114,7 +108,7 @@ TEST(two_gibibytes_go_through_thirty_two_mebibytes) {
 TEST(a_hundred_epochs_take_what_one_takes) {
   if (LS_SANITIZED) skip();
   ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(
+  ls_runtime *runtime = runtime_begin(
       (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(2)}, &before);
   ls_dataset *d =
       ls_dataset_shuffle(ls_dataset_from_arrays(LS_TUPLE(
@@ -139,7 +133,7 @@ TEST(a_hundred_epochs_take_what_one_takes) {
 TEST(elements_beyond_the_bound_go_one_by_one) {
   for (int makes = 0; makes < 2; ++makes) {
     ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(
+    ls_runtime *runtime = runtime_begin(
         (ls_runtime_options){
             .threads = 1, .input_threads = LS_SOME(2), .input_bytes = 1000},
         &before);
@@ -189,7 +183,7 @@ static void *read_all(void *user) {
 
 TEST(many_readers_share_a_data_set) {
   ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(
+  ls_runtime *runtime = runtime_begin(
       (ls_runtime_options){
           .threads = 1, .input_threads = LS_SOME(3), .input_bytes = 100},
       &before);
@@ -212,7 +206,7 @@ TEST(many_readers_share_a_data_set) {
 TEST(an_iterator_may_go_while_threads_work) {
   for (int i = 0; i < 60; ++i) {
     ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(
+    ls_runtime *runtime = runtime_begin(
         (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(1 + i % 4)},
         &before);
     large self = {.bytes = 100, .sleep_us = i % 3 * 300};
@@ -261,11 +255,6 @@ static ls_status add_one(ls_nest element, ls_nest out, const ls_map_call *call,
   return ls_ok();
 }
 
-static ls_nest same(ls_nest element, const ls_map_call *call, void *user) {
-  (void)call, (void)user;
-  return ls_nest_retain(element);
-}
-
 static ls_dataset *everything(void) {
   const ls_shape longest = LS_SHAPE(-1), flat = LS_SHAPE(1);
   ls_dataset *d =
@@ -280,7 +269,8 @@ static ls_dataset *everything(void) {
       &(ls_map_options){.fill = add_one,
                         .result = ls_nest_spec(LS_DTYPE_I64, LS_SHAPE(1))});
   d = ls_dataset_zip(LS_TUPLE(
-      ls_nest_dataset(ls_dataset_map(d, &(ls_map_options){.call = same})),
+      ls_nest_dataset(
+          ls_dataset_map(d, &(ls_map_options){.call = keep_element})),
       ls_nest_dataset(ls_dataset_take(
           ls_dataset_skip(ls_dataset_shard(ragged_to(99), 2, 1), 3), 18))));
   return ls_dataset_batch(
@@ -327,7 +317,7 @@ TEST(repeated_batches_are_written_where_they_shall_be) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(
+  ls_runtime *runtime = runtime_begin(
       (ls_runtime_options){.input_threads = LS_SOME(0),
                            .allocator =
                                ls_counting_allocator_allocator(counting)},
@@ -356,7 +346,7 @@ TEST(memory_of_an_epoch_serves_the_next_one) {
   ls_counting_allocator *counting = NULL;
   expect_ok(ls_counting_allocator_create(NULL, &counting));
   ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(
+  ls_runtime *runtime = runtime_begin(
       (ls_runtime_options){.input_threads = LS_SOME(2),
                            .allocator =
                                ls_counting_allocator_allocator(counting)},

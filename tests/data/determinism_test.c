@@ -11,6 +11,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/record.h"
 #include "support/pipelines.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 
 enum { SIZE = 150 };
@@ -81,11 +82,6 @@ static ls_runtime *begin_runtime(int threads, ls_runtime **out_before) {
   return runtime;
 }
 
-static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
-}
-
 static ls_iterator *read_pipeline(int which, int64_t prefetch) {
   ls_iterator *iterator = NULL;
   LS_OWN(ls_dataset, d) = pipeline(which);
@@ -111,7 +107,7 @@ static uint64_t digest_of(int which, int threads, int64_t prefetch) {
   }
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  end_runtime(runtime, before);
+  runtime_end(runtime, before);
   return hash;
 }
 
@@ -155,7 +151,7 @@ static void tell(int which, story *out) {
   }
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  end_runtime(runtime, before);
+  runtime_end(runtime, before);
 }
 
 // Reads on from a position for a while, in a world of its own.
@@ -196,7 +192,7 @@ static void live(int which, const story *all, char **text, size_t *size,
     ls_status_free(ls_iterator_next(iterator, &element));
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  end_runtime(runtime, before);
+  runtime_end(runtime, before);
 }
 
 TEST(a_killed_reader_goes_on_where_it_was_saved) {

@@ -19,6 +19,7 @@
 #include "lockstep/session.h"
 #include "support/callbacks.h"
 #include "support/pipelines.h"
+#include "support/place.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
 
@@ -394,24 +395,12 @@ TEST(a_closed_session_leaves_the_line) {
 }
 
 // ---- Standing still --------------------------------------------------------
-static ls_runtime *begin_runtime(ls_runtime_options options,
-                                 ls_runtime **out_before) {
-  ls_runtime *runtime = NULL;
-  expect_ok(ls_runtime_create(&options, &runtime));
-  *out_before = ls_runtime_make_current(runtime);
-  return runtime;
-}
-
-static void end_runtime(ls_runtime *runtime, ls_runtime *before) {
-  assert_ptr_equal(ls_runtime_make_current(before), runtime);
-  expect_ok(ls_runtime_destroy(runtime));
-}
 
 // 100 elements of 4 ms each make a batch of 0.4 s, where 0.1 s is a stall.
 TEST(a_slow_map_is_no_stall) {
   for (int threads = 0; threads < 3; ++threads) {
     ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(
+    ls_runtime *runtime = runtime_begin(
         (ls_runtime_options){
             .threads = 1, .input_threads = LS_SOME(threads), .stall_ms = 100},
         &before);
@@ -422,14 +411,14 @@ TEST(a_slow_map_is_no_stall) {
     assert_true(item_of(ls_reduce_sum(batch, LS_ALL_AXES)) == 99.0 * 100 / 2);
     expect_ok(ls_frame_end(NULL));
     ls_iterator_release(loop.iterator);
-    end_runtime(runtime, before);
+    runtime_end(runtime, before);
   }
 }
 
 TEST(a_pipeline_that_hangs_is_named) {
   for (int batches = 0; batches < 2; ++batches) {
     ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(
+    ls_runtime *runtime = runtime_begin(
         (ls_runtime_options){
             .threads = 1, .input_threads = LS_SOME(2), .stall_ms = 100},
         &before);
@@ -454,7 +443,7 @@ TEST(a_pipeline_that_hangs_is_named) {
     assert_true(result_of(&g) == 3);
     end_graph(&g);
     ls_iterator_release(loop.iterator);
-    end_runtime(runtime, before);
+    runtime_end(runtime, before);
   }
 }
 
@@ -478,7 +467,7 @@ static void no_thread_can_be_started(bool none) {
 TEST(without_threads_who_reads_does_the_work) {
   if (LS_SANITIZED) skip();
   ls_runtime *before = NULL;
-  ls_runtime *runtime = begin_runtime(
+  ls_runtime *runtime = runtime_begin(
       (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(3)}, &before);
   slow_map map = {.at = -1};
   ls_iterator *iterator = slow_iterator(&map, 20, 0, 3);
@@ -510,7 +499,7 @@ TEST(without_threads_who_reads_does_the_work) {
   end_graph(&g);
   ls_nest_release(element);
   ls_iterator_release(iterator);
-  end_runtime(runtime, before);
+  runtime_end(runtime, before);
 }
 #endif
 
@@ -519,7 +508,7 @@ TEST(without_threads_who_reads_does_the_work) {
 TEST(an_iterator_goes_with_its_last_run) {
   for (int i = 0; i < 100; ++i) {
     ls_runtime *before = NULL;
-    ls_runtime *runtime = begin_runtime(
+    ls_runtime *runtime = runtime_begin(
         (ls_runtime_options){.threads = 1, .input_threads = LS_SOME(1 + i % 3)},
         &before);
     slow_map map = {.at = -1, .sleep_us = i % 5 * 50};
@@ -529,6 +518,6 @@ TEST(an_iterator_goes_with_its_last_run) {
     ls_iterator_release(loop.iterator);
     assert_true(item_of(ls_reduce_sum(x, LS_ALL_AXES)) == (i % 2 ? 3 : 0));
     expect_ok(ls_frame_end(NULL));
-    end_runtime(runtime, before);
+    runtime_end(runtime, before);
   }
 }

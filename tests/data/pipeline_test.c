@@ -2,6 +2,7 @@
 //
 // Indexed data sets and iterators on them.
 #include "support/expect.h"
+#include "support/process.h"
 
 #include <string.h>
 #include <time.h>
@@ -174,12 +175,6 @@ TEST(batches_keep_drop_or_pad_what_is_left) {
   }
 }
 
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static ls_dataset *long_pipeline(void) {
   return ls_dataset_batch(
       squares(ls_dataset_shuffle(ls_dataset_range(0, 1000000000, 1),
@@ -195,10 +190,10 @@ TEST(a_position_is_saved_and_restored_at_once) {
     expect_ok(ls_iterator_seek(a, places[p] / 10));
     LS_OWN(ls_record, record) = NULL;
     expect_ok(ls_record_create(&record));
-    const double began = seconds();
+    const double began = seconds_now();
     expect_ok(ls_iterator_save(a, record));
     expect_ok(ls_iterator_restore(b, record));
-    assert_true(seconds() - began < 0.1);
+    assert_true(seconds_now() - began < 0.1);
     char *text = NULL;
     size_t size = 0;
     expect_ok(ls_record_to_text(record, &text, &size));

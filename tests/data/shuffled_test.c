@@ -7,6 +7,7 @@
 #include "data/own.h"
 #include "lockstep/element_spec.h"
 #include "lockstep/graph.h"
+#include "support/process.h"
 #include "support/stream_runs.h"
 
 static const stream_numbers hundred = {.count = 100, .saves = true};
@@ -108,12 +109,6 @@ TEST(an_indexed_data_set_is_dealt_in_the_same_order) {
   expect_ok(ls_iterator_next(iterator, &element));
 }
 
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 // How often the source is read.
 static int64_t reads;
 static ls_status open_count(void *user, int64_t epoch, void **out_state) {
@@ -197,17 +192,17 @@ TEST(a_place_in_a_long_buffer_is_small_and_soon_restored) {
   assert_true(size < 1024);
   ls_text_release(text);
   reads = 0;
-  double began = seconds();
+  double began = seconds_now();
   for (int i = 0; i < 10000; ++i)
     expect_ok(ls_iterator_next(a, &x));
-  const double reading = seconds() - began;
+  const double reading = seconds_now() - began;
   assert_int_equal(reads, 10000);
   reads = 0;
-  began = seconds();
+  began = seconds_now();
   expect_ok(ls_iterator_restore(b, record));
   expect_ok(ls_iterator_next(b, &y));
   print_message("restored in %.1f ms, 10,000 elements are read in %.1f ms\n",
-                (seconds() - began) * 1e3, reading * 1e3);
+                (seconds_now() - began) * 1e3, reading * 1e3);
   assert_true(reads <= 10002);
   ls_iterator_release(a);
   a = long_one(&at[0]);

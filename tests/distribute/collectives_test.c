@@ -21,12 +21,6 @@ typedef struct trial {
   ls_nest got;
 } trial;
 
-// Op by op the argument is an array.
-static ls_tensor argument(ls_nest args) {
-  ls_array *array = ls_nest_as_array(ls_nest_item(args, 0));
-  return array != NULL ? ls_constant(array) : ls_nest_tensor(args, 0);
-}
-
 static void run_trial(trial *t, ls_callback callback) {
   t->x = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(t->rows, WIDTH), 5);
   LS_OWN(ls_nest, args) =
@@ -130,7 +124,7 @@ static ls_tensor gather_columns(ls_tensor x) {
 
 static ls_nest gather(ls_nest args, void *user) {
   const trial *t = user;
-  const ls_tensor x = argument(args);
+  const ls_tensor x = constant_argument(args);
   return LS_TUPLE(
       ls_leaf(made(t, gather_rows, x)), ls_leaf(made(t, gather_columns, x)),
       ls_leaf(ls_all_gather(ls_fill(LS_DTYPE_I32, LS_SHAPE(2), 7), 0)));
@@ -160,7 +154,7 @@ static ls_tensor scatter_rows(ls_tensor x) {
 
 static ls_nest scatter(ls_nest args, void *user) {
   const trial *t = user;
-  const ls_tensor x = argument(args);
+  const ls_tensor x = constant_argument(args);
   const ls_tensor mine =
       ls_mul(ls_all_gather(x, 0),
              ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1));
@@ -193,7 +187,7 @@ TEST(each_replica_gets_its_part_of_a_sum) {
 // d/dx of sum(w * gather(x)) over all replicas, w by replica and place.
 static ls_nest gradients(ls_nest args, void *user) {
   (void)user;
-  const ls_tensor x = argument(args);
+  const ls_tensor x = constant_argument(args);
   const ls_tensor id =
       ls_add_scalar(ls_convert(ls_replica_id(), LS_DTYPE_F32), 1);
   const ls_tensor all = ls_all_gather(x, 0);
@@ -239,8 +233,8 @@ TEST(gradients_come_back_to_each_replica) {
 static ls_nest gather_scalar(ls_nest args, void *user) {
   (void)user;
   return ls_replica_all_gather(
-      ls_replica_context(), ls_leaf(ls_reduce_sum(argument(args), LS_ALL_AXES)),
-      0);
+      ls_replica_context(),
+      ls_leaf(ls_reduce_sum(constant_argument(args), LS_ALL_AXES)), 0);
 }
 
 static ls_nest gather_last(ls_nest args, void *user) {

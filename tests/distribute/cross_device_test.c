@@ -10,12 +10,7 @@
 
 #include "distribute/own.h"
 #include "support/placed.h"
-
-static ls_cross_device *to_one(void) {
-  ls_cross_device *ops = NULL;
-  expect_ok(ls_reduce_to_one_create(NULL, &ops));
-  return ops;
-}
+#include "support/replicas.h"
 
 static const ls_destinations at_value;  // None given.
 

@@ -4,6 +4,7 @@
 // replicas' gradients, the others zeros, in every way to run.
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
+#include "support/replicas.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"
@@ -21,12 +22,6 @@ static ls_nest vector_of_replica(const ways *self, int step, int r) {
   (void)self, (void)step;
   return LS_TUPLE(ls_nest_array(
       array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){r + 1, 10 * (r + 1)})));
-}
-
-static ls_tensor argument(ls_nest args) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
-  return x;
 }
 
 // The gradients of `loss` with respect to one thing.
@@ -54,7 +49,7 @@ static ls_tensor loss_of_use(ls_nest args, ways *self) {
     LS_SYNC_ON_READ_SCOPE;
     all = ls_variable_as_tensor(self->variables[0]);
   }
-  return ls_reduce_sum(ls_mul(all, argument(args)), LS_ALL_AXES);
+  return ls_reduce_sum(ls_mul(all, first_argument(args)), LS_ALL_AXES);
 }
 
 static ls_nest differentiate_use(ls_nest args, ways *self) {
@@ -75,14 +70,15 @@ TEST(a_use_of_the_first_component_has_a_gradient) {
 
 // ---- What is broadcast -----------------------------------------------------
 static ls_tensor loss_of_broadcast(ls_nest args, ways *self) {
-  const ls_tensor x = argument(args);
+  const ls_tensor x = first_argument(args);
   (void)self;
   return ls_reduce_sum(
       ls_mul(ls_collective_broadcast(x, 0), ls_stop_gradient(x)), LS_ALL_AXES);
 }
 
 static ls_nest differentiate_broadcast(ls_nest args, ways *self) {
-  return gradient_of(args, self, ls_leaf(argument(args)), loss_of_broadcast);
+  return gradient_of(args, self, ls_leaf(first_argument(args)),
+                     loss_of_broadcast);
 }
 
 TEST(a_broadcast_has_a_gradient) {

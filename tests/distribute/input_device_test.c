@@ -10,6 +10,7 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/streams.h"
+#include "support/callbacks.h"
 #include "support/inputs.h"
 #include "support/replicas.h"
 
@@ -24,15 +25,6 @@ static ls_nest next_of(ls_iterator *iterator) {
   ls_nest element = ls_none();
   expect_ok(ls_iterator_next(iterator, &element));
   return element;
-}
-
-static ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
-                          bool *out_keep) {
-  (void)element;
-  (void)call;
-  (void)user;
-  *out_keep = true;
-  return ls_ok();
 }
 
 // The same numbers, read one after the other.

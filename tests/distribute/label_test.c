@@ -6,18 +6,15 @@
 #include "lockstep/graph_ops.h"
 #include "support/replicas.h"
 
-static ls_status make(ls_mirrored_options options, ls_strategy **out) {
-  return ls_mirrored_strategy_create(&options, out);
-}
-
 TEST(a_label_tells_strategies_apart) {
   ls_strategy *strategy = NULL, *other = NULL, *usual = NULL;
-  expect_ok(
-      make((ls_mirrored_options){.name = "train", .num_replicas = LS_SOME(2)},
-           &strategy));
+  expect_ok(mirrored_with(
+      (ls_mirrored_options){.name = "train", .num_replicas = LS_SOME(2)},
+      &strategy));
   assert_string_equal(ls_strategy_label(strategy),
                       "mirrored strategy 'train' (2 replicas on CPU:0, CPU:1)");
-  expect_ok(make((ls_mirrored_options){.num_replicas = LS_SOME(9)}, &other));
+  expect_ok(
+      mirrored_with((ls_mirrored_options){.num_replicas = LS_SOME(9)}, &other));
   expect_contains(ls_strategy_label(other),
                   " (9 replicas on CPU:0, CPU:1, CPU:2 ... CPU:8)");
   // Both are named where they are mixed.
@@ -54,9 +51,9 @@ TEST(the_scopes_of_replicas_may_have_their_old_name) {
   LS_SPEC("M159");
   static const char *const names[] = {"x", "tower_1/x", "tower_2/x"};
   ls_strategy *strategy = NULL;
-  expect_ok(make((ls_mirrored_options){.num_replicas = LS_SOME(3),
-                                       .scope_prefix = "tower"},
-                 &strategy));
+  expect_ok(mirrored_with((ls_mirrored_options){.num_replicas = LS_SOME(3),
+                                                .scope_prefix = "tower"},
+                          &strategy));
   ls_graph *graph = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
@@ -74,10 +71,11 @@ TEST(the_scopes_of_replicas_may_have_their_old_name) {
   ls_strategy_release(strategy);
   static const char *const wrong[] = {"", "a/b"};
   for (size_t i = 0; i < 2; ++i)
-    expect_status(make((ls_mirrored_options){.num_replicas = LS_SOME(2),
-                                             .scope_prefix = wrong[i]},
-                       &strategy),
-                  LS_INVALID_ARGUMENT, "scope_prefix");
+    expect_status(
+        mirrored_with((ls_mirrored_options){.num_replicas = LS_SOME(2),
+                                            .scope_prefix = wrong[i]},
+                      &strategy),
+        LS_INVALID_ARGUMENT, "scope_prefix");
 }
 
 static ls_nest count_as_constant(ls_nest args, void *user) {

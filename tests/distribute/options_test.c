@@ -21,10 +21,6 @@ static void expect_devices(const ls_strategy *strategy,
     assert_string_equal(devices[i], wanted[i]);
 }
 
-static ls_status make(ls_mirrored_options options, ls_strategy **out) {
-  return ls_mirrored_strategy_create(&options, out);
-}
-
 TEST(nothing_given_is_the_one_cpu) {
   LS_SPEC("M3");
   LS_OWN(ls_strategy, strategy) = NULL;
@@ -35,7 +31,8 @@ TEST(nothing_given_is_the_one_cpu) {
 TEST(a_number_of_gpus_is_their_names) {
   LS_SPEC("M4");
   ls_strategy *strategy = NULL;
-  expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(3)}, &strategy));
+  expect_ok(
+      mirrored_with((ls_mirrored_options){.num_gpus = LS_SOME(3)}, &strategy));
   expect_devices(strategy,
                  (const char *[]){LOCAL "GPU:0", LOCAL "GPU:1", LOCAL "GPU:2"},
                  3);
@@ -45,8 +42,9 @@ TEST(a_number_of_gpus_is_their_names) {
                                 ls_none(), &results),
                 LS_INVALID_ARGUMENT, "nothing to run");
   ls_strategy_release(strategy);
-  expect_status(make((ls_mirrored_options){.num_gpus = LS_SOME(0)}, &strategy),
-                LS_INVALID_ARGUMENT, "at least one device");
+  expect_status(
+      mirrored_with((ls_mirrored_options){.num_gpus = LS_SOME(0)}, &strategy),
+      LS_INVALID_ARGUMENT, "at least one device");
   assert_null(strategy);
 }
 
@@ -59,7 +57,8 @@ static ls_nest nothing(ls_nest args, void *user) {
 TEST(nothing_runs_on_gpus) {
   LS_OWN(ls_strategy, strategy) = NULL;
   ls_nest results = ls_none();
-  expect_ok(make((ls_mirrored_options){.num_gpus = LS_SOME(2)}, &strategy));
+  expect_ok(
+      mirrored_with((ls_mirrored_options){.num_gpus = LS_SOME(2)}, &strategy));
   expect_status(
       ls_strategy_run(strategy, ls_plain(nothing, NULL), ls_none(), &results),
       LS_UNIMPLEMENTED, "GPU:0");
@@ -71,10 +70,10 @@ TEST(two_ways_of_saying_where_are_refused) {
   ls_strategy *strategy = NULL;
   // Before anything else that is wrong, and with an empty list.
   for (size_t count = 0; count < 3; ++count) {
-    const ls_status status = make((ls_mirrored_options){.devices = devices,
-                                                        .num_devices = count,
-                                                        .num_gpus = LS_SOME(0)},
-                                  &strategy);
+    const ls_status status = mirrored_with(
+        (ls_mirrored_options){
+            .devices = devices, .num_devices = count, .num_gpus = LS_SOME(0)},
+        &strategy);
     expect_contains(ls_status_message(status), "devices");
     expect_status(status, LS_INVALID_ARGUMENT, "num_gpus");
   }
@@ -84,15 +83,16 @@ TEST(an_empty_list_of_devices_is_refused) {
   LS_SPEC("M6");
   static const char *const none[] = {NULL};
   ls_strategy *strategy = NULL;
-  expect_status(make((ls_mirrored_options){.devices = none}, &strategy),
-                LS_INVALID_ARGUMENT, "at least one device must be given");
+  expect_status(
+      mirrored_with((ls_mirrored_options){.devices = none}, &strategy),
+      LS_INVALID_ARGUMENT, "at least one device must be given");
 }
 
 TEST(a_device_can_be_there_once) {
   LS_SPEC("M7");
   static const char *const devices[] = {"/gpu:0", "CPU:0", "/cpu:0"};
   ls_strategy *strategy = NULL;
-  const ls_status status = make(
+  const ls_status status = mirrored_with(
       (ls_mirrored_options){.devices = devices, .num_devices = 3}, &strategy);
   expect_contains(ls_status_message(status), "devices");
   expect_status(status, LS_INVALID_ARGUMENT,
@@ -106,8 +106,8 @@ TEST(one_device_is_enough) {
   LS_OWN(ls_strategy, two) = mirrored_of(2);
   static const char *const device[] = {"/cpu:2"};
   expect_ok(ls_one_device_strategy_create("/cpu:2", &one));
-  expect_ok(make((ls_mirrored_options){.devices = device, .num_devices = 1},
-                 &listed));
+  expect_ok(mirrored_with(
+      (ls_mirrored_options){.devices = device, .num_devices = 1}, &listed));
   expect_devices(one, (const char *[]){LOCAL "CPU:2"}, 1);
   expect_devices(listed, (const char *[]){LOCAL "CPU:2"}, 1);
   assert_true(ls_strategy_is_single_replica(one));
@@ -121,8 +121,8 @@ TEST(the_order_given_is_kept_and_copied) {
   char first[] = "/gpu:1";
   const char *devices[] = {first, "/gpu:0", "/cpu:0"};
   LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(make((ls_mirrored_options){.devices = devices, .num_devices = 3},
-                 &strategy));
+  expect_ok(mirrored_with(
+      (ls_mirrored_options){.devices = devices, .num_devices = 3}, &strategy));
   first[5] = '7';
   devices[1] = NULL;
   static const char *const wanted[] = {LOCAL "GPU:1", LOCAL "GPU:0",
@@ -154,21 +154,23 @@ TEST(devices_of_one_worker_only) {
   static const char *const two[] = {"/job:worker/task:0/gpu:0",
                                     "/job:worker/task:1/gpu:0"};
   ls_strategy *strategy = NULL;
-  expect_status(make((ls_mirrored_options){.devices = mixed, .num_devices = 2},
-                     &strategy),
-                LS_INVALID_ARGUMENT, "localhost");
-  expect_status(make((ls_mirrored_options){.devices = vague, .num_devices = 1},
-                     &strategy),
-                LS_INVALID_ARGUMENT, "task");
+  expect_status(
+      mirrored_with((ls_mirrored_options){.devices = mixed, .num_devices = 2},
+                    &strategy),
+      LS_INVALID_ARGUMENT, "localhost");
+  expect_status(
+      mirrored_with((ls_mirrored_options){.devices = vague, .num_devices = 1},
+                    &strategy),
+      LS_INVALID_ARGUMENT, "task");
   const ls_mirrored_options several = {.devices = two, .num_devices = 2};
-  expect_status(make(several, &strategy), LS_FAILED_PRECONDITION,
+  expect_status(mirrored_with(several, &strategy), LS_FAILED_PRECONDITION,
                 "a mirrored strategy on devices of several workers does not "
                 "work in eager mode");
   LS_OWN(ls_graph, graph) = NULL;
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    expect_status(make(several, &strategy), LS_UNIMPLEMENTED,
+    expect_status(mirrored_with(several, &strategy), LS_UNIMPLEMENTED,
                   "in-graph multi-worker");
   }
 }
@@ -181,16 +183,16 @@ TEST(replicas_stand_on_logical_cpus) {
                  (const char *[]){LOCAL "CPU:0", LOCAL "CPU:1", LOCAL "CPU:2"},
                  3);
   ls_strategy_release(strategy);
-  expect_status(
-      make((ls_mirrored_options){.num_replicas = LS_SOME(0)}, &strategy),
-      LS_INVALID_ARGUMENT, "0 replicas");
-  const ls_status listed = make(
+  expect_status(mirrored_with((ls_mirrored_options){.num_replicas = LS_SOME(0)},
+                              &strategy),
+                LS_INVALID_ARGUMENT, "0 replicas");
+  const ls_status listed = mirrored_with(
       (ls_mirrored_options){
           .num_replicas = LS_SOME(2), .devices = devices, .num_devices = 1},
       &strategy);
   expect_contains(ls_status_message(listed), "num_replicas");
   expect_status(listed, LS_INVALID_ARGUMENT, "devices");
-  const ls_status gpus = make(
+  const ls_status gpus = mirrored_with(
       (ls_mirrored_options){.num_replicas = LS_SOME(2), .num_gpus = LS_SOME(2)},
       &strategy);
   expect_contains(ls_status_message(gpus), "num_replicas");

@@ -57,14 +57,9 @@ static void run_job(const job *j) {
   }
 }
 
-static ls_tensor argument(ls_nest args) {
-  ls_array *array = ls_nest_as_array(ls_nest_item(args, 0));
-  return array != NULL ? ls_constant(array) : ls_nest_tensor(args, 0);
-}
-
 // ---- Reads and writes ------------------------------------------------------
 static ls_nest add_own(ls_nest args, void *user) {
-  ls_variable_assign_add(user, argument(args));
+  ls_variable_assign_add(user, constant_argument(args));
   return ls_leaf(ls_mul_scalar(ls_variable_read(user), 2));
 }
 
@@ -91,7 +86,7 @@ TEST(mirrored_ones_without_aggregation_may_differ) {
 }
 
 static ls_nest read_own(ls_nest args, void *user) {
-  return ls_leaf(ls_add(ls_variable_read(user), argument(args)));
+  return ls_leaf(ls_add(ls_variable_read(user), constant_argument(args)));
 }
 
 TEST(each_replica_reads_its_own_value) {
@@ -121,7 +116,7 @@ static ls_nest add_in_body(ls_nest values, void *user) {
 }
 
 static ls_nest add_in_loop(ls_nest args, void *user) {
-  body b = {user, argument(args)};
+  body b = {user, constant_argument(args)};
   ls_nest_release(ls_while(below_three, add_in_body, &b,
                            LS_TUPLE(ls_leaf(ls_scalar_i64(LS_DTYPE_I64, 0))),
                            0));
@@ -139,7 +134,7 @@ TEST(loops_carry_values_of_each_replica) {
 
 // ---- Shared again ----------------------------------------------------------
 static ls_nest assign_sum(ls_nest args, void *user) {
-  const ls_tensor own = ls_add(ls_variable_read(user), argument(args));
+  const ls_tensor own = ls_add(ls_variable_read(user), constant_argument(args));
   ls_variable_assign(user, ls_all_reduce(LS_REDUCE_SUM, own));
   return ls_leaf(ls_variable_read(user));
 }
@@ -156,7 +151,7 @@ TEST(one_value_for_all_makes_it_one_again) {
 }
 
 static ls_nest descend(ls_nest args, void *user) {
-  const ls_tensor own = ls_mul(ls_variable_read(user), argument(args));
+  const ls_tensor own = ls_mul(ls_variable_read(user), constant_argument(args));
   const ls_tensor mean = ls_all_reduce(LS_REDUCE_MEAN, ls_tanh(own));
   ls_variable_assign_sub(user, ls_mul_scalar(mean, 0.3));
   return ls_leaf(own);
@@ -196,7 +191,7 @@ static ls_nest read_all(ls_strategy *strategy, ls_nest args, void *user) {
 
 // Reads the sum of what the replicas have just written.
 static ls_nest add_and_merge(ls_nest args, void *user) {
-  ls_variable_assign_add(user, argument(args));
+  ls_variable_assign_add(user, constant_argument(args));
   const ls_nest sum =
       ls_replica_merge_call(ls_replica_context(), read_all, ls_none(), user);
   return ls_nest_is_failed(sum)

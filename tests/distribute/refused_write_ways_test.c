@@ -7,6 +7,7 @@
 #include "base/memory/allocator.h"
 #include "base/memory/own.h"
 #include "distribute/variables/variable.h"
+#include "support/replicas.h"
 #include "support/values.h"
 #include "support/variables.h"
 #include "support/ways.h"
@@ -50,12 +51,6 @@ static ls_nest vector_of_replica(const ways *self, int step, int r) {
       array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){r + 1, r + 1})));
 }
 
-static ls_tensor own_vector(ls_nest args) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
-  return x;
-}
-
 static ls_tensor part(const writing *w, bool last) {
   const bool shape =
       w->fault == OTHER_SHAPE || (w->fault == LAST_SHAPE && last);
@@ -92,7 +87,7 @@ static ls_nest give_parts(ls_strategy *strategy, ls_nest args, void *user) {
 
 static ls_nest merge_write(ls_nest args, ways *self) {
   return ls_replica_merge_call(ls_replica_context(), give_parts,
-                               ls_leaf(own_vector(args)), self);
+                               ls_leaf(first_argument(args)), self);
 }
 
 static ls_nest write_in_replica(ls_nest args, ways *self) {
@@ -183,7 +178,7 @@ static ls_nest refused_then_written(ls_strategy *strategy, ls_nest args,
 
 static ls_nest merge_both(ls_nest args, ways *self) {
   return ls_replica_merge_call(ls_replica_context(), refused_then_written,
-                               ls_leaf(own_vector(args)), self);
+                               ls_leaf(first_argument(args)), self);
 }
 
 static void second_is_written(const ways *self) {

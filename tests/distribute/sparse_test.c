@@ -9,6 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
 #include "support/placed.h"
+#include "support/replicas.h"
 #include "support/values.h"
 
 static const ls_destinations here = {.device = "/cpu:0"};
@@ -59,12 +60,6 @@ static void expect_slices(ls_nest leaf, const double *indices,
   const ls_slices_parts parts = parts_of(leaf);
   expect_tensor(parts.indices, indices, count, 0);
   expect_tensor(parts.values, values, 2 * count, 0);
-}
-
-static ls_cross_device *to_one(void) {
-  ls_cross_device *ops = NULL;
-  expect_ok(ls_reduce_to_one_create(NULL, &ops));
-  return ops;
 }
 
 static ls_tensor never_called(const ls_tensor *items, size_t count,

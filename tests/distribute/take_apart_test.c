@@ -11,10 +11,6 @@
 
 #define LOCAL "/job:localhost/replica:0/task:0/device:"
 
-static ls_status make(ls_mirrored_options options, ls_strategy **out) {
-  return ls_mirrored_strategy_create(&options, out);
-}
-
 // ---- Taking apart ----------------------------------------------------------
 static ls_nest on_devices(const double *values, const char *const *devices,
                           size_t count) {
@@ -38,8 +34,8 @@ TEST(unwrapping_goes_by_device) {
   static const char *const turned[] = {"/gpu:10", "/gpu:2"};
   static const char *const more[] = {"/gpu:2", "/gpu:10", "/gpu:1"};
   LS_OWN(ls_strategy, strategy) = NULL;
-  expect_ok(make((ls_mirrored_options){.devices = order, .num_devices = 2},
-                 &strategy));
+  expect_ok(mirrored_with(
+      (ls_mirrored_options){.devices = order, .num_devices = 2}, &strategy));
   expect_unwrapped(strategy, on_devices((double[]){1, 2}, order, 2),
                    "[1.0, 2.0]");
   expect_unwrapped(strategy, on_devices((double[]){1, 2}, turned, 2),

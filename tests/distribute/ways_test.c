@@ -3,6 +3,7 @@
 // Values, variables, collectives and steps of optimizers give the same in every
 // way to run: traced, in eager, in a build graph with a session; on 1 to 3
 // replicas; with a user's table of cross-device ops.
+#include "support/replicas.h"
 #include "support/ways.h"
 
 #include "base/memory/allocator.h"
@@ -19,15 +20,9 @@ static ls_nest rows_of(const ways *self, int step, int r) {
                              (double[]){r + 1 + 10 * step, 0.5 - r + step})));
 }
 
-static ls_tensor own_rows(ls_nest args) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
-  return x;
-}
-
 static ls_nest square_own(ls_nest args, ways *self) {
   (void)self;
-  return LS_TUPLE(ls_leaf(ls_square(own_rows(args))));
+  return LS_TUPLE(ls_leaf(ls_square(first_argument(args))));
 }
 
 static void is_squared(const ways *self) {
@@ -58,7 +53,7 @@ static void make_counter(ways *self) {
 
 static ls_nest add_own_number(ls_nest args, ways *self) {
   ls_nest written = ls_none();
-  const ls_tensor number = ls_reduce_max(own_rows(args), LS_ALL_AXES);
+  const ls_tensor number = ls_reduce_max(first_argument(args), LS_ALL_AXES);
   const ls_status status = ls_variable_write(self->variables[0], LS_WRITE_ADD,
                                              ls_leaf(number), NULL, &written);
   return ls_status_is_ok(status) ? LS_TUPLE(written) : ls_fail(status);
@@ -86,7 +81,7 @@ TEST(aggregated_writes_of_replicas_meet_in_every_way) {
 static ls_nest reduce_own(ls_nest args, ways *self) {
   (void)self;
   ls_replica *replica = ls_replica_context();
-  const ls_nest x = ls_leaf(own_rows(args));
+  const ls_nest x = ls_leaf(first_argument(args));
   return LS_TUPLE(ls_replica_all_reduce(replica, LS_REDUCE_SUM, x),
                   ls_replica_all_reduce(replica, LS_REDUCE_MEAN, x),
                   ls_replica_all_gather(replica, x, 0));
@@ -121,7 +116,7 @@ static void make_line(ways *self) {
 
 static ls_tensor loss_of_line(ls_nest args, ways *self) {
   const ls_tensor y =
-      ls_add(ls_mul(own_rows(args), ls_variable_read(self->variables[0])),
+      ls_add(ls_mul(first_argument(args), ls_variable_read(self->variables[0])),
              ls_variable_read(self->variables[1]));
   return ls_reduce_mean(ls_square(y), LS_ALL_AXES);
 }

@@ -13,10 +13,6 @@
 
 enum { INTEGERS = LOOP_NUMBERS - LOOP_FLOATS };
 
-static ls_type vector(ls_dtype dtype, int64_t count) {
-  return (ls_type){dtype, LS_SHAPE(count)};
-}
-
 // Values of all sizes, and often extreme ones.
 static void *add_random(loop_case *c, ls_type type, bool amounts,
                         loop_random *random) {
@@ -38,8 +34,8 @@ static void *add_random(loop_case *c, ls_type type, bool amounts,
 // `which` is the operand that is a scalar; 2: none.
 static void check(uint16_t op, ls_dtype dtype, int64_t count, int which,
                   int operands, loop_random *random) {
-  loop_case c = {.op = op, .out = vector(dtype, count)};
-  const ls_type full = vector(dtype, count), one = {dtype, LS_SCALAR};
+  loop_case c = {.op = op, .out = vector_type(dtype, count)};
+  const ls_type full = vector_type(dtype, count), one = {dtype, LS_SCALAR};
   const bool shifts = op >= LS_OP_SHIFT_LEFT;
   add_random(&c, which == 0 ? one : full, false, random);
   if (operands == 2) add_random(&c, which == 1 ? one : full, shifts, random);
@@ -74,7 +70,7 @@ TEST(counts_of_bits_are_the_same_in_every_table) {
   loop_random random = {loop_random_seed()};
   for (size_t t = 0; t < INTEGERS * LS_COUNT_OF(tables); ++t) {
     if (ls_cpu_kernels_find(tables[t % 3]) == NULL) continue;
-    const ls_type type = vector(loop_types[LOOP_FLOATS + t / 3], 203);
+    const ls_type type = vector_type(loop_types[LOOP_FLOATS + t / 3], 203);
     for (int k = 0; k < 2; ++k) {
       loop_case c = {.op = k == 0 ? LS_OP_POPCOUNT : LS_OP_COUNT_LEADING_ZEROS,
                      .out = type,
@@ -95,7 +91,8 @@ TEST(any_byte_but_zero_is_true) {
               {LS_OP_XOR, {0, 1, 0, 0, 1, 1}},
               {LS_OP_NOT, {1, 1, 0, 0, 0, 1}}};
   for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
-    LS_OWN(loop_case, c) = {.op = rows[r].op, .out = vector(LS_DTYPE_BOOL, 6)};
+    LS_OWN(loop_case, c) = {.op = rows[r].op,
+                            .out = vector_type(LS_DTYPE_BOOL, 6)};
     loop_case_add_copy(&c, c.out, x);
     if (rows[r].op != LS_OP_NOT) loop_case_add_copy(&c, c.out, y);
     uint8_t *got = loop_case_run(&c);
@@ -105,12 +102,12 @@ TEST(any_byte_but_zero_is_true) {
 }
 
 TEST(what_has_no_bits_is_refused_by_name) {
-  loop_case c = {.op = LS_OP_POPCOUNT, .out = vector(LS_DTYPE_BOOL, 2)};
+  loop_case c = {.op = LS_OP_POPCOUNT, .out = vector_type(LS_DTYPE_BOOL, 2)};
   loop_case_add_copy(&c, c.out, "\0\1");
   expect_status(loop_case_prepare(&c), LS_UNIMPLEMENTED,
                 "op 'popcount' has no CPU kernel for bool");
   loop_case_deinit(&c);
-  LS_OWN(loop_case, f) = {.op = LS_OP_XOR, .out = vector(LS_DTYPE_F32, 1)};
+  LS_OWN(loop_case, f) = {.op = LS_OP_XOR, .out = vector_type(LS_DTYPE_F32, 1)};
   loop_case_add_copy(&f, f.out, "\0\1\0");
   loop_case_add_copy(&f, f.out, "\0\1\0");
   expect_status(loop_case_prepare(&f), LS_UNIMPLEMENTED,
@@ -120,9 +117,10 @@ TEST(what_has_no_bits_is_refused_by_name) {
 TEST(a_bitcast_keeps_every_bit) {
   static const float x[] = {1.0F, -0.0F, 3.5F};
   static const uint32_t want[] = {0x3F800000U, 0x80000000U, 0x40600000U};
-  LS_OWN(loop_case, c) = {.op = LS_OP_BITCAST, .out = vector(LS_DTYPE_U32, 3)};
+  LS_OWN(loop_case, c) = {.op = LS_OP_BITCAST,
+                          .out = vector_type(LS_DTYPE_U32, 3)};
   loop_case_attr(&c, LS_ATTR_T("dtype", LS_DTYPE_U32));
-  loop_case_add_copy(&c, vector(LS_DTYPE_F32, 3), x);
+  loop_case_add_copy(&c, vector_type(LS_DTYPE_F32, 3), x);
   uint32_t *got = loop_case_run(&c);
   assert_memory_equal(got, want, sizeof(want));
   free(got);
@@ -191,7 +189,7 @@ TEST(a_maximum_over_rows_sees_every_nan) {
   static const int64_t axes[] = {1};
   loop_random random = {loop_random_seed()};
   LS_OWN(loop_case, c) = {.op = LS_OP_REDUCE_MAX,
-                          .out = vector(LS_DTYPE_F32, ROWS)};
+                          .out = vector_type(LS_DTYPE_F32, ROWS)};
   loop_case_attr(&c, LS_ATTR_IS("axes", axes, 1u));
   float *x = loop_case_add(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(ROWS, COLUMNS)},
                            -9, -1, &random);

@@ -13,9 +13,6 @@
 #include "support/loop_case.h"
 #include "support/sanitizer.h"
 
-static ls_type vector(ls_dtype dtype, int64_t count) {
-  return (ls_type){dtype, LS_SHAPE(count)};
-}
 static ls_type scalar(ls_dtype dtype) { return (ls_type){dtype, LS_SCALAR}; }
 
 // ---- The table -------------------------------------------------------------
@@ -32,10 +29,11 @@ TEST(ops_of_the_compiler_have_no_prepare_function) {
 // ---- Unary -----------------------------------------------------------------
 static void check_unary(uint16_t op, ls_dtype dtype, int64_t count,
                         loop_random *random) {
-  loop_case c = {.op = op, .out = vector(dtype, count)};
+  loop_case c = {.op = op, .out = vector_type(dtype, count)};
   const bool positive =
       op == LS_OP_LOG || op == LS_OP_SQRT || op == LS_OP_RSQRT;
-  loop_case_add(&c, vector(dtype, count), positive ? 0.125 : -10, 10, random);
+  loop_case_add(&c, vector_type(dtype, count), positive ? 0.125 : -10, 10,
+                random);
   loop_case_agrees(&c, 1);
 }
 
@@ -61,8 +59,8 @@ TEST(unary_ops_keep_nan_and_the_sign_of_zero) {
   static const float x[] = {-0.0F, NAN};
   static const uint16_t ops[] = {LS_OP_SIGN, LS_OP_RELU};
   for (size_t o = 0; o < LS_COUNT_OF(ops); ++o) {
-    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_F32, 2)};
-    loop_case_add_copy(&c, vector(LS_DTYPE_F32, 2), x);
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_F32, 2)};
+    loop_case_add_copy(&c, vector_type(LS_DTYPE_F32, 2), x);
     float *got = loop_case_run(&c);
     assert_true(got[0] == 0 && signbit(got[0]) && isnan(got[1]));
     free(got);
@@ -71,15 +69,16 @@ TEST(unary_ops_keep_nan_and_the_sign_of_zero) {
 
 TEST(not_turns_every_bool) {
   loop_random random = {loop_random_seed()};
-  loop_case c = {.op = LS_OP_NOT, .out = vector(LS_DTYPE_BOOL, 100)};
-  loop_case_add(&c, vector(LS_DTYPE_BOOL, 100), 0, 1, &random);
+  loop_case c = {.op = LS_OP_NOT, .out = vector_type(LS_DTYPE_BOOL, 100)};
+  loop_case_add(&c, vector_type(LS_DTYPE_BOOL, 100), 0, 1, &random);
   loop_case_agrees(&c, 0);
 }
 
 TEST(what_makes_no_sense_is_refused_by_name) {
-  LS_OWN(loop_case, c) = {.op = LS_OP_POW, .out = vector(LS_DTYPE_BOOL, 2)};
-  loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
-  loop_case_add_copy(&c, vector(LS_DTYPE_BOOL, 2), "\0\1");
+  LS_OWN(loop_case, c) = {.op = LS_OP_POW,
+                          .out = vector_type(LS_DTYPE_BOOL, 2)};
+  loop_case_add_copy(&c, vector_type(LS_DTYPE_BOOL, 2), "\0\1");
+  loop_case_add_copy(&c, vector_type(LS_DTYPE_BOOL, 2), "\0\1");
   LS_OWN(ls_status, status) = loop_case_prepare(&c);
   assert_int_equal(ls_status_code(status), LS_UNIMPLEMENTED);
   assert_string_equal(ls_status_message(status),
@@ -90,9 +89,9 @@ TEST(what_makes_no_sense_is_refused_by_name) {
 // `which` is the operand that is a scalar; 2: none.
 static void check_binary(uint16_t op, ls_dtype dtype, ls_dtype result,
                          int64_t count, int which, loop_random *random) {
-  loop_case c = {.op = op, .out = vector(result, count)};
+  loop_case c = {.op = op, .out = vector_type(result, count)};
   const bool is_pow = op == LS_OP_POW, is_div = op == LS_OP_DIV;
-  const ls_type full = vector(dtype, count), one = scalar(dtype);
+  const ls_type full = vector_type(dtype, count), one = scalar(dtype);
   loop_case_add(&c, which == 0 ? one : full, is_pow ? 1 : -6, is_pow ? 4 : 11,
                 random);
   loop_case_add(&c, which == 1 ? one : full, is_div || is_pow ? 1 : -5,
@@ -141,7 +140,8 @@ TEST(integers_wrap_around_and_divide_as_stated) {
       {LS_OP_POW, {INT32_MAX, INT32_MIN, 0, 1, 49, 65537}},
   };
   for (size_t r = 0; r < LS_COUNT_OF(rows); ++r) {
-    LS_OWN(loop_case, c) = {.op = rows[r].op, .out = vector(LS_DTYPE_I32, 6)};
+    LS_OWN(loop_case, c) = {.op = rows[r].op,
+                            .out = vector_type(LS_DTYPE_I32, 6)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
     int32_t *got = loop_case_run(&c);
@@ -158,7 +158,7 @@ TEST(narrow_integers_wrap_around) {
   static const int8_t product[] = {-128, 1, 0, -10};
   static const uint16_t ops[] = {LS_OP_DIV, LS_OP_MUL};
   for (size_t o = 0; o < 2; ++o) {
-    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_I8, 4)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_I8, 4)};
     loop_case_add_copy(&c, c.out, x);
     loop_case_add_copy(&c, c.out, y);
     int8_t *got = loop_case_run(&c);
@@ -169,7 +169,7 @@ TEST(narrow_integers_wrap_around) {
   static const uint16_t small[] = {65535, 0, 10};
   static const uint16_t wants[2][3] = {{1, 65535, 0}, {1, 0, 90}};
   for (size_t o = 0; o < 2; ++o) {
-    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_U16, 3)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_U16, 3)};
     loop_case_add_copy(&c, c.out, large);
     loop_case_add_copy(&c, c.out, small);
     uint16_t *got = loop_case_run(&c);
@@ -182,7 +182,7 @@ TEST(neg_and_abs_of_the_least_number_are_itself) {
   static const int64_t least[] = {INT64_MIN};
   static const uint16_t ops[] = {LS_OP_NEG, LS_OP_ABS};
   for (size_t o = 0; o < 2; ++o) {
-    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(LS_DTYPE_I64, 1)};
+    LS_OWN(loop_case, c) = {.op = ops[o], .out = vector_type(LS_DTYPE_I64, 1)};
     loop_case_add_copy(&c, c.out, least);
     int64_t *got = loop_case_run(&c);
     assert_true(got[0] == INT64_MIN);
@@ -195,7 +195,8 @@ TEST(maximum_and_minimum_pass_nan_on) {
   static const uint16_t ops[] = {LS_OP_MAXIMUM, LS_OP_MINIMUM};
   for (size_t t = 0; t < LOOP_FLOATS; ++t) {
     for (size_t o = 0; o < 2; ++o) {
-      LS_OWN(loop_case, c) = {.op = ops[o], .out = vector(loop_types[t], 3)};
+      LS_OWN(loop_case, c) = {.op = ops[o],
+                              .out = vector_type(loop_types[t], 3)};
       void *a = loop_case_add_copy(&c, c.out, NULL);
       void *b = loop_case_add_copy(&c, c.out, NULL);
       for (int i = 0; i < 3; ++i) {
@@ -217,10 +218,11 @@ TEST(select_takes_scalars_in_every_place) {
     const ls_dtype dtype = loop_types[t];
     for (unsigned scalars = 0; scalars < 7; ++scalars) {
       const int64_t n = loop_random_between(&random, 1, 20000);
-      loop_case c = {.op = LS_OP_SELECT, .out = vector(dtype, n)};
+      loop_case c = {.op = LS_OP_SELECT, .out = vector_type(dtype, n)};
       for (unsigned i = 0; i < 3; ++i) {
         const ls_dtype type = i == 0 ? LS_DTYPE_BOOL : dtype;
-        loop_case_add(&c, (scalars >> i & 1) ? scalar(type) : vector(type, n),
+        loop_case_add(&c,
+                      (scalars >> i & 1) ? scalar(type) : vector_type(type, n),
                       -9, 9, &random);
       }
       loop_case_agrees(&c, 0);
@@ -263,7 +265,7 @@ TEST(widening_and_narrowing_are_those_of_the_base) {
 // ---- Convert ---------------------------------------------------------------
 static loop_case convert_case(ls_dtype from, ls_dtype to, int64_t count) {
   (void)from;
-  loop_case c = {.op = LS_OP_CONVERT, .out = vector(to, count)};
+  loop_case c = {.op = LS_OP_CONVERT, .out = vector_type(to, count)};
   loop_case_attr(&c, LS_ATTR_T("dtype", to));
   return c;
 }
@@ -275,7 +277,7 @@ TEST(convert_agrees_with_the_reference_between_all_types) {
       const ls_dtype from = loop_types[f], to = loop_types[t];
       const int64_t n = (f + t) % 3 == 0 ? 17000 : 700;
       loop_case c = convert_case(from, to, n);
-      loop_case_add(&c, vector(from, n), -100, 100, &random);
+      loop_case_add(&c, vector_type(from, n), -100, 100, &random);
       loop_case_agrees(&c, 1);
     }
   }
@@ -290,7 +292,7 @@ TEST(floats_saturate_at_integers) {
     for (size_t t = 0; t < LOOP_NUMBERS - LOOP_FLOATS; ++t) {
       const ls_dtype to = loop_types[LOOP_FLOATS + t];
       LS_OWN(loop_case, c) = convert_case(from[f], to, 8);
-      void *data = loop_case_add_copy(&c, vector(from[f], 8), NULL);
+      void *data = loop_case_add_copy(&c, vector_type(from[f], 8), NULL);
       for (int i = 0; i < 8; ++i)
         loop_write(from[f], data, i, x[i]);
       void *got = loop_case_run(&c);
@@ -328,7 +330,7 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
   static const ls_dtype to[] = {LS_DTYPE_F16, LS_DTYPE_BF16};
   for (size_t t = 0; t < 2; ++t) {
     LS_OWN(loop_case, c) = convert_case(LS_DTYPE_F64, to[t], 20000);
-    double *x = loop_case_add_copy(&c, vector(LS_DTYPE_F64, 20000), NULL);
+    double *x = loop_case_add_copy(&c, vector_type(LS_DTYPE_F64, 20000), NULL);
     for (int i = 0; i < 20000; ++i) {
       // A little off the middle between two neighbours.
       const int places = to[t] == LS_DTYPE_F16 ? 11 : 8;
@@ -346,7 +348,7 @@ TEST(wide_numbers_become_16_bit_floats_in_one_rounding) {
                                   INT64_C(0x101) << 40,
                                   -(INT64_C(0x101) << 40) - 1, INT64_MIN};
   LS_OWN(loop_case, c) = convert_case(LS_DTYPE_I64, LS_DTYPE_BF16, 4);
-  loop_case_add_copy(&c, vector(LS_DTYPE_I64, 4), whole);
+  loop_case_add_copy(&c, vector_type(LS_DTYPE_I64, 4), whole);
   uint16_t *got = loop_case_run(&c);
   assert_true(ls_bf16_to_f32(got[0]) == ldexpf(0x102, 40));
   assert_true(ls_bf16_to_f32(got[1]) == ldexpf(0x100, 40));

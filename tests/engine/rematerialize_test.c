@@ -11,6 +11,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/ops.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/replicas.h"
 #include "support/sanitizer.h"
 #include "support/values.h"
@@ -194,10 +195,6 @@ TEST(what_replicas_have_in_common_is_not_given_by_each) {
 }
 
 // ---- Replicas ---------------------------------------------------------------
-static ls_nest negated(ls_nest args, void *user) {
-  (void)args;
-  return ls_leaf(ls_neg(*(const ls_tensor *)user));
-}
 
 static ls_nest kept(ls_nest args, void *user) {
   (void)args;
@@ -215,7 +212,7 @@ static ls_nest shared_gradients_of(ls_nest args, void *user) {
                                  : ls_gelu(x);
   const ls_tensor sum = ls_reduce_sum(own, LS_ALL_AXES);
   const ls_nest branch =
-      ls_cond(ls_greater(sum, ls_mul_scalar(sum, 0)), negated, kept, &own);
+      ls_cond(ls_greater(sum, ls_mul_scalar(sum, 0)), negate_user, kept, &own);
   own = branch.as.tensor;
   ls_nest_release(branch);
   const ls_nest loss =

@@ -18,6 +18,7 @@
 #include "lockstep/runtime_settings.h"
 #include "support/counted.h"
 #include "support/draw.h"
+#include "support/expect.h"
 #include "support/faulty_files.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -169,14 +170,6 @@ static void expect_same(const trial *t, const outcome *it,
 }
 
 // ---- What is told ----------------------------------------------------------
-static int count_in(const char *text, const char *part) {
-  int count = 0;
-  while ((text = strstr(text, part)) != NULL) {
-    text += strlen(part);
-    ++count;
-  }
-  return count;
-}
 
 static void expect_told(ls_status status, ls_code code, const char *text) {
   assert_int_equal(ls_status_code(status), code);
@@ -191,8 +184,8 @@ static bool recovers(const witnessed_fault *f) {
 static void check(const trial *t, ls_status status) {
   const bool ok = ls_status_is_ok(status);
   const char *text = ls_status_message(status);
-  assert_in_range(count_in(text, "fails") + count_in(text, "No space left"), 0,
-                  1);
+  assert_in_range(
+      count_parts(text, "fails") + count_parts(text, "No space left"), 0, 1);
   if (ok && t->w.faults == 0) return;
   switch (t->cause) {
   case INPUT:  // What is made ahead may be of no step.

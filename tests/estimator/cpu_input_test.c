@@ -79,11 +79,6 @@ TEST(slices_are_for_cores) {
 }
 
 // ---- Data sets -------------------------------------------------------------
-static ls_nest short_rows(void *user, ls_input_call *call) {
-  (void)user;
-  return ls_nest_dataset(
-      fed_rows(10, ls_params_i64(call->params, "batch_size", 0)));
-}
 static ls_nest full_rows(void *user, ls_input_call *call) {
   (void)user;
   ls_dataset *made =
@@ -126,7 +121,7 @@ TEST(a_last_short_batch_is_used_on_a_cpu) {
   ls_cpu_input input;
   double sums[8];
   int64_t rows[8];
-  fed_open(&f, on_cpu(LS_MODE_EVAL, short_rows));
+  fed_open(&f, on_cpu(LS_MODE_EVAL, ten_fed_rows));
   expect_ok(ls_cpu_input_make(&f.calls, &input));
   assert_int_equal(f.seen[0].batch_size, 4);
   assert_non_null(input.iterator);

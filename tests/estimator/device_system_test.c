@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "lockstep/events.h"
 #include "lockstep/summary_ops.h"
+#include "support/callbacks.h"
 #include "support/device_runs.h"
 #include "support/thread_count.h"
 #include "tpu/own.h"
@@ -218,13 +219,10 @@ static ls_status never_ends(ls_host_call *call) {
   (void)call;
   return ls_ok();
 }
-static void end_it(ls_host_call *call) {
-  ls_host_done(call, LS_STATUS(LS_CANCELLED, "asked to end"));
-}
 static const ls_host_kernel stuck = {.name = "device_system_stuck",
                                      .start = never_ends,
                                      .flags = LS_HOST_INLINE | LS_HOST_WAITS,
-                                     .cancel = end_it};
+                                     .cancel = cancel_call};
 
 TEST(writers_have_five_minutes_to_begin) {
   LS_SPEC("E81");

@@ -19,6 +19,7 @@
 #include "lockstep/runtime_settings.h"
 #include "support/counted.h"
 #include "support/draw.h"
+#include "support/expect.h"
 #include "support/faulty_files.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
@@ -153,14 +154,6 @@ static trial trial_of(uint64_t seed) {
 }
 
 // ---- What is told ----------------------------------------------------------
-static int count_in(const char *text, const char *part) {
-  int count = 0;
-  while ((text = strstr(text, part)) != NULL) {
-    text += strlen(part);
-    ++count;
-  }
-  return count;
-}
 
 static void expect_told(ls_status status, ls_code code, const char *text) {
   assert_int_equal(ls_status_code(status), code);
@@ -201,8 +194,8 @@ static void check(const trial *t, ls_status status,
                   const ls_training_end *end) {
   const ls_code code = ls_status_code(status);
   const char *text = ls_status_message(status);
-  assert_in_range(count_in(text, "fails") + count_in(text, "No space left"), 0,
-                  1);
+  assert_in_range(
+      count_parts(text, "fails") + count_parts(text, "No space left"), 0, 1);
   if (code == LS_OK && t->cause < ASKED_FIRST)
     assert_int_equal(end->step, WITNESSED_STEPS);
   switch (t->cause) {

@@ -364,11 +364,6 @@ TEST(slices_go_to_all_replicas_that_are_on_several_hosts) {
 }
 
 // ---- The end ---------------------------------------------------------------
-static ls_nest ten_rows(void *user, ls_input_call *call) {
-  (void)user;
-  return ls_nest_dataset(
-      fed_rows(10, ls_params_i64(call->params, "batch_size", 0)));
-}
 
 // The same, of which nobody knows how many they are.
 static ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
@@ -391,10 +386,11 @@ static ls_nest ten_in_a_stream(void *user, ls_input_call *call) {
 TEST(a_last_short_batch_is_left_out) {
   for (int way = 0; way < 2; ++way) {
     LS_OWN(fed, f) = {0};
-    fed_begin(&f, (fed_facts){.pod = TWO,
-                              .mode = LS_MODE_TRAIN,
-                              .batch = 4,
-                              .input = way == 0 ? ten_rows : ten_in_a_stream});
+    fed_begin(&f,
+              (fed_facts){.pod = TWO,
+                          .mode = LS_MODE_TRAIN,
+                          .batch = 4,
+                          .input = way == 0 ? ten_fed_rows : ten_in_a_stream});
     expect_ok(fed_run(&f, 2));
     expect_status(fed_run(&f, 2), LS_OUT_OF_RANGE, "");
     for (int k = 0; k < 2; ++k)

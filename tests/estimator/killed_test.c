@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "lockstep/runtime.h"
+#include "support/draw.h"
+#include "support/process.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
 #include "support/witnessed.h"
@@ -29,11 +31,6 @@ enum {
   MOST_SECONDS = 120
 };
 static const char end_file[] = "model.ckpt-45.safetensors";
-
-static int from_environment(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
-}
 
 // ---- Lives -----------------------------------------------------------------
 static ls_train_stop asked;
@@ -77,19 +74,6 @@ static pid_t begin_life(const witnessed *w, int threads) {
   return child;
 }
 
-// Its exit code; below 0: it was killed.
-static int end_life(pid_t child) {
-  int how = 0;
-  assert_int_equal(waitpid(child, &how, 0), child);
-  return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
-}
-
-static int64_t micros_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
-}
-
 // ---- Many lives of a training ----------------------------------------------
 typedef struct tally {
   int lives, runs, unheard;
@@ -119,7 +103,7 @@ static void live_until_the_end(witnessed w, int sent, int64_t micros,
     const int64_t most = micros + micros * life / 10;
     usleep((useconds_t)(rand_r(&t->seed) % most));
     kill(child, sent);
-    const int code = end_life(child);
+    const int code = wait_for_child(child);
     if (code == ENDED) return;
     ++t->lives;
     t->saved += last_save(w.folder) != before;
@@ -142,7 +126,7 @@ static void check(const char *log, const char *whole, int sent, tally *t) {
 
 static void end_often(int sent, int lives) {
   static const int replicas[] = {1, 3, 8};
-  tally t = {.seed = (unsigned)from_environment("LS_TEST_SEED", 1)};
+  tally t = {.seed = (unsigned)int_from_environment("LS_TEST_SEED", 1)};
   int64_t micros[3] = {0};
   char whole[3][40], logs[3][48];
   for (int i = 0; i < 3; ++i) {
@@ -155,7 +139,7 @@ static void end_often(int sent, int lives) {
                          .replicas = replicas[i],
                          .save_steps = 1000};
     const int64_t began = micros_now();
-    assert_int_equal(end_life(begin_life(&w, 2)), ENDED);
+    assert_int_equal(wait_for_child(begin_life(&w, 2)), ENDED);
     micros[i] = micros_now() - began;
     check(logs[i], logs[i], SIGTERM, &t);
   }
@@ -173,7 +157,7 @@ static void end_often(int sent, int lives) {
 }
 
 static int lives_wanted(void) {
-  return from_environment("LS_TEST_KILLS", LS_SANITIZED ? 3 : 8);
+  return int_from_environment("LS_TEST_KILLS", LS_SANITIZED ? 3 : 8);
 }
 
 TEST(a_training_that_is_killed_goes_on_as_if_it_had_not_been) {

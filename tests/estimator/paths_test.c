@@ -10,17 +10,8 @@ typedef struct outcome {
   double train_loss, loss, accuracy, mean, count;
 } outcome;
 
-static ls_nest evaluate(estimator_case *c, ls_opt steps) {
-  ls_nest metrics = ls_none();
-  expect_ok(ls_estimator_evaluate(
-      c->estimator,
-      &(ls_estimator_evaluation){.input = estimator_input(c), .steps = steps},
-      &metrics));
-  return metrics;
-}
-
 static outcome evaluated(estimator_case *c, ls_opt steps) {
-  LS_OWN(ls_nest, metrics) = evaluate(c, steps);
+  LS_OWN(ls_nest, metrics) = estimator_evaluate(c, steps);
   const outcome o = {.loss = estimator_metric(metrics, "loss"),
                      .accuracy = estimator_metric(metrics, "accuracy"),
                      .mean = estimator_metric(metrics, "mean"),

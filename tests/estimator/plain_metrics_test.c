@@ -86,15 +86,6 @@ static ls_status model(void *user, ls_model_call *call,
   return status;
 }
 
-static ls_nest evaluate(estimator_case *c, ls_opt steps) {
-  ls_nest metrics = ls_none();
-  expect_ok(ls_estimator_evaluate(
-      c->estimator,
-      &(ls_estimator_evaluation){.input = estimator_input(c), .steps = steps},
-      &metrics));
-  return metrics;
-}
-
 static estimator_case case_of(estimator_way way, int replicas, int64_t batch,
                               int64_t examples) {
   return (estimator_case){.way = way,
@@ -131,13 +122,13 @@ TEST(metrics_of_replicas_are_of_all_examples) {
     LS_OWN(estimator_case, cpu) =
         case_of(ON_CPU, 1, sizes[s].batch, sizes[s].examples);
     begin(&cpu);
-    LS_OWN(ls_nest, wanted) = evaluate(&cpu, (ls_opt){0});
+    LS_OWN(ls_nest, wanted) = estimator_evaluate(&cpu, (ls_opt){0});
     assert_true(estimator_metric(wanted, "sum") == (double)sizes[s].examples);
     for (size_t r = 0; r < LS_COUNT_OF(counts); ++r) {
       LS_OWN(estimator_case, c) =
           case_of(IN_STRATEGY, counts[r], sizes[s].batch, sizes[s].examples);
       begin(&c);
-      LS_OWN(ls_nest, got) = evaluate(&c, (ls_opt){0});
+      LS_OWN(ls_nest, got) = estimator_evaluate(&c, (ls_opt){0});
       assert_int_equal(c.model_calls, counts[r]);
       // Sums are in f64, and what is told in f32: to its last bit.
       for (int i = 0; i < NUM_METRICS; ++i)
@@ -147,7 +138,7 @@ TEST(metrics_of_replicas_are_of_all_examples) {
       // Replica 0's own.
       assert_true(estimator_metric(got, "by_hand") == (double)sizes[s].batches);
       // Anew each time.
-      LS_OWN(ls_nest, again) = evaluate(&c, LS_SOME(1));
+      LS_OWN(ls_nest, again) = estimator_evaluate(&c, LS_SOME(1));
       assert_true(estimator_metric(again, "sum") ==
                   (double)(sizes[s].batch < sizes[s].examples
                                ? sizes[s].batch

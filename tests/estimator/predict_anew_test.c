@@ -3,14 +3,7 @@
 #include <string.h>
 
 #include "support/estimator_ways.h"
-
-static ls_predictions *predict(estimator_case *c,
-                               ls_estimator_prediction prediction) {
-  ls_predictions *made = NULL;
-  prediction.input = estimator_input(c);
-  expect_ok(ls_estimator_predict(c->estimator, &prediction, &made));
-  return made;
-}
+#include "support/estimators.h"
 
 static ls_status lose_once(void *user, ls_run_context *context, ls_nest all) {
   (void)context, (void)all;
@@ -35,10 +28,10 @@ TEST(a_session_made_anew_has_the_same_checkpoint) {
       char path[] = "anew/model.ckpt-2";
       expect_ok(ls_hook_create(
           &(ls_hook_options){.user = &runs, .after_run = lose_once}, &hook));
-      ls_predictions *p =
-          predict(&c, (ls_estimator_prediction){.checkpoint = path,
-                                                .hooks = &hook,
-                                                .num_hooks = (size_t)loses});
+      ls_predictions *p = estimator_predict(
+          &c, (ls_estimator_prediction){.checkpoint = path,
+                                        .hooks = &hook,
+                                        .num_hooks = (size_t)loses});
       ls_hook_release(hook);
       memset(path, 'x', sizeof(path));
       ls_status status = ls_predictions_next(p, &row);

@@ -6,16 +6,9 @@
 #include "lockstep/ops.h"
 #include "support/counted.h"
 #include "support/estimator_ways.h"
+#include "support/estimators.h"
 #include "support/fault.h"
 #include "tpu/own.h"
-
-static ls_predictions *predict(estimator_case *c,
-                               ls_estimator_prediction prediction) {
-  ls_predictions *made = NULL;
-  prediction.input = estimator_input(c);
-  expect_ok(ls_estimator_predict(c->estimator, &prediction, &made));
-  return made;
-}
 
 TEST(all_rows_come_and_none_that_fills_a_batch_up) {
   LS_SPEC("E97 E168");
@@ -25,7 +18,7 @@ TEST(all_rows_come_and_none_that_fills_a_batch_up) {
       c.folder = "predicted";
       c.examples = 55;  // Two batches of 24, and 7.
       estimator_case_begin(&c);
-      ls_predictions *p = predict(
+      ls_predictions *p = estimator_predict(
           &c,
           (ls_estimator_prediction){.keys = (const char *const[]){"classes"},
                                     .num_keys = 1,
@@ -62,8 +55,8 @@ TEST(rows_are_those_of_their_examples) {
     for (int batches = 1; batches >= 0; --batches) {
       ls_nest row = ls_none();
       size_t at = 0;
-      ls_predictions *p =
-          predict(&c, (ls_estimator_prediction){.batches = batches == 1});
+      ls_predictions *p = estimator_predict(
+          &c, (ls_estimator_prediction){.batches = batches == 1});
       while (at < ROWS * ESTIMATOR_CLASSES) {
         expect_ok(ls_predictions_next(p, &row));
         const ls_array *found =
@@ -229,7 +222,7 @@ TEST(predictions_of_nothing_are_none) {
     c.folder = "nothing";
     estimator_case_begin(&c);
     c.examples = 0;
-    ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+    ls_predictions *p = estimator_predict(&c, (ls_estimator_prediction){0});
     expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
     expect_ok(ls_predictions_close(p));
   }
@@ -255,7 +248,7 @@ TEST(an_input_that_cannot_be_made_is_a_failure) {
             &p),
         LS_OUT_OF_RANGE, "no line 7");
     assert_null(p);
-    p = predict(&c, (ls_estimator_prediction){0});
+    p = estimator_predict(&c, (ls_estimator_prediction){0});
     expect_ok(ls_predictions_close(p));
   }
 }
@@ -273,7 +266,7 @@ TEST(a_system_is_not_shared_with_open_predictions) {
                                                 .steps = LS_SOME(1)};
     for (int open = 1; open >= 0; --open) {
       ls_predictions *p =
-          open ? predict(&c, (ls_estimator_prediction){0}) : NULL;
+          open ? estimator_predict(&c, (ls_estimator_prediction){0}) : NULL;
       const ls_status trained =
           ls_estimator_train(c.estimator, &training, &reached);
       const ls_status evaluated =
@@ -305,7 +298,7 @@ TEST(predictions_are_left_early_and_made_one_at_a_time) {
     c.repeats = true;
     estimator_case_begin(&c);
     for (int taken = 0; taken < 3; ++taken) {
-      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      ls_predictions *p = estimator_predict(&c, (ls_estimator_prediction){0});
       for (int k = 0; k < 20 * taken; ++k)
         expect_ok(ls_predictions_next(p, &row));
       expect_status(
@@ -334,14 +327,14 @@ TEST(predictions_of_endless_data_stop_when_asked) {
     c.folder = "endless";
     c.repeats = true;
     estimator_case_begin(&c);
-    ls_predictions *p =
-        predict(&c, (ls_estimator_prediction){.stop = &stop, .batches = true});
+    ls_predictions *p = estimator_predict(
+        &c, (ls_estimator_prediction){.stop = &stop, .batches = true});
     expect_ok(ls_predictions_next(p, &row));
     ls_train_stop_request(&stop);
     expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
     expect_ok(ls_predictions_close(p));
     // Asked before the first run.
-    p = predict(&c, (ls_estimator_prediction){.stop = &stop});
+    p = estimator_predict(&c, (ls_estimator_prediction){.stop = &stop});
     expect_status(ls_predictions_next(p, &row), LS_OUT_OF_RANGE, "");
     expect_ok(ls_predictions_close(p));
     ls_nest_release(row);
@@ -352,7 +345,7 @@ TEST(predictions_of_endless_data_stop_when_asked) {
 
 // All rows of an input; their classes, added.
 static int64_t predict_all(estimator_case *c, int64_t *out_rows) {
-  ls_predictions *p = predict(c, (ls_estimator_prediction){0});
+  ls_predictions *p = estimator_predict(c, (ls_estimator_prediction){0});
   ls_nest row = ls_none();
   int64_t sum = 0;
   *out_rows = 0;
@@ -392,7 +385,7 @@ TEST(calls_on_a_system_of_others_begin_anew) {
   assert_int_equal(rows, 96);
   for (int early = 0; early < 2; ++early) {
     if (early) {
-      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      ls_predictions *p = estimator_predict(&c, (ls_estimator_prediction){0});
       ls_nest row = ls_none();
       expect_ok(ls_predictions_next(p, &row));
       ls_nest_release(row);
@@ -421,7 +414,7 @@ TEST(what_cores_learn_a_cpu_uses) {
       if (way == 0) (void)estimator_case_train(&c, 10);
       c.repeats = false;
       c.examples = 55;
-      ls_predictions *p = predict(&c, (ls_estimator_prediction){0});
+      ls_predictions *p = estimator_predict(&c, (ls_estimator_prediction){0});
       for (int k = 0; k < 55; ++k) {
         expect_ok(ls_predictions_next(p, &row));
         memcpy(
@@ -447,7 +440,8 @@ static ls_status begin_asking(void *user) {
   asked *self = user;
   self->setup.folder = "asked";
   estimator_case_begin(&self->setup);
-  self->predictions = predict(&self->setup, (ls_estimator_prediction){0});
+  self->predictions =
+      estimator_predict(&self->setup, (ls_estimator_prediction){0});
   self->row = ls_none();
   return ls_predictions_next(self->predictions, &self->row);
 }

@@ -4,6 +4,7 @@
 #include "base/memory/own.h"
 #include "lockstep/metrics.h"
 #include "lockstep/optimizer_state.h"
+#include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/linear_model.h"
 
@@ -11,11 +12,6 @@ typedef struct job {
   programs p;
   linear_model m;
 } job;
-
-static ls_nest hear(ls_nest tensors, void *user) {
-  (void)user;
-  return ls_leaf(ls_neg(ls_nest_tensor(tensors, 0)));
-}
 
 static ls_nest mean_label(ls_nest tensors, void *user) {
   static const char *const key = "label";
@@ -43,7 +39,7 @@ static ls_status model_of(void *user, ls_model_call *call,
   LS_RETURN_IF_ERROR(
       ls_status_join(ls_nest_status(list), ls_nest_status(dict)));
   ls_estimator_spec_options o = {.mode = call->mode};
-  o.host_call = (ls_host_function){.call = hear, .tensors = list};
+  o.host_call = (ls_host_function){.call = negate_first, .tensors = list};
   if (predicts) o.predictions = dict;
   if (!predicts) o.loss = linear_model_loss(&j->m, call);
   if (call->mode == LS_MODE_TRAIN)

@@ -12,6 +12,7 @@
 #include "lockstep/host.h"
 #include "lockstep/variable_parts.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/monitored_runs.h"
 
 static void record(ls_rendezvous *r, const char *source, ls_code code,
@@ -87,13 +88,10 @@ static ls_status never_ends(ls_host_call *call) {
   (void)call;
   return ls_ok();
 }
-static void end_it(ls_host_call *call) {
-  ls_host_done(call, LS_STATUS(LS_CANCELLED, "asked to end"));
-}
 static const ls_host_kernel stuck = {.name = "stuck",
                                      .start = never_ends,
                                      .flags = LS_HOST_INLINE | LS_HOST_WAITS,
-                                     .cancel = end_it};
+                                     .cancel = cancel_call};
 
 static ls_status run_stuck_in(monitored_runs *f, ls_session *session) {
   ls_nest results = ls_none();

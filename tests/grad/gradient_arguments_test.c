@@ -7,13 +7,6 @@
 #include "support/gradient_graph.h"
 #include "support/spec.h"
 
-static ls_status refusal(ls_tensor y, ls_tensor x,
-                         const ls_gradient_options *options) {
-  const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(x)};
-  ls_nest grads[1];
-  return ls_gradients(ys, 1, xs, 1, options, grads);
-}
-
 // ---- Arguments and scope ---------------------------------------------------
 TEST(ops_stand_in_scopes_of_the_call_and_of_the_forward_op) {
   LS_SPEC("O178 O183 O190");
@@ -82,7 +75,7 @@ TEST(gradients_are_refused_in_an_eager_graph) {
   const ls_tensor x = gradient_input("x");
   const ls_tensor y = ls_exp(x);
   ls_scope_end(&f->scope);  // Nothing is open now: eager.
-  expect_status(refusal(y, x, NULL), LS_FAILED_PRECONDITION, "tape");
+  expect_status(gradient_refusal(y, x, NULL), LS_FAILED_PRECONDITION, "tape");
   ls_graph_begin(&f->scope, f->graph);
 }
 
@@ -90,10 +83,10 @@ TEST(there_are_as_many_grad_ys_as_ys) {
   LS_SPEC("O182");
   const ls_tensor x = gradient_input("x");
   const ls_nest given[] = {ls_leaf(x), ls_leaf(x)};
-  expect_status(
-      refusal(ls_exp(x), x,
-              &(ls_gradient_options){.grad_ys = given, .num_grad_ys = 2}),
-      LS_INVALID_ARGUMENT, "Length mismatch: 1 ys and 2 grad_ys");
+  expect_status(gradient_refusal(
+                    ls_exp(x), x,
+                    &(ls_gradient_options){.grad_ys = given, .num_grad_ys = 2}),
+                LS_INVALID_ARGUMENT, "Length mismatch: 1 ys and 2 grad_ys");
   // None for all is what there is without any.
   const ls_nest y = ls_leaf(ls_exp(x)), xs = ls_leaf(x), none = ls_none();
   ls_nest grads[2];
@@ -112,7 +105,7 @@ TEST(an_unknown_aggregation_is_refused) {
   const ls_tensor x = gradient_input("x");
   const size_t before = ls_graph_num_ops(f->graph);
   const ls_status status =
-      refusal(x, x, &(ls_gradient_options){.aggregation = 3});
+      gradient_refusal(x, x, &(ls_gradient_options){.aggregation = 3});
   expect_contains(ls_status_message(status), "0 (add_n), 1 (tree), 2 "
                                              "(accumulate_n)");
   expect_status(status, LS_INVALID_ARGUMENT, "aggregation 3");
@@ -129,11 +122,12 @@ TEST(values_out_of_reach_are_refused_by_name) {
     LS_GRAPH_SCOPE(other);
     stranger = gradient_input("stranger");
   }
-  expect_status(refusal(x, stranger, NULL), LS_INVALID_ARGUMENT,
+  expect_status(gradient_refusal(x, stranger, NULL), LS_INVALID_ARGUMENT,
                 "x 0, 'stranger:0', belongs to graph 'elsewhere'");
-  expect_status(refusal(stranger, x, NULL), LS_INVALID_ARGUMENT, "y 0");
-  expect_status(refusal(x, ls_failed_tensor(), NULL), LS_INVALID_ARGUMENT,
-                "failed tensor");
+  expect_status(gradient_refusal(stranger, x, NULL), LS_INVALID_ARGUMENT,
+                "y 0");
+  expect_status(gradient_refusal(x, ls_failed_tensor(), NULL),
+                LS_INVALID_ARGUMENT, "failed tensor");
   const ls_nest ys[] = {ls_leaf(x)}, xs[] = {ls_nest_i64(3)};
   ls_nest grads[1];
   expect_status(ls_gradients(ys, 1, xs, 1, NULL, grads), LS_INVALID_ARGUMENT,
@@ -182,7 +176,7 @@ TEST(types_of_given_gradients_must_suit_their_y) {
     if (rows[i].given != LS_DTYPE_NONE)
       given = ls_leaf(ls_placeholder(rows[i].given, LS_SCALAR, "given"));
     const ls_status status =
-        refusal(y, y, &(ls_gradient_options){.grad_ys = &given});
+        gradient_refusal(y, y, &(ls_gradient_options){.grad_ys = &given});
     if (rows[i].part == NULL) {
       expect_ok(status);
       continue;

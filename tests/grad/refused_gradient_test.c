@@ -11,6 +11,7 @@
 #include "lockstep/gradients.h"
 #include "lockstep/graph.h"
 #include "lockstep/graph_ops.h"
+#include "support/describe.h"
 #include "support/replicas.h"
 #include "support/values.h"
 
@@ -219,18 +220,6 @@ static void fill_scene(scene *s) {
   expect_ok(ls_op_set_attr(
       s->marked,
       &(ls_attr){.name = "held", .kind = LS_ATTR_ARRAY, .as.array = array}));
-}
-
-// The text without the ops' numbers, of which some may be left out.
-static void drop_numbers(char *text) {
-  char *to = text;
-  for (const char *from = text; *from != '\0';) {
-    *to++ = *from;
-    if (*from++ == '%')
-      while (*from >= '0' && *from <= '9')
-        ++from;
-  }
-  *to = '\0';
 }
 
 static char *play(void (*refuse)(scene *s), bool refuses) {

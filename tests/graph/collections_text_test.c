@@ -8,6 +8,7 @@
 #include "lockstep/session.h"
 #include "support/computation.h"
 #include "support/replicas.h"
+#include "support/values.h"
 
 static ls_graph *loaded(const ls_graph *graph, char **out_text) {
   ls_graph *copy = NULL;
@@ -19,15 +20,6 @@ static ls_graph *loaded(const ls_graph *graph, char **out_text) {
   return copy;
 }
 
-static ls_variable *new_variable(const char *name, double value) {
-  ls_variable *variable = NULL;
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.name = name,
-                             .initial_value = ls_scalar(LS_DTYPE_F32, value)},
-      &variable));
-  return variable;
-}
-
 TEST(entries_are_again_what_they_were) {
   LS_SPEC("E12");
   ls_graph *graph = NULL;
@@ -35,7 +27,7 @@ TEST(entries_are_again_what_they_were) {
   expect_ok(ls_graph_create("g", &graph));
   {
     LS_GRAPH_SCOPE(graph);
-    ls_variable *a = new_variable("w", 3), *b = new_variable("w", 4);
+    ls_variable *a = f32_variable("w", 3), *b = f32_variable("w", 4);
     const ls_tensor sum = ls_add(ls_variable_read(a), ls_variable_read(b));
     const ls_nest dict_of_names = ls_nest_i64(7);
     const ls_nest leaves[] = {ls_nest_variable(b), ls_leaf(sum),

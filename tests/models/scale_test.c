@@ -4,6 +4,7 @@
 // them costs.
 #include "support/counted.h"
 #include "support/expect.h"
+#include "support/process.h"
 
 #include <string.h>
 #include <time.h>
@@ -14,12 +15,6 @@
 #include "support/trainer.h"
 
 enum { MANY = 1024, FEW = 8 };
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static float loss_of_replica(const trainer *training, size_t replica) {
   const ls_nest leaf = ls_distributed_component(training->result, replica);
@@ -113,11 +108,11 @@ static cost measure(const mlp_shape *shape, int replicas) {
       &training));
   const uint64_t data =
       ls_array_size(training.examples) + ls_array_size(training.labels);
-  const double start = seconds();
+  const double start = seconds_now();
   expect_ok(trainer_step(&training));
-  const double middle = seconds();
+  const double middle = seconds_now();
   expect_ok(trainer_step(&training));
-  const double end = seconds();
+  const double end = seconds_now();
   const ls_allocator_counts counts = counted_now(&memory);
   trainer_destroy(&training);
   counted_end(&memory);

@@ -8,6 +8,7 @@
 #include "base/memory/own.h"
 #include "lockstep/optimizer_state.h"
 #include "lockstep/strategy_extended.h"
+#include "support/replicas.h"
 #include "support/values.h"
 #include "support/ways.h"
 
@@ -44,12 +45,6 @@ static ls_nest own_vector(const ways *self, int step, int r) {
       array_of(LS_DTYPE_F32, LS_SHAPE(2), (double[]){r + 1, r + 1})));
 }
 
-static ls_tensor argument(ls_nest args) {
-  ls_tensor x = ls_failed_tensor();
-  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
-  return x;
-}
-
 static ls_tensor spoiled(const stepping *s, ls_tensor x, bool last) {
   if (s->fault == OTHER_SHAPE || (s->fault == LAST_SHAPE && last))
     return ls_concatenate((const ls_tensor[]){x, x}, 2, 0);
@@ -66,7 +61,7 @@ static ls_nest of_op(ls_op op) {
 }
 
 static ls_nest apply(ls_nest args, ways *self) {
-  const ls_tensor x = argument(args);
+  const ls_tensor x = first_argument(args);
   const bool last = ls_replica_number() + 1 == self->replicas;
   return of_op(ls_optimizer_apply(
       self->optimizer, self->variables,
@@ -84,7 +79,7 @@ static ls_nest apply_across(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 static ls_nest merge_apply(ls_nest args, ways *self) {
-  const ls_tensor x = argument(args);
+  const ls_tensor x = first_argument(args);
   const bool last = ls_replica_number() + 1 == self->replicas;
   LS_OWN(ls_nest, given) =
       LS_TUPLE(ls_leaf(x), ls_leaf(spoiled(self->user, x, last)));

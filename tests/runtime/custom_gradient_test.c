@@ -10,6 +10,7 @@
 #include "lockstep/function_plan.h"
 #include "lockstep/gradients.h"
 #include "lockstep/strategy.h"
+#include "support/callbacks.h"
 #include "support/fault.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -303,16 +304,12 @@ static ls_nest branch(ls_nest none, void *user) {
   (void)none;
   return ls_leaf(strange_square(*(const ls_tensor *)user));
 }
-static ls_nest other_branch(ls_nest none, void *user) {
-  (void)none;
-  return ls_leaf(ls_neg(*(const ls_tensor *)user));
-}
 
 static ls_nest branching(ls_nest args, void *user) {
   (void)user;
   ls_tensor x = ls_nest_tensor(args, 0);
   const ls_tensor positive = ls_greater(x, ls_scalar(LS_DTYPE_F64, 0));
-  const ls_nest y = ls_cond(positive, branch, other_branch, &x);
+  const ls_nest y = ls_cond(positive, branch, negate_user, &x);
   if (ls_nest_is_failed(y)) return y;
   const ls_tensor tensor = ls_nest_tensor(y, 0);
   ls_nest_release(y);

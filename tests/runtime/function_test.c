@@ -10,14 +10,6 @@
 #include "support/values.h"
 
 // ---- Helpers ---------------------------------------------------------------
-static ls_variable *f32_variable(const char *name, double value) {
-  ls_variable *variable = NULL;
-  expect_ok(ls_variable_create(
-      &(ls_variable_options){.name = name,
-                             .initial_value = ls_scalar(LS_DTYPE_F32, value)},
-      &variable));
-  return variable;
-}
 
 // ---- Traces ----------------------------------------------------------------
 static int traced;

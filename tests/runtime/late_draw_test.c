@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eager draws are made when their value is asked for, and nobody can tell.
 #include "lockstep/runtime.h"
+#include "support/callbacks.h"
 #include "support/values.h"
 
 #include "base/memory/allocator.h"
@@ -84,26 +85,16 @@ static ls_array *kept_unseen(void) {
   return value_of(drawn);
 }
 
-static ls_nest give_captured(ls_nest args, void *user) {
-  (void)args;
-  return ls_leaf(ls_neg(*(const ls_tensor *)user));
-}
-
-static ls_nest give_argument(ls_nest args, void *user) {
-  (void)user;
-  return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
-}
-
 static ls_array *captured(void) {
   ls_tensor drawn = draw();
-  LS_OWN(ls_nest, got) = call_on(1, give_captured, &drawn, ls_none(), 1);
+  LS_OWN(ls_nest, got) = call_on(1, negate_user, &drawn, ls_none(), 1);
   ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
   return array;
 }
 
 static ls_array *argument(void) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_leaf(draw()));
-  LS_OWN(ls_nest, got) = call_on(1, give_argument, NULL, args, 1);
+  LS_OWN(ls_nest, got) = call_on(1, negate_first, NULL, args, 1);
   ls_array *array = value_of(ls_neg(ls_constant(ls_nest_as_array(got))));
   return array;
 }

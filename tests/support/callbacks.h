@@ -3,6 +3,7 @@
 #ifndef LS_TESTS_SUPPORT_CALLBACKS_H_
 #define LS_TESTS_SUPPORT_CALLBACKS_H_
 
+#include "lockstep/dataset.h"
 #include "lockstep/host.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
@@ -27,5 +28,23 @@ ls_status infer_like_first(const ls_object *state, const ls_type *in,
                            size_t num_in, ls_type *out, size_t *num_out);
 // Does nothing.
 ls_status finish_at_once(ls_host_call *call);
+// Minus the tensor at `user`.
+ls_nest negate_user(ls_nest none, void *user);
+// Minus the first value.
+ls_nest negate_first(ls_nest args, void *user);
+// Minus a nest that is a tensor.
+ls_nest negate_leaf(ls_nest args, void *user);
+// A gradient function that changes nothing.
+ls_nest keep_gradients(ls_nest inputs, ls_nest outputs, ls_nest gradients,
+                       void *user);
+// The first argument as it is.
+ls_nest give_first(ls_nest args, void *user);
+// Ends a call that was asked to end.
+void cancel_call(ls_host_call *call);
+// A map function that changes nothing.
+ls_nest keep_element(ls_nest element, const ls_map_call *call, void *user);
+// A filter that keeps all.
+ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
+                   bool *out_keep);
 
 #endif  // LS_TESTS_SUPPORT_CALLBACKS_H_

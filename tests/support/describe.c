@@ -10,7 +10,7 @@
 #include "support/expect.h"
 
 // The text without the ops' numbers, of which some may be left out.
-static void drop_numbers(char *text) {
+void drop_numbers(char *text) {
   char *to = text;
   for (const char *from = text; *from != '\0';) {
     *to++ = *from;

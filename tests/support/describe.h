@@ -8,5 +8,7 @@
 // Its ops but for their numbers, its collections, and its loss reduction. The
 // caller frees it.
 char *describe(const ls_graph *graph);
+// Drops the numbers of values, in place.
+void drop_numbers(char *text);
 
 #endif  // LS_TESTS_SUPPORT_DESCRIBE_H_

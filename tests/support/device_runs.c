@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/device_runs.h"
+#include "support/callbacks.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -106,15 +107,11 @@ static ls_status take_source(ls_host_call *call) {
   return ls_ok();
 }
 
-static void cancel_end(ls_host_call *call) {
-  ls_host_done(call, LS_STATUS(LS_CANCELLED, "asked to end"));
-}
-
 static const ls_host_kernel source_kernel = {.name = "device_runs_source",
                                              .infer = infer_source,
                                              .start = start_source,
                                              .take = take_source,
-                                             .cancel = cancel_end,
+                                             .cancel = cancel_call,
                                              .flags = LS_HOST_INLINE |
                                                       LS_HOST_WAITS};
 

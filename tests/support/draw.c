@@ -14,3 +14,8 @@ uint64_t number_from_environment(const char *name, uint64_t otherwise) {
   const char *text = getenv(name);
   return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
+
+int int_from_environment(const char *name, int otherwise) {
+  const char *text = getenv(name);
+  return text != NULL ? atoi(text) : otherwise;
+}

@@ -9,5 +9,7 @@
 uint64_t draw_below(uint64_t *state, uint64_t below);
 // The number in an environment variable, `otherwise` where it is not set.
 uint64_t number_from_environment(const char *name, uint64_t otherwise);
+// The same as an int.
+int int_from_environment(const char *name, int otherwise);
 
 #endif  // LS_TESTS_SUPPORT_DRAW_H_

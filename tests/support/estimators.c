@@ -85,7 +85,7 @@ static ls_nest metrics(ls_nest tensors, void *user) {
       3);
 }
 
-static ls_status train_op(ls_tensor loss, ls_op *out) {
+ls_status cross_shard_train_op(ls_tensor loss, ls_op *out) {
   ls_optimizer *inner = NULL, *outer = NULL;
   LS_RETURN_IF_ERROR(ls_sgd_create(
       &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.9}, &inner));
@@ -124,7 +124,7 @@ static ls_status model(void *user, ls_model_call *call,
                  ? ls_reduce_loss(losses, LS_REDUCTION_MEAN)
                  : ls_weighted_mean(losses, call->mask);
     if (call->mode == LS_MODE_TRAIN)
-      LS_RETURN_IF_ERROR(train_op(o.loss, &o.train_op));
+      LS_RETURN_IF_ERROR(cross_shard_train_op(o.loss, &o.train_op));
     made = LS_LIST(ls_leaf(ls_convert(labels, LS_DTYPE_I32)),
                    ls_leaf(ls_convert(classes, LS_DTYPE_I32)), ls_leaf(losses));
     if (call->mode == LS_MODE_EVAL)
@@ -241,4 +241,21 @@ ls_status estimator_receive(void *user, ls_serving_receiver *out) {
   out->features = ls_leaf(ls_placeholder(
       LS_DTYPE_F32, LS_SHAPE(LS_UNKNOWN_DIM, ESTIMATOR_WIDTH), "x"));
   return ls_ok();
+}
+
+ls_nest estimator_evaluate(estimator_case *c, ls_opt steps) {
+  ls_nest metrics = ls_none();
+  expect_ok(ls_estimator_evaluate(
+      c->estimator,
+      &(ls_estimator_evaluation){.input = estimator_input(c), .steps = steps},
+      &metrics));
+  return metrics;
+}
+
+ls_predictions *estimator_predict(estimator_case *c,
+                                  ls_estimator_prediction prediction) {
+  ls_predictions *made = NULL;
+  prediction.input = estimator_input(c);
+  expect_ok(ls_estimator_predict(c->estimator, &prediction, &made));
+  return made;
 }

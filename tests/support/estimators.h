@@ -58,5 +58,12 @@ void estimator_cases_expect_equal(const estimator_case *a,
 
 // Receives what a served model is given: features of any number of rows.
 ls_status estimator_receive(void *user, ls_serving_receiver *out);
+// The train op of a cross-shard optimizer: SGD with momentum.
+ls_status cross_shard_train_op(ls_tensor loss, ls_op *out);
+// Evaluates on the case's input; the caller owns the metrics.
+ls_nest estimator_evaluate(estimator_case *c, ls_opt steps);
+// Predicts on the case's input; the caller owns the predictions.
+ls_predictions *estimator_predict(estimator_case *c,
+                                  ls_estimator_prediction prediction);
 
 #endif  // LS_TESTS_SUPPORT_ESTIMATORS_H_

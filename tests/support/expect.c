@@ -21,3 +21,12 @@ void expect_contains_at(const char *text, const char *part, const char *file,
   print_error("wanted '%s' in '%s'\n", part, text);
   _fail(file, line);
 }
+
+int count_parts(const char *text, const char *part) {
+  int count = 0;
+  while ((text = strstr(text, part)) != NULL) {
+    text += strlen(part);
+    ++count;
+  }
+  return count;
+}

@@ -30,5 +30,7 @@ void expect_status_at(ls_status status, ls_code code, const char *part,
   expect_contains_at((text), (part), __FILE__, __LINE__)
 void expect_contains_at(const char *text, const char *part, const char *file,
                         int line);
+// Returns how often `part` stands in `text`.
+int count_parts(const char *text, const char *part);
 
 #endif  // LS_TESTS_SUPPORT_EXPECT_H_

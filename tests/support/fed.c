@@ -193,3 +193,9 @@ ls_dataset *fed_rows(int64_t count, int64_t batch) {
       ls_dataset_convert(made, 0, &(ls_convert_options){.dtype = LS_DTYPE_F32});
   return ls_dataset_batch(made, &(ls_batch_options){.size = batch});
 }
+
+ls_nest ten_fed_rows(void *user, ls_input_call *call) {
+  (void)user;
+  return ls_nest_dataset(
+      fed_rows(10, ls_params_i64(call->params, "batch_size", 0)));
+}

@@ -76,5 +76,7 @@ void fed_expect(fed *self, int host, int ordinal, const double *rows,
 
 // Rows 0 to count - 1, f32 scalars, in batches of that size.
 ls_dataset *fed_rows(int64_t count, int64_t batch);
+// An input of 10 rows, in batches of the call's size.
+ls_nest ten_fed_rows(void *user, ls_input_call *call);
 
 #endif  // LS_TESTS_SUPPORT_FED_H_

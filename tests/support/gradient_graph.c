@@ -76,3 +76,10 @@ const char *gradient_strings(gradient_graph *self, ls_op op, const char *name) {
   }
   return self->text;
 }
+
+ls_status gradient_refusal(ls_tensor y, ls_tensor x,
+                           const ls_gradient_options *options) {
+  const ls_nest ys[] = {ls_leaf(y)}, xs[] = {ls_leaf(x)};
+  ls_nest grads[1];
+  return ls_gradients(ys, 1, xs, 1, options, grads);
+}

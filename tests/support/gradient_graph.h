@@ -31,5 +31,8 @@ const char *gradient_names_from(gradient_graph *self, size_t from);
 ls_op gradient_op(const gradient_graph *self, const char *name);
 // "a b" of an attribute that is a list of texts; "" without it.
 const char *gradient_strings(gradient_graph *self, ls_op op, const char *name);
+// The status of the gradient of `y` to `x`.
+ls_status gradient_refusal(ls_tensor y, ls_tensor x,
+                           const ls_gradient_options *options);
 
 #endif  // LS_TESTS_SUPPORT_GRADIENT_GRAPH_H_

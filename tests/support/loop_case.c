@@ -402,3 +402,7 @@ void loop_expect(const loop_case *c, const void *got, int64_t index,
                  double want, double slack) {
   loop_expect_near(c, got, index, want, slack, 0.001);
 }
+
+ls_type vector_type(ls_dtype dtype, int64_t count) {
+  return (ls_type){dtype, LS_SHAPE(count)};
+}

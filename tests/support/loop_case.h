@@ -98,5 +98,7 @@ void loop_expect_near(const loop_case *c, const void *got, int64_t index,
 // The same for results that hold no cancellation.
 void loop_expect(const loop_case *c, const void *got, int64_t index,
                  double want, double slack);
+// The type of a vector.
+ls_type vector_type(ls_dtype dtype, int64_t count);
 
 #endif  // LS_TESTS_SUPPORT_LOOP_CASE_H_

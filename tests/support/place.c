@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/place.h"
 
+#include "support/expect.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,4 +28,16 @@ ls_status place_open(const place *where, ls_trunk *trunk, open_place *out) {
 ls_status place_close(open_place *self, ls_status status) {
   ls_runtime_make_current(self->before);
   return ls_status_join(status, ls_runtime_destroy(self->runtime));
+}
+
+ls_runtime *runtime_begin(ls_runtime_options options, ls_runtime **out_before) {
+  ls_runtime *runtime = NULL;
+  expect_ok(ls_runtime_create(&options, &runtime));
+  *out_before = ls_runtime_make_current(runtime);
+  return runtime;
+}
+
+void runtime_end(ls_runtime *runtime, ls_runtime *before) {
+  assert_ptr_equal(ls_runtime_make_current(before), runtime);
+  expect_ok(ls_runtime_destroy(runtime));
 }

@@ -23,5 +23,8 @@ typedef struct open_place {
 ls_status place_open(const place *where, ls_trunk *trunk, open_place *out);
 // `status`: how it went there; it comes back, or what closing says.
 ls_status place_close(open_place *self, ls_status status);
+// A runtime with these options, current until it is ended.
+ls_runtime *runtime_begin(ls_runtime_options options, ls_runtime **out_before);
+void runtime_end(ls_runtime *runtime, ls_runtime *before);
 
 #endif  // LS_TESTS_SUPPORT_PLACE_H_

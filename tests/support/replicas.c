@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/replicas.h"
+
 #include "base/memory/own.h"
+#include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
 
 #include <math.h>
@@ -102,4 +104,37 @@ ls_nest run_on(ls_strategy *strategy, ls_callback callback, ls_nest args,
   expect_ok(
       ls_strategy_run(strategy, ls_plain(callback, user), args, &results));
   return results;
+}
+
+ls_cross_device *to_one(void) {
+  ls_cross_device *ops = NULL;
+  expect_ok(ls_reduce_to_one_create(NULL, &ops));
+  return ops;
+}
+
+ls_status mirrored_with(ls_mirrored_options options, ls_strategy **out) {
+  return ls_mirrored_strategy_create(&options, out);
+}
+
+void expect_handle(ls_variable *v, ls_variable *wanted) {
+  ls_variable *handle = NULL;
+  const ls_status status = ls_variable_handle(v, &handle);
+  if (wanted == NULL) {
+    expect_status(status, LS_UNIMPLEMENTED, ls_variable_name(v));
+    assert_null(handle);
+  } else {
+    expect_ok(status);
+    assert_ptr_equal(handle, wanted);
+  }
+}
+
+ls_tensor first_argument(ls_nest args) {
+  ls_tensor x = ls_failed_tensor();
+  expect_ok(ls_distributed_as_tensor(ls_nest_item(args, 0), &x));
+  return x;
+}
+
+ls_tensor constant_argument(ls_nest args) {
+  ls_array *array = ls_nest_as_array(ls_nest_item(args, 0));
+  return array != NULL ? ls_constant(array) : ls_nest_tensor(args, 0);
 }

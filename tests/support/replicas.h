@@ -3,9 +3,11 @@
 #ifndef LS_TESTS_SUPPORT_REPLICAS_H_
 #define LS_TESTS_SUPPORT_REPLICAS_H_
 
+#include "lockstep/cross_device.h"
 #include "lockstep/eager.h"
 #include "lockstep/regroup.h"
 #include "lockstep/strategy.h"
+#include "lockstep/variable_parts.h"
 #include "support/expect.h"
 #include "support/spec.h"
 
@@ -43,5 +45,15 @@ void set_components(ls_variable *variable, const double *values, size_t count);
 // Runs a plain callback on all replicas; expects success. The caller's.
 ls_nest run_on(ls_strategy *strategy, ls_callback callback, ls_nest args,
                void *user);
+// Cross-device ops that reduce to one device. The caller's.
+ls_cross_device *to_one(void);
+// A mirrored strategy with these options.
+ls_status mirrored_with(ls_mirrored_options options, ls_strategy **out);
+// Expects this handle of a variable; NULL: that it has none.
+void expect_handle(ls_variable *v, ls_variable *wanted);
+// The first argument, a distributed value, as a tensor.
+ls_tensor first_argument(ls_nest args);
+// The first argument, an array or a tensor, as a tensor.
+ls_tensor constant_argument(ls_nest args);
 
 #endif  // LS_TESTS_SUPPORT_REPLICAS_H_

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/resumable.h"
+#include "support/callbacks.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -213,15 +214,6 @@ static ls_status take_time(ls_nest element, ls_nest out,
 static ls_nest example_spec(void) {
   return LS_TUPLE(ls_nest_spec(LS_DTYPE_F32, LS_SHAPE(FEATURES + 1)),
                   ls_nest_spec(LS_DTYPE_I32, LS_SCALAR));
-}
-
-static ls_status keep_all(ls_nest element, const ls_map_call *call, void *user,
-                          bool *out_keep) {
-  (void)element;
-  (void)call;
-  (void)user;
-  *out_keep = true;
-  return ls_ok();
 }
 
 static ls_dataset *arrays(int seed) {

@@ -137,3 +137,7 @@ void tpu_run_refused(const tpu_step *step, int replicas, ls_code code,
     expect_status(tpu_run_begin(&run, way, strategy, step), code, says);
   }
 }
+
+int tpu_run_replicas(const tpu_run *run) {
+  return ls_strategy_num_replicas(run->strategy);
+}

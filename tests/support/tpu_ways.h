@@ -57,5 +57,7 @@ void tpu_run_all(const tpu_step *step, void (*check)(tpu_run *self));
 // The same: it is refused in all.
 void tpu_run_refused(const tpu_step *step, int replicas, ls_code code,
                      const char *says);
+// The replicas of its strategy.
+int tpu_run_replicas(const tpu_run *run);
 
 #endif  // LS_TESTS_SUPPORT_TPU_WAYS_H_

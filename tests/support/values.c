@@ -233,3 +233,12 @@ double session_number(ls_session *session, ls_variable *variable) {
   const double number = ls_array_f64(value, 0);
   return number;
 }
+
+ls_variable *f32_variable(const char *name, double value) {
+  ls_variable *variable = NULL;
+  expect_ok(ls_variable_create(
+      &(ls_variable_options){.name = name,
+                             .initial_value = ls_scalar(LS_DTYPE_F32, value)},
+      &variable));
+  return variable;
+}

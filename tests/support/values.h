@@ -56,5 +56,7 @@ void expect_eager_vector(ls_nest leaf, const double *values, int64_t count);
 double nest_element(ls_nest leaf, int64_t index);
 // The first element of a variable in a session.
 double session_number(ls_session *session, ls_variable *variable);
+// An f32 scalar variable with this first value; the caller releases it.
+ls_variable *f32_variable(const char *name, double value);
 
 #endif  // LS_TESTS_SUPPORT_VALUES_H_

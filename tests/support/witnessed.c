@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "support/witnessed.h"
+#include "support/estimators.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -155,18 +156,6 @@ static ls_nest hear_evaluation(ls_nest tensors, void *user) {
 }
 
 // ---- The model -------------------------------------------------------------
-static ls_status train_op(ls_tensor loss, ls_op *out) {
-  ls_optimizer *inner = NULL, *outer = NULL;
-  LS_RETURN_IF_ERROR(ls_sgd_create(
-      &(ls_sgd_options){.learning_rate = 0.1, .momentum = 0.9}, &inner));
-  const ls_status status = ls_cross_shard_create(
-      &(ls_cross_shard_options){.optimizer = inner}, &outer);
-  ls_optimizer_release(inner);
-  LS_RETURN_IF_ERROR(status);
-  *out = ls_train_op(outer, loss);
-  ls_optimizer_release(outer);
-  return ls_ok();
-}
 
 // Finite, and without a gradient where a row is all zeros.
 static ls_tensor mean_length(ls_tensor rows) {
@@ -233,7 +222,7 @@ static ls_status model(void *user, ls_model_call *call,
               LS_LIST(ls_leaf(labels),
                       ls_leaf(ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32)))};
     else if (ls_status_is_ok(status))
-      status = train_op(o.loss, &o.train_op);
+      status = cross_shard_train_op(o.loss, &o.train_op);
   }
   if (ls_status_is_ok(status)) status = ls_tpu_estimator_spec_create(&o, out);
   return status;

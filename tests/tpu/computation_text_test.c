@@ -8,18 +8,15 @@
 #include "graph/graph.h"
 #include "lockstep/flow.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/spec.h"
 
 // ---- A graph, twice --------------------------------------------------------
-static ls_nest negate(ls_nest args, void *user) {
-  (void)user;
-  return ls_leaf(ls_neg(args.as.tensor));
-}
 
 static ls_nest yes(ls_nest none, void *user) {
   (void)none;
-  return ls_outside_compilation(negate, NULL, ls_leaf(*(ls_tensor *)user));
+  return ls_outside_compilation(negate_leaf, NULL, ls_leaf(*(ls_tensor *)user));
 }
 
 static ls_nest no(ls_nest none, void *user) {
@@ -33,7 +30,7 @@ static ls_nest body(ls_nest args, void *user) {
   (void)user;
   const ls_tensor compiled = ls_exp(x);
   const ls_nest outside =
-      ls_outside_compilation(negate, NULL, ls_leaf(compiled));
+      ls_outside_compilation(negate_leaf, NULL, ls_leaf(compiled));
   return LS_LIST(outside, ls_cond(ls_less(x, f32_of(3)), yes, no, &x));
 }
 

@@ -270,15 +270,10 @@ static ls_nest note_it(ls_nest none, void *user) {
   return ls_leaf(noted(*(const ls_tensor *)user));
 }
 
-static ls_nest leave_it(ls_nest none, void *user) {
-  (void)none;
-  return ls_leaf(ls_neg(*(const ls_tensor *)user));
-}
-
 static ls_nest branch_by_replica(ls_nest args, void *user) {
   (void)user;
   ls_tensor x = ls_nest_tensor(args, 0);
-  return LS_LIST(ls_cond(ls_greater(x, f32_of(1.5)), note_it, leave_it, &x));
+  return LS_LIST(ls_cond(ls_greater(x, f32_of(1.5)), note_it, negate_user, &x));
 }
 
 TEST(in_a_branch_it_runs_where_a_replica_goes_that_way) {

@@ -5,15 +5,11 @@
 
 #include "graph/own.h"
 #include "lockstep/function.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "tpu/replicate/context.h"
-
-static ls_nest negate(ls_nest args, void *user) {
-  (void)user;
-  return ls_leaf(ls_neg(args.as.tensor));
-}
 
 static ls_tensor outside(ls_callback fn, ls_tensor x) {
   const ls_nest made = ls_outside_compilation(fn, NULL, ls_leaf(x));
@@ -25,10 +21,10 @@ static ls_tensor outside(ls_callback fn, ls_tensor x) {
 static ls_nest three_clusters(ls_nest args, void *user) {
   ls_tensor *made = user;
   const ls_tensor x = ls_nest_tensor(args, 0);
-  made[0] = outside(negate, x);
+  made[0] = outside(negate_leaf, x);
   made[1] = ls_add(made[0], x);
-  made[2] = outside(negate, made[1]);
-  made[3] = outside(negate, made[2]);
+  made[2] = outside(negate_leaf, made[1]);
+  made[3] = outside(negate_leaf, made[2]);
   return LS_LIST(ls_leaf(made[3]));
 }
 
@@ -77,7 +73,7 @@ TEST(without_a_computation_it_is_just_called) {
   LS_SPEC("O40");
   LS_OWN(computation, c) = {0};
   computation_open(&c);
-  const ls_tensor made = outside(negate, f32_of(3));
+  const ls_tensor made = outside(negate_leaf, f32_of(3));
   expect_outside(made, NULL);
   assert_null(attr_text(ls_tensor_op(made), "_tpu_replicate"));
   assert_true(computation_fetch(&c, made) == -3);
@@ -85,7 +81,7 @@ TEST(without_a_computation_it_is_just_called) {
 
 // ---- Refusals --------------------------------------------------------------
 static ls_nest call_outside(ls_nest args, void *user) {
-  return ls_outside_compilation(negate, user, args);
+  return ls_outside_compilation(negate_leaf, user, args);
 }
 
 static ls_nest nest_clusters(ls_nest args, void *user) {
@@ -278,7 +274,7 @@ static ls_nest on_many_cores(ls_nest args, void *user) {
   assert_int_equal(context->num_host_compute_cores, 0);
   for (int i = 0; i < 4; ++i) {
     LS_DEVICE_SCOPE(devices[i]);
-    outside(negate, ls_nest_tensor(args, 0));
+    outside(negate_leaf, ls_nest_tensor(args, 0));
   }
   assert_int_equal(context->num_host_compute_cores, 2);
   assert_string_equal(context->host_compute_cores[0], "0:1");

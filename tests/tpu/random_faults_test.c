@@ -540,14 +540,9 @@ static bool disturb(const plan *p, const values *wanted) {
   return has_failed;
 }
 
-static int number_of(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
-}
-
 TEST(whatever_goes_wrong_can_be_gone_on_from) {
-  const int first = number_of("LS_TEST_SEED", 1);
-  const int count = number_of("LS_TEST_FAULTS", FEW);
+  const int first = int_from_environment("LS_TEST_SEED", 1);
+  const int count = int_from_environment("LS_TEST_FAULTS", FEW);
   const bool tells = getenv("LS_TEST_FAULTS") != NULL;
   int failed = 0, by_way[WAYS] = {0};
   for (int i = 0; i < count; ++i) {

@@ -17,6 +17,7 @@
 #include "graph/gather/gather.h"
 #include "lockstep/gradients.h"
 #include "support/computation.h"
+#include "support/draw.h"
 #include "support/op_case.h"
 #include "support/outside.h"
 #include "support/outside_flows.h"
@@ -26,13 +27,11 @@
 
 enum { REPLICAS = 2, MOST_RESULTS = 16, FEW_PROGRAMS = LS_SANITIZED ? 3 : 20 };
 
-static int number_of(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
+static int how_many(int few) {
+  return int_from_environment("LS_TEST_OUTSIDE", few);
 }
-static int how_many(int few) { return number_of("LS_TEST_OUTSIDE", few); }
 static uint64_t first_seed(void) {
-  return (uint64_t)number_of("LS_TEST_SEED", 1);
+  return (uint64_t)int_from_environment("LS_TEST_SEED", 1);
 }
 static bool tells(void) { return getenv("LS_TEST_OUTSIDE") != NULL; }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "support/counted.h"
+#include "support/draw.h"
 #include "support/expect.h"
 #include "support/loop_case.h"
 #include "support/system_player.h"
@@ -98,14 +99,9 @@ static void expect_equal(const pair_plan *p, const system_player *alone,
              together->wrong);
 }
 
-static int number_of(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
-}
-
 TEST(each_system_does_what_it_does_alone) {
   const uint64_t first = loop_random_seed();
-  const int count = number_of("LS_TEST_SYSTEMS", FEW);
+  const int count = int_from_environment("LS_TEST_SYSTEMS", FEW);
   int runs = 0, failed = 0;
   for (int i = 0; i < count; ++i) {
     const pair_plan p = pair_plan_of(first + (uint64_t)i);

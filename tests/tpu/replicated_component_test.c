@@ -49,18 +49,6 @@ static void made_close(made *self) {
 }
 LS_OWNED_STRUCT(made, made_close)
 
-static void expect_handle(ls_variable *v, ls_variable *wanted) {
-  ls_variable *handle = NULL;
-  const ls_status status = ls_variable_handle(v, &handle);
-  if (wanted == NULL) {
-    expect_status(status, LS_UNIMPLEMENTED, ls_variable_name(v));
-    assert_null(handle);
-  } else {
-    expect_ok(status);
-    assert_ptr_equal(handle, wanted);
-  }
-}
-
 static double value_in(made *self, ls_tensor x) {
   return self->in_graph ? computation_fetch(&self->c, x) : item_of(x);
 }

@@ -12,6 +12,7 @@
 #include "support/computation.h"
 #include "support/fault.h"
 #include "support/logical_strategies.h"
+#include "support/replicas.h"
 #include "support/saving.h"
 #include "support/spec.h"
 
@@ -183,18 +184,6 @@ TEST(variables_of_one_type_are_needed) {
     expect_no_such(leaves, 2, "element 1 is");
     leaves[1] = (ls_nest){.kind = LS_KIND_VARIABLE, .as.ref = w.all};
     expect_no_such(leaves, 2, "element 1 is");
-  }
-}
-
-static void expect_handle(ls_variable *v, ls_variable *wanted) {
-  ls_variable *handle = NULL;
-  const ls_status status = ls_variable_handle(v, &handle);
-  if (wanted == NULL) {
-    expect_status(status, LS_UNIMPLEMENTED, ls_variable_name(v));
-    assert_null(handle);
-  } else {
-    expect_ok(status);
-    assert_ptr_equal(handle, wanted);
   }
 }
 

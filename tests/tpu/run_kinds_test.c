@@ -9,6 +9,7 @@
 #include "lockstep/object.h"
 #include "lockstep/regroup.h"
 #include "lockstep/slices.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_runs.h"
@@ -156,21 +157,16 @@ typedef struct inner_run {
   bool replicates;
 } inner_run;
 
-static ls_nest give_back(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(ls_nest_item(args, 0));
-}
-
 static ls_nest run_inside(ls_nest args, void *user) {
   const inner_run *inner = user;
   ls_nest made = ls_none(), inputs = ls_none();
   ls_status status;
   if (inner->replicates) {
     inputs = LS_LIST(LS_LIST(ls_nest_retain(ls_nest_item(args, 0))));
-    status = ls_replicate(give_back, NULL, inputs, NULL, &made);
+    status = ls_replicate(give_first, NULL, inputs, NULL, &made);
     ls_nest_release(inputs);
   } else {
-    status = ls_strategy_run(inner->strategy, ls_plain(give_back, NULL), args,
+    status = ls_strategy_run(inner->strategy, ls_plain(give_first, NULL), args,
                              &made);
   }
   return ls_status_is_ok(status) ? made : ls_fail(status);
@@ -197,14 +193,14 @@ static void refuse_inside(tpu_runs *runs) {
   // In another strategy's scope; both are named.
   for (int named = 0; named < 2; ++named) {
     LS_STRATEGY_SCOPE(other);
-    LS_OWN(ls_function, f) = function_of(give_back, NULL);
+    LS_OWN(ls_function, f) = function_of(give_first, NULL);
     LS_OWN(ls_nest, args) = LS_TUPLE(tpu_runs_per_replica(runs, 1));
     expect_status(ls_strategy_run(runs->strategy, ls_traced(f), args, &result),
                   LS_FAILED_PRECONDITION,
                   ls_strategy_label(named ? other : runs->strategy));
   }
   // Nothing is left of it.
-  expect_ok(tpu_runs_call(runs, give_back, NULL, NULL,
+  expect_ok(tpu_runs_call(runs, give_first, NULL, NULL,
                           LS_TUPLE(tpu_runs_per_replica(runs, 1)), ls_none()));
   for (int r = 0; r < runs->replicas; ++r)
     assert_true(tpu_runs_number(runs, -1, r) == 1 + r);
@@ -237,7 +233,7 @@ static ls_nest two_structures(const tpu_runs *runs) {
 static void refuse_differences(tpu_runs *runs) {
   if (runs->replicas == 1) return;
   expect_status(
-      tpu_runs_call(runs, give_back, NULL, NULL,
+      tpu_runs_call(runs, give_first, NULL, NULL,
                     LS_TUPLE(tpu_runs_per_replica(runs, 1), two_types(runs)),
                     ls_none()),
       LS_INVALID_ARGUMENT,
@@ -245,7 +241,7 @@ static void refuse_differences(tpu_runs *runs) {
   if (!runs->in_graph) return;
   const ls_nest different = two_structures(runs);
   if (ls_nest_is_failed(different)) return;
-  expect_status(tpu_runs_call(runs, give_back, NULL, NULL, LS_TUPLE(different),
+  expect_status(tpu_runs_call(runs, give_first, NULL, NULL, LS_TUPLE(different),
                               ls_none()),
                 LS_INVALID_ARGUMENT, "in input 1 of replica 1");
 }
@@ -258,12 +254,12 @@ TEST(replicas_have_the_same_inputs) {
   computation_open(&c);
   const ls_nest inputs =
       LS_LIST(LS_LIST(ls_nest_f64(1)), LS_LIST(ls_nest_f64(1), ls_nest_f64(2)));
-  expect_status(ls_replicate(give_back, NULL, inputs, NULL, &c.outputs),
+  expect_status(ls_replicate(give_first, NULL, inputs, NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "replica 0 has 1 inputs, replica 1 has 2");
   ls_nest_release(inputs);
   LS_OWN(ls_nest, nested) = LS_LIST(LS_LIST(LS_TUPLE(ls_nest_f64(1))),
                                     LS_LIST(LS_LIST(ls_nest_f64(1))));
-  expect_status(ls_replicate(give_back, NULL, nested, NULL, &c.outputs),
+  expect_status(ls_replicate(give_first, NULL, nested, NULL, &c.outputs),
                 LS_INVALID_ARGUMENT, "in input 0 of replica 1");
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/graph_ops.h"
 #include "lockstep/replicate.h"
 #include "runtime/own.h"
+#include "support/callbacks.h"
 #include "support/function.h"
 #include "support/spec.h"
 #include "support/tpu_runs.h"
@@ -48,15 +49,10 @@ static void look_at_places(tpu_runs *runs) {
     }
 }
 
-static ls_nest on_first_core(ls_nest args, void *user) {
-  (void)user;
-  return ls_leaf(ls_neg(ls_nest_tensor(args, 0)));
-}
-
 // What names no device is on the first core: its output goes out there.
 static void look_inside(tpu_runs *runs) {
   if (!runs->in_graph) return;
-  expect_ok(tpu_runs_call(runs, on_first_core, NULL, NULL,
+  expect_ok(tpu_runs_call(runs, negate_first, NULL, NULL,
                           LS_TUPLE(tpu_runs_per_replica(runs, 1)), ls_none()));
   const ls_op output = op_named(runs->computation.graph, "output0");
   const ls_op inside = ls_tensor_op(ls_op_input(output, 0));
@@ -102,11 +98,11 @@ static ls_status run_softly(tpu_runs *runs, ls_function *f, ls_callback fn,
 
 static void place_softly(tpu_runs *runs) {
   LS_OWN(ls_function, loud) = function_of(print_it, NULL);
-  LS_OWN(ls_function, good) = function_of(on_first_core, NULL);
+  LS_OWN(ls_function, good) = function_of(negate_first, NULL);
   for (int round = 0; round < 2; ++round) {
     expect_status(run_softly(runs, loud, print_it, LS_FLAG_OFF),
                   LS_INVALID_ARGUMENT, "/print' (host)");
-    expect_ok(run_softly(runs, good, on_first_core, LS_FLAG_OFF));
+    expect_ok(run_softly(runs, good, negate_first, LS_FLAG_OFF));
     for (int r = 0; r < runs->replicas; ++r)
       assert_true(tpu_runs_number(runs, -1, r) == -1 - r);
     expect_ok(run_softly(runs, loud, print_it,

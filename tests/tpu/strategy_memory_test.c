@@ -8,6 +8,7 @@
 #include "lockstep/session.h"
 #include "lockstep/strategy_extended.h"
 #include "lockstep/variable_parts.h"
+#include "support/callbacks.h"
 #include "support/counted.h"
 #include "support/fault.h"
 #include "support/tpu_strategies.h"
@@ -32,11 +33,6 @@ static ls_nest add(ls_nest args, void *user) {
              : ls_fail(status);
 }
 
-static ls_nest give(ls_nest args, void *user) {
-  (void)user;
-  return ls_nest_retain(ls_nest_item(args, 0));
-}
-
 static ls_nest merged(ls_strategy *s, ls_nest args, void *user) {
   const job *j = user;
   const ls_nest x = ls_nest_item(args, 0);
@@ -50,8 +46,8 @@ static ls_nest merged(ls_strategy *s, ls_nest args, void *user) {
   if (ls_status_is_ok(status))
     status = ls_strategy_update(s, j->variable, add, given, NULL, true, &made);
   if (ls_status_is_ok(status))
-    status =
-        ls_strategy_update_non_slot(s, NULL, 0, give, args, NULL, false, &host);
+    status = ls_strategy_update_non_slot(s, NULL, 0, give_first, args, NULL,
+                                         false, &host);
   ls_nest_release(given);
   ls_nest_release(host);
   return ls_status_is_ok(status) ? LS_LIST(made, first) : ls_fail(status);

@@ -34,10 +34,6 @@ static float tree_mean(const double *x, int count) {
   return tree_sum(x, count) * (1.0f / (float)count);
 }
 
-static int replicas_of(const tpu_run *run) {
-  return ls_strategy_num_replicas(run->strategy);
-}
-
 // What a merge function does, in a replica.
 typedef ls_status (*across)(ls_strategy *strategy, ls_nest value,
                             ls_nest *out_value);
@@ -71,7 +67,7 @@ static ls_status reduce_both(ls_strategy *s, ls_nest value, ls_nest *out) {
 }
 
 static void all_have_the_sum(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_true(tpu_run_number(run, r, 0, 0) == tree_sum(thirds, n));
     assert_true(tpu_run_number(run, r, 1, 0) == tree_mean(thirds, n));
@@ -82,7 +78,7 @@ static void all_have_the_sum(tpu_run *run) {
 }
 
 static void all_have_the_mean_of_integers(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 0)), LS_DTYPE_I32);
     assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F64);
@@ -95,7 +91,7 @@ static const double counted[] = {1, 2, 3, 4, 5, 6, 7, 8};
 
 // Of 16-bit floats both are rounded once, from f32.
 static void all_have_what_is_rounded_once(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   static const double big[] = {256, 257, 1, 2, 3, 4, 5, 6};
   double values[TPU_RUN_REPLICAS];
   for (int r = 0; r < n; ++r)
@@ -182,7 +178,7 @@ static ls_status reduce_unknown(ls_strategy *s, ls_nest value, ls_nest *out) {
 }
 
 static void all_have_dense_rows(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     for (int row = 0; row < 5; ++row) {
       double own[TPU_RUN_REPLICAS];
@@ -223,7 +219,7 @@ static ls_status reduce_along(ls_strategy *s, ls_nest value, ls_nest *out) {
 }
 
 static void all_have_divided_once(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_int_equal(ls_array_dtype(tpu_run_array(run, r, 1)), LS_DTYPE_F64);
     for (int row = 0; row < 2; ++row) {
@@ -685,11 +681,11 @@ static ls_status broadcast_all(ls_strategy *s, ls_nest value, ls_nest *out) {
 
 static void all_have_the_first_ones(tpu_run *run) {
   const ls_graph *graph = tpu_run_graph(run);
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     for (int i = 0; i < 2; ++i)
       assert_true((float)tpu_run_number(run, r, 0, i) ==
                   (i == 0 ? 0.5f : -0.0f));
-  assert_true(signbit(tpu_run_number(run, replicas_of(run) - 1, 0, 1)));
+  assert_true(signbit(tpu_run_number(run, tpu_run_replicas(run) - 1, 0, 1)));
   assert_int_equal(count_ops(graph, "all_to_all", NULL), 1);
 }
 
@@ -743,13 +739,13 @@ static ls_nest gradient_through(ls_nest args, void *user) {
 }
 
 static void gradients_are_means(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == tree_mean(counted, n));
 }
 
 static void the_first_ones_gradient_is_the_sum(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     assert_true(tpu_run_number(run, r, 0, 0) ==
                 (r == 0 ? tree_sum(counted, n) : 0));

@@ -20,10 +20,6 @@
 static const double counted[2 * TPU_RUN_REPLICAS] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
-static int replicas_of(const tpu_run *run) {
-  return ls_strategy_num_replicas(run->strategy);
-}
-
 // ---- Ids and devices -------------------------------------------------------
 static ls_nest look_at_id(ls_nest args, void *user) {
   (void)args;
@@ -41,7 +37,7 @@ static ls_nest look_at_id(ls_nest args, void *user) {
 }
 
 static void each_has_its_id(tpu_run *run) {
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == r);
 }
 
@@ -77,7 +73,7 @@ static ls_nest look_in_merge(ls_nest args, void *user) {
 }
 
 static void all_see_replica_0(tpu_run *run) {
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == 0);
 }
 
@@ -263,7 +259,7 @@ static ls_nest call_in_replica(ls_nest args, void *user) {
 }
 
 static void all_have_the_sum(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == n * (n + 1) / 2);
 }
@@ -313,7 +309,7 @@ static ls_nest gather_nest(ls_nest args, void *user) {
 }
 
 static void all_have_all_rows(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_int_equal(ls_array_num_elements(tpu_run_array(run, r, 0)), 2 * n);
     for (int i = 0; i < 2 * n; ++i) {
@@ -324,7 +320,7 @@ static void all_have_all_rows(tpu_run *run) {
 }
 
 static void all_have_all_columns(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     for (int row = 0; row < 2; ++row)
       for (int k = 0; k < n; ++k)
@@ -361,7 +357,7 @@ static ls_nest gradient_of_gather(ls_nest args, void *user) {
 }
 
 static void each_has_its_slice_of_the_sum(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_int_equal(ls_array_num_elements(tpu_run_array(run, r, 0)), 2);
     for (int i = 0; i < 2; ++i)
@@ -470,7 +466,7 @@ static ls_nest reduce_by_max(ls_nest args, void *user) {
 }
 
 static void sums_and_gradients_are_sums(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     for (size_t i = 0; i < 3; ++i)
       assert_true(tpu_run_number(run, r, i, 0) ==
@@ -478,7 +474,7 @@ static void sums_and_gradients_are_sums(tpu_run *run) {
 }
 
 static void means_and_gradients_are_means(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   const float mean = (float)(n * (n + 1) / 2) * (1.0f / (float)n);
   for (int r = 0; r < n; ++r)
     for (size_t i = 0; i < 3; ++i)
@@ -635,7 +631,7 @@ static ls_nest map_in_merge(ls_nest args, void *user) {
 }
 
 static void all_have_the_sum_of_squares(tpu_run *run) {
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == 4 + 9 + 16);
 }
 

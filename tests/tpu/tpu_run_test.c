@@ -10,6 +10,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/regroup.h"
 #include "lockstep/replicate.h"
+#include "support/callbacks.h"
 #include "support/computation.h"
 #include "support/function.h"
 #include "support/spec.h"
@@ -165,17 +166,12 @@ static ls_nest merge_in_branch(ls_nest none, void *user) {
                                ls_leaf(*(const ls_tensor *)user), NULL);
 }
 
-static ls_nest leave(ls_nest none, void *user) {
-  (void)none;
-  return ls_leaf(ls_neg(*(const ls_tensor *)user));
-}
-
 static ls_nest merge_calls(ls_nest args, void *user) {
   (void)user;
   ls_tensor x = ls_nest_tensor(args, 0);
   return LS_LIST(
       ls_replica_merge_call(ls_replica_context(), merge_sum, ls_leaf(x), NULL),
-      ls_cond(ls_less(f32_of(0), f32_of(1)), merge_in_branch, leave, &x));
+      ls_cond(ls_less(f32_of(0), f32_of(1)), merge_in_branch, negate_user, &x));
 }
 
 TEST(merge_calls_run_where_they_stand) {

@@ -16,10 +16,6 @@
 
 static const double counted[TPU_RUN_REPLICAS] = {1, 2, 3, 4, 5, 6, 7, 8};
 
-static int replicas_of(const tpu_run *run) {
-  return ls_strategy_num_replicas(run->strategy);
-}
-
 // ---- What updates ----------------------------------------------------------
 typedef struct updating {
   ls_variable_synchronization synchronization;
@@ -115,13 +111,13 @@ static ls_variable *make_plain(void *user) {
 }
 
 static void all_have_added_to_one(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == 100 + n * (n + 1) / 2);
 }
 
 static void all_have_added(tpu_run *run) {
-  const int n = replicas_of(run);
+  const int n = tpu_run_replicas(run);
   for (int r = 0; r < n; ++r) {
     assert_true(tpu_run_number(run, r, 0, 0) == 100 + n * (n + 1) / 2);
     assert_true(tpu_run_component(run, (size_t)r) == 100 + n * (n + 1) / 2);
@@ -129,7 +125,7 @@ static void all_have_added(tpu_run *run) {
 }
 
 static void each_has_added_its_own(tpu_run *run) {
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     assert_true(tpu_run_component(run, (size_t)r) == 100 + counted[r]);
 }
 
@@ -548,7 +544,7 @@ static ls_nest merge_and_count(ls_nest args, void *user) {
 }
 
 static void all_have_six(tpu_run *run) {
-  for (int r = 0; r < replicas_of(run); ++r)
+  for (int r = 0; r < tpu_run_replicas(run); ++r)
     assert_true(tpu_run_number(run, r, 0, 0) == 6);
 }
 

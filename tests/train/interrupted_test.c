@@ -20,7 +20,9 @@
 #include "base/runtime_internal.h"
 #include "lockstep/saved_file.h"
 #include "state/own.h"
+#include "support/draw.h"
 #include "support/expect.h"
+#include "support/process.h"
 #include "support/resumable.h"
 #include "support/sanitizer.h"
 #include "support/spec.h"
@@ -36,22 +38,11 @@ enum {
   MOST_MICROS = LS_SANITIZED ? 4000000 : 400000
 };
 
-static int from_environment(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text != NULL ? atoi(text) : otherwise;
-}
-
 // ---- Lives -----------------------------------------------------------------
 static ls_train_stop asked;
 static void ask(int number) {
   (void)number;
   ls_train_stop_request(&asked);
-}
-
-static int64_t micros_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 // A child that runs; a SIGTERM that comes early waits for its handler.
@@ -78,13 +69,6 @@ static pid_t begin_life(const resumable *run) {
   sigprocmask(SIG_SETMASK, &before, NULL);
   assert_true(child > 0);
   return child;
-}
-
-// Its exit code; below 0: it was killed.
-static int end_life(pid_t child) {
-  int how = 0;
-  assert_int_equal(waitpid(child, &how, 0), child);
-  return WIFEXITED(how) ? WEXITSTATUS(how) : -WTERMSIG(how);
 }
 
 static bool has_file(const char *folder, const char *name) {
@@ -152,7 +136,7 @@ static void live_until_the_end(trial *t) {
     const pid_t child = begin_life(&t->run);
     usleep((useconds_t)rand_r(&t->seed) % (useconds_t)t->micros);
     kill(child, t->signal);
-    const int code = end_life(child);
+    const int code = wait_for_child(child);
     expect_known_files(t->run.folder, t->signal != SIGKILL);
     if (code == ENDED) {
       expect_known_files(t->run.folder, true);
@@ -210,7 +194,7 @@ static int64_t run_whole(const trial *t, const char *folder) {
   r.slow_from = 0;
   remove_folder(folder);
   const int64_t began = micros_now();
-  const int code = end_life(begin_life(&r));
+  const int code = wait_for_child(begin_life(&r));
   assert_int_equal(code, ENDED);
   const int64_t micros = micros_now() - began;
   return micros < MOST_MICROS ? micros : MOST_MICROS;
@@ -219,7 +203,8 @@ static int64_t run_whole(const trial *t, const char *folder) {
 // ---- Killed ----------------------------------------------------------------
 TEST(a_run_that_is_killed_goes_on_as_if_it_had_not_been) {
   LS_SPEC("E215");
-  const int kills = from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24);
+  const int kills =
+      int_from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24);
   trial t = {.run = {.folder = "killed",
                      .log = "killed.log",
                      .replicas = 4,
@@ -227,7 +212,7 @@ TEST(a_run_that_is_killed_goes_on_as_if_it_had_not_been) {
                      .save_steps = 1,
                      .keep = LS_SOME(KEEP)},
              .signal = SIGKILL,
-             .seed = (unsigned)from_environment("LS_TEST_SEED", 1)};
+             .seed = (unsigned)int_from_environment("LS_TEST_SEED", 1)};
   t.micros = run_whole(&t, "whole") / 2;
   int runs = 0;
   while (t.lives < kills) {
@@ -256,7 +241,7 @@ static void ask_often(const char *what, resumable run, int lives) {
 
 TEST(a_run_that_is_asked_to_end_saves_all) {
   const int lives =
-      from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24) / 3;
+      int_from_environment("LS_TEST_KILLS", LS_SANITIZED ? 6 : 24) / 3;
   ask_often("steps", (resumable){.replicas = 4}, lives);
   ask_often("steps that are all saved",
             (resumable){.replicas = 4, .convolves = true, .save_steps = 1},
@@ -292,7 +277,7 @@ TEST(input_that_hangs_does_not_hold_it_up) {
       const pid_t child = begin_life(&t.run);
       usleep(LS_SANITIZED ? 300000 : 60000);
       kill(child, SIGTERM);
-      code = end_life(child);
+      code = wait_for_child(child);
       expect_known_files("hangs", true);
     }
     assert_int_equal(code, ENDED);
