@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "serve/emit.h"
-#include "serve/signature.h"
+#include "serve/serving.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

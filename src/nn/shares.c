@@ -6,7 +6,7 @@
 #include "base/values/nest_builder.h"
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/examples.h"
+#include "distribute/replicas/rounds.h"
 #include "lockstep/strategy.h"
 #include "lockstep/strategy_extended.h"
 

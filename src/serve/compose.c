@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/compose.h"
+#include "serve/emit.h"
 
 #include <math.h>
 
@@ -378,7 +378,7 @@ static ls_emitted as_matrix(ls_emitter *e, ls_emitted x) {
       e, x, (ls_batch_dims){.rank = 2, .dim = {rows, dims.dim[dims.rank - 1]}});
 }
 
-ls_emitted ls_emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
+static ls_emitted emit_product(ls_emitter *e, ls_emitted a, ls_emitted b) {
   ls_batch_dims dims = ls_batch_dims_at(e, a);
   const ls_batch_dims right = ls_batch_dims_at(e, b);
   if (dims.rank == right.rank) return ls_emit_dot(e, a, b);
@@ -403,10 +403,10 @@ static bool compose_product(ls_emitter *e) {
   if (node->type == LS_OP_MATMUL) {
     if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_A)) a = last_swapped(e, a);
     if (ls_node_int(node, LS_ATTR_ID_TRANSPOSE_B)) b = last_swapped(e, b);
-    ls_compose_give(e, ls_emit_product(e, a, b));
+    ls_compose_give(e, emit_product(e, a, b));
     return true;
   }
-  ls_emitted y = ls_emit_product(e, a, b);
+  ls_emitted y = emit_product(e, a, b);
   if (node->num_inputs == 3) y = ls_emit_2(e, LS_OP_ADD, y, ls_operand(e, 2));
   ls_compose_give(e, ls_emit_activation(e, y));
   return true;

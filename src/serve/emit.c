@@ -78,7 +78,7 @@ void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value) {
     ls_emit_fail(e, ls_out_of_memory());
 }
 
-bool ls_batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
+static bool batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b) {
   if (a->rank != b->rank) return false;
   for (int32_t i = 0; i < a->rank; ++i)
     if (!ls_dim_equal(a->dim[i], b->dim[i])) return false;
@@ -90,7 +90,7 @@ static bool is_ok(const ls_emitter *e) { return ls_status_is_ok(e->status); }
 // ---- Shapes ----------------------------------------------------------------
 ls_emitted ls_emit_reshape(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || ls_batch_dims_equal(&from->dims, &dims)) return x;
+  if (!is_ok(e) || batch_dims_equal(&from->dims, &dims)) return x;
   const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
   if (is_ok(e)) e->language->reshape(e, x, out);
   return out;
@@ -110,7 +110,7 @@ ls_emitted ls_emit_broadcast(ls_emitter *e, ls_emitted x, ls_batch_dims dims) {
   if (!is_ok(e)) return 0;
   x = add_rank(e, x, dims.rank);
   const ls_emitted_value *from = ls_emit_look(e, x);
-  if (!is_ok(e) || ls_batch_dims_equal(&from->dims, &dims)) return x;
+  if (!is_ok(e) || batch_dims_equal(&from->dims, &dims)) return x;
   const ls_emitted out = ls_emit_value(e, from->dtype, dims, NULL);
   if (is_ok(e)) e->language->broadcast(e, x, out);
   return out;

@@ -12,8 +12,59 @@
 #include "base/memory/own.h"
 #include "base/text.h"
 #include "graph/window.h"
-#include "serve/lowered.h"
+#include "lower/lower.h"
+#include "serve/serving.h"
 
+// ---- Signatures as lowered programs (lowered.c) ----------------------------
+// A signature is lowered for several batch sizes, three side by side and one
+// far off, without anything for a back end; where these programs differ in
+// nothing but sizes that are `scale` times the batch size and `offset` more,
+// they are one for all sizes.
+//
+// A size: scale * batch + offset.
+typedef struct ls_dim {
+  int64_t scale, offset;
+} ls_dim;
+typedef struct ls_batch_dims {
+  int32_t rank;
+  ls_dim dim[LS_MAX_RANK];
+} ls_batch_dims;
+
+enum { LS_LOWERED_SIZES = 4 };
+
+typedef struct ls_lowered_signature {
+  const ls_serve_signature *signature;
+  ls_graph *gathered;  // NULL: there is nothing to gather.
+  ls_program *programs[LS_LOWERED_SIZES];
+  int64_t batch[LS_LOWERED_SIZES];
+  size_t count;       // Of programs; 1: sizes are what they are.
+  uint32_t *outputs;  // Of each output of the signature: the program's.
+} ls_lowered_signature;
+
+// `batch`: the first dimension of inputs wherever it is not known; 0: any.
+// Deinit it also after a failure.
+//   LS_UNIMPLEMENTED  inputs of other unknown dimensions; an op that depends on
+//                     the batch size otherwise; variables that are written.
+LS_MUST_USE ls_status ls_lower_signature(ls_graph *graph,
+                                         const ls_serve_signature *signature,
+                                         int64_t batch, ls_arena *memory,
+                                         ls_lowered_signature *out);
+void ls_lowered_signature_deinit(ls_lowered_signature *self);
+LS_OWNED_STRUCT(ls_lowered_signature, ls_lowered_signature_deinit)
+
+// The first program's graph, and sizes in it, which stand at the same places in
+// the others.
+static inline ls_graph *ls_lowered_body(const ls_lowered_signature *self) {
+  return self->programs[0]->body;
+}
+ls_batch_dims ls_lowered_dims(const ls_lowered_signature *self, uint64_t ref);
+// "op 'name' (type)" and " (at file:line)", as the user made it, for messages.
+const char *ls_lowered_describe(const ls_lowered_signature *self,
+                                const ls_node *node, char *buffer, size_t size);
+const char *ls_lowered_place(const ls_lowered_signature *self,
+                             const ls_node *node, char *buffer, size_t size);
+
+// ---- Values ----------------------------------------------------------------
 // A value of the program that is written, from 1; 0: there is none, and the
 // emitter's status says why.
 typedef uint32_t ls_emitted;
@@ -28,8 +79,8 @@ typedef struct ls_emitter ls_emitter;
 typedef struct ls_emit_language {
   const char *name;
   const char *prefix;  // Of names.
-  // Whether operands of elementwise ops must have the result's shape, rather
-  // than 1 where they repeat.
+  // Operands of elementwise ops must have the result's shape, rather than 1
+  // where they repeat.
   bool equal_shapes;
   // Elementwise ops by their LS_OP_...; false: it has none such.
   bool (*element)(ls_emitter *e, uint16_t op, const ls_emitted *in,
@@ -91,7 +142,7 @@ void ls_emitter_deinit(ls_emitter *e);
 LS_OWNED_STRUCT(ls_emitter, ls_emitter_deinit)
 ls_status ls_emit_program(ls_emitter *e);
 
-// What a value of the body is; 0 where it is none.
+// Returns the emitted value of a value of the body, 0 if none.
 ls_emitted ls_emit_of(ls_emitter *e, uint64_t ref);
 void ls_emit_bind(ls_emitter *e, uint64_t ref, ls_emitted value);
 // A new value, to be written by the language.
@@ -140,7 +191,6 @@ static inline bool ls_dim_equal(ls_dim a, ls_dim b) {
 static inline bool ls_dim_is(ls_dim a, int64_t size) {
   return a.scale == 0 && a.offset == size;
 }
-bool ls_batch_dims_equal(const ls_batch_dims *a, const ls_batch_dims *b);
 
 // ---- Languages -------------------------------------------------------------
 // A whole file of a signature. `values` are those of the program's uses.
@@ -149,5 +199,37 @@ LS_MUST_USE ls_status ls_write_onnx(const ls_lowered_signature *program,
                                     ls_text *out);
 LS_MUST_USE ls_status ls_write_stablehlo(const ls_lowered_signature *program,
                                          ls_arena *memory, ls_text *out);
+
+// ---- Lowered ops made of what a language has (compose.c) -------------------
+// Operand `i` of the op at hand, and its result.
+static inline ls_emitted ls_operand(ls_emitter *e, uint32_t i) {
+  return ls_emit_of(e, e->node->inputs[i]);
+}
+static inline void ls_compose_give(ls_emitter *e, ls_emitted value) {
+  ls_emit_bind(e, ls_ref(e->node->id, 0), value);
+}
+static inline ls_batch_dims ls_result_dims(ls_emitter *e) {
+  return ls_lowered_dims(e->program, ls_ref(e->node->id, 0));
+}
+static inline ls_batch_dims ls_batch_dims_at(const ls_emitter *e,
+                                             ls_emitted value) {
+  return ls_emit_look(e, value)->dims;
+}
+static inline ls_dtype ls_dtype_at(const ls_emitter *e, ls_emitted value) {
+  return ls_emit_look(e, value)->dtype;
+}
+// 16-bit floats as f32, in which what has sums of theirs is computed.
+ls_emitted ls_emit_wide(ls_emitter *e, ls_emitted x);
+// 1 / x, by which our kernels multiply where a row has one divisor.
+ls_emitted ls_emit_reciprocal(ls_emitter *e, ls_emitted x);
+// Along the last axis; `log`: its logarithm.
+ls_emitted ls_emit_softmax(ls_emitter *e, ls_emitted x, bool log);
+// relu(x) if the op at hand says so.
+ls_emitted ls_emit_activation(ls_emitter *e, ls_emitted x);
+// The size that does not depend on the batch; else it is refused.
+int64_t ls_emit_size(ls_emitter *e, ls_dim dim);
+
+// The ops of each file, false: it is none of them.
+bool ls_compose_nn(ls_emitter *e);
 
 #endif  // LS_SERVE_EMIT_H_

@@ -11,10 +11,7 @@
 #include "graph/text/print.h"
 #include "graph/variables/variable.h"
 #include "io/safetensors.h"
-#include "serve/languages.h"
-#include "serve/prune.h"
 #include "serve/serving.h"
-#include "serve/values.h"
 
 static const char assets_name[] = "assets.extra";
 enum { TRIES = 10, NANOS = 1000000000 };
@@ -167,7 +164,7 @@ static ls_status make_folders(export *e, const char *path) {
 }
 
 static ls_status copy_asset(export *e, const ls_serving_asset *asset) {
-  char *data = NULL;
+  LS_OWN_MEMORY(e->memory.allocator, char, data) = NULL;
   size_t size = 0;
   const char *path = ls_arena_format(&e->memory, "%s/%s/%s", e->temporary,
                                      assets_name, asset->name);
@@ -177,16 +174,12 @@ static ls_status copy_asset(export *e, const ls_serving_asset *asset) {
   if (there)
     return ls_invalid_argument("there are two assets '%s'", asset->name);
   LS_RETURN_IF_ERROR(make_folders(e, path));
-  ls_allocator *allocator = e->memory.allocator;
   LS_RETURN_IF_ERROR(
       ls_status_annotate(e->files->read(e->files->user, asset->path, SIZE_MAX,
-                                        allocator, &data, &size),
+                                        e->memory.allocator, &data, &size),
                          "asset '%s'", asset->name));
-  ls_status status = note_made(e, path);
-  if (ls_status_is_ok(status))
-    status = e->files->write(e->files->user, path, data, size);
-  ls_release(allocator, data);
-  return status;
+  LS_RETURN_IF_ERROR(note_made(e, path));
+  return e->files->write(e->files->user, path, data, size);
 }
 
 // ---- For others ------------------------------------------------------------
@@ -264,19 +257,22 @@ static ls_status export_fill(export *e) {
   return o->stablehlo == LS_FLAG_ON ? write_stablehlo(e, first) : ls_ok();
 }
 
-// What failed leaves nothing; its own failures are not the first.
+// Removes a failed export; failures to remove are not the first.
 static void take_away(const export *e) {
   for (size_t i = e->num_made; i-- > 0;)
     ls_status_free(e->files->remove(e->files->user, e->made[i]));
 }
 
+static ls_status make_folder(export *e) {
+  LS_RETURN_IF_ERROR(e->files->make_directories(e->files->user, e->temporary));
+  LS_RETURN_IF_ERROR(export_fill(e));
+  return e->files->rename(e->files->user, e->temporary, e->folder);
+}
+
 static ls_status export_make(export *e) {
   LS_RETURN_IF_ERROR(choose_folder(e));
   LS_RETURN_IF_ERROR(note_made(e, e->temporary));
-  ls_status status = e->files->make_directories(e->files->user, e->temporary);
-  if (ls_status_is_ok(status)) status = export_fill(e);
-  if (ls_status_is_ok(status))
-    status = e->files->rename(e->files->user, e->temporary, e->folder);
+  const ls_status status = make_folder(e);
   if (!ls_status_is_ok(status)) take_away(e);
   return status;
 }

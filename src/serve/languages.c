@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/languages.h"
 
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -27,11 +26,8 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
                          const ls_serve_source *source, ls_arena *memory,
                          const char *path) {
   const ls_program *program = lowered->programs[0];
-  ls_array **values =
-      ls_arena_new_array(memory, ls_array *, program->num_uses + 1);
-  if (values == NULL) return ls_out_of_memory();
-  for (size_t i = 0; i < program->num_uses; ++i)
-    values[i] = NULL;
+  LS_OWN_ARRAY_OR_RETURN(memory->allocator, ls_array *, values,
+                         program->num_uses + 1);
   LS_OWN(ls_text, text) = {0};
   ls_text_init(&text, memory->allocator);
   ls_status status = get_values(program, source, values);
@@ -39,38 +35,48 @@ static ls_status to_onnx(const ls_lowered_signature *lowered,
     status = ls_write_onnx(lowered, values, memory, &text);
   for (size_t i = 0; i < program->num_uses; ++i)
     ls_array_release(values[i]);
-  if (ls_status_is_ok(status)) status = write_file(&text, path);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  return write_file(&text, path);
+}
+
+static ls_status write_onnx(ls_graph *graph,
+                            const ls_serve_signature *signature,
+                            const ls_serve_source *source, const char *path) {
+  LS_OWN(ls_arena, memory) = {0};
+  LS_OWN(ls_lowered_signature, lowered) = {0};
+  ls_arena_init(&memory, graph->allocator);
+  LS_RETURN_IF_ERROR(
+      ls_lower_signature(graph, signature, 0, &memory, &lowered));
+  return to_onnx(&lowered, source, &memory, path);
 }
 
 ls_status ls_serve_write_onnx(ls_graph *graph,
                               const ls_serve_signature *signature,
                               const ls_serve_source *source, const char *path) {
-  LS_OWN(ls_arena, memory) = {0};
-  LS_OWN(ls_lowered_signature, lowered) = {0};
-  ls_arena_init(&memory, graph->allocator);
-  ls_status status = ls_lower_signature(graph, signature, 0, &memory, &lowered);
-  if (ls_status_is_ok(status))
-    status = to_onnx(&lowered, source, &memory, path);
-  return ls_status_annotate(status, "signature '%s' as ONNX", signature->key);
+  return ls_status_annotate(write_onnx(graph, signature, source, path),
+                            "signature '%s' as ONNX", signature->key);
 }
 
 // ---- StableHLO -------------------------------------------------------------
-ls_status ls_serve_write_stablehlo(ls_graph *graph,
-                                   const ls_serve_signature *signature,
-                                   int64_t batch_size, const char *path) {
+static ls_status write_stablehlo(ls_graph *graph,
+                                 const ls_serve_signature *signature,
+                                 int64_t batch_size, const char *path) {
   LS_OWN(ls_arena, memory) = {0};
   LS_OWN(ls_lowered_signature, lowered) = {0};
   LS_OWN(ls_text, text) = {0};
   ls_arena_init(&memory, graph->allocator);
   ls_text_init(&text, graph->allocator);
-  ls_status status =
-      ls_lower_signature(graph, signature, batch_size, &memory, &lowered);
-  if (ls_status_is_ok(status))
-    status = ls_write_stablehlo(&lowered, &memory, &text);
-  if (ls_status_is_ok(status)) status = write_file(&text, path);
-  return ls_status_annotate(status, "signature '%s' as StableHLO",
-                            signature->key);
+  LS_RETURN_IF_ERROR(
+      ls_lower_signature(graph, signature, batch_size, &memory, &lowered));
+  LS_RETURN_IF_ERROR(ls_write_stablehlo(&lowered, &memory, &text));
+  return write_file(&text, path);
+}
+
+ls_status ls_serve_write_stablehlo(ls_graph *graph,
+                                   const ls_serve_signature *signature,
+                                   int64_t batch_size, const char *path) {
+  return ls_status_annotate(write_stablehlo(graph, signature, batch_size, path),
+                            "signature '%s' as StableHLO", signature->key);
 }
 
 // ---- Of what was loaded ----------------------------------------------------

@@ -9,7 +9,6 @@
 #include "base/values/nest_internal.h"
 #include "lockstep/saver.h"
 #include "lockstep/shape_rules.h"
-#include "serve/prune.h"
 
 // ---- Loading ---------------------------------------------------------------
 // No such file: names those there are.
@@ -126,6 +125,16 @@ static ls_status load(ls_serving *self, const char *folder,
   return load_values(self, folder);
 }
 
+void ls_serving_destroy(ls_serving *serving) {
+  if (serving == NULL) return;
+  ls_session_destroy(serving->session);
+  ls_graph_free(serving->graph);
+  ls_allocator *allocator = serving->memory.allocator;
+  ls_arena_deinit(&serving->memory);
+  ls_release(allocator, serving);
+}
+LS_OWNED_POINTER(ls_serving, ls_serving_destroy)
+
 ls_status ls_serving_load(const char *folder,
                           const ls_serving_load_options *options,
                           ls_serving **out_serving) {
@@ -137,24 +146,13 @@ ls_status ls_serving_load(const char *folder,
   ls_runtime *runtime = ls_runtime_current();
   if (runtime == NULL) return ls_out_of_memory();
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  LS_NEW_OR_RETURN(allocator, ls_serving, self);
-  self->runtime = runtime;
-  ls_arena_init(&self->memory, allocator);
-  const ls_status status = load(self, folder, options);
-  if (ls_status_is_ok(status))
-    *out_serving = self;
-  else
-    ls_serving_destroy(self);
-  return status;
-}
-
-void ls_serving_destroy(ls_serving *serving) {
-  if (serving == NULL) return;
-  ls_session_destroy(serving->session);
-  ls_graph_free(serving->graph);
-  ls_allocator *allocator = serving->memory.allocator;
-  ls_arena_deinit(&serving->memory);
-  ls_release(allocator, serving);
+  LS_NEW_OR_RETURN(allocator, ls_serving, made);
+  made->runtime = runtime;
+  ls_arena_init(&made->memory, allocator);
+  LS_OWN(ls_serving, self) = made;
+  LS_RETURN_IF_ERROR(load(self, folder, options));
+  *out_serving = ls_give(&self);
+  return ls_ok();
 }
 
 // ---- Looking ---------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/lowered.h"
+#include "serve/emit.h"
 
 #include <stdio.h>
 
@@ -101,12 +101,12 @@ static ls_status lower_all(ls_graph *graph, ls_arena *memory,
 
 // ---- Whether they are one --------------------------------------------------
 static ls_status differs(const ls_lowered_signature *self, const ls_node *node,
-                         const char *what) {
+                         const char *noun) {
   char text[LS_MAX_FULL_NAME], place[LS_MAX_FULL_NAME];
   return ls_unimplemented(
       "an export for any batch size of %s: its %s depends on the batch size "
       "other than by a factor%s",
-      ls_lowered_describe(self, node, text, sizeof(text)), what,
+      ls_lowered_describe(self, node, text, sizeof(text)), noun,
       ls_lowered_place(self, node, place, sizeof(place)));
 }
 

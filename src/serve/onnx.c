@@ -6,7 +6,7 @@
 #include "graph/variables/variable.h"
 #include "io/protobuf/protobuf.h"
 
-// Of opset 17, which readers have known since 2022.
+// Opset 17, which readers have known since 2022.
 enum { IR_VERSION = 8, OPSET = 17 };
 // Fields of messages.
 enum {

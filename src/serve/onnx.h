@@ -7,7 +7,7 @@
 #include "base/memory/own.h"
 #include "serve/emit.h"
 
-// What is written of a graph.
+// A graph being written.
 typedef struct ls_onnx {
   ls_emitter e;
   ls_text nodes, initializers;
@@ -31,7 +31,6 @@ void ls_onnx_int(ls_onnx *o, const char *name, int64_t value);
 void ls_onnx_ints(ls_onnx *o, const char *name, const int64_t *values,
                   size_t count);
 void ls_onnx_end(ls_onnx *o);
-LS_OWNED_STRUCT(ls_onnx, ls_onnx_end)
 // One of up to three operands and nothing else.
 void ls_onnx_node(ls_onnx *o, const char *op, const ls_emitted *in,
                   size_t count, ls_emitted out);

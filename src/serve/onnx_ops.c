@@ -46,7 +46,7 @@ static const struct {
     {LS_OP_TAN, false, "Tan"},
 };
 
-// What takes an attribute, or two nodes.
+// Emits ops that take an attribute, or two nodes.
 static bool special(ls_emitter *e, uint16_t op, const ls_emitted *in,
                     ls_emitted out) {
   ls_onnx *o = onnx_of(e);
@@ -111,7 +111,7 @@ static void constant(ls_emitter *e, const ls_array *array, ls_emitted out) {
 }
 
 // ---- Shapes ----------------------------------------------------------------
-// Of one size that depends on the batch the others tell.
+// The others tell one size that depends on the batch.
 static void onnx_ops_reshape(ls_emitter *e, ls_emitted x, ls_emitted out) {
   ls_onnx *o = onnx_of(e);
   const ls_batch_dims dims = ls_emit_look(e, out)->dims;

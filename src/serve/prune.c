@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/prune.h"
+#include "serve/serving.h"
 
 #include "graph/copy.h"
 #include "graph/gather/gather.h"
@@ -160,14 +160,20 @@ static ls_status leave_system(const ls_graph *graph) {
   return ls_ok();
 }
 
+static ls_status fill_copy(ls_graph *graph,
+                           const ls_serve_signatures *signatures,
+                           ls_arena *memory, ls_graph *copy) {
+  LS_RETURN_IF_ERROR(copy_needed(graph, signatures, memory, copy));
+  return leave_system(copy);
+}
+
 ls_status ls_serve_prune(ls_graph *graph, const ls_serve_signatures *signatures,
                          ls_arena *memory, ls_graph **out_copy) {
   ls_graph *copy = NULL;
   *out_copy = NULL;
   LS_RETURN_IF_ERROR(
       ls_graph_make(graph->kind, graph->name, graph->runtime, NULL, &copy));
-  ls_status status = copy_needed(graph, signatures, memory, copy);
-  if (ls_status_is_ok(status)) status = leave_system(copy);
+  const ls_status status = fill_copy(graph, signatures, memory, copy);
   if (ls_status_is_ok(status))
     *out_copy = copy;
   else

@@ -1,11 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A loaded export.
+// Exports: signatures of a graph, the parts of a folder, a loaded export.
 #ifndef LS_SERVE_SERVING_H_
 #define LS_SERVE_SERVING_H_
 
-#include "serve/signature.h"
+#include "base/memory/arena.h"
+#include "graph/graph.h"
+#include "io/json.h"
+#include "lockstep/serving.h"
 
+// ---- Signatures ------------------------------------------------------------
+typedef struct ls_serve_value {
+  const char *name;
+  ls_tensor tensor;
+} ls_serve_value;
+
+typedef struct ls_serve_signature {
+  const char *key;
+  ls_export_kind kind;
+  ls_serve_value *inputs, *outputs;
+  size_t num_inputs, num_outputs;
+} ls_serve_signature;
+
+typedef struct ls_serve_signatures {
+  ls_serve_signature *items;
+  size_t count;
+} ls_serve_signatures;
+
+// Takes users' signatures, in `memory`, without those that do not fit their
+// kind.
+LS_MUST_USE ls_status ls_serve_check(const ls_serving_graph *given,
+                                     ls_arena *memory,
+                                     ls_serve_signatures *out);
+// Writes the first line of a file: a comment, with its newline.
+void ls_serve_write_head(const ls_serve_signatures *signatures,
+                         const char *const *tags, size_t num_tags,
+                         ls_text *out);
+// Reads it of a text whose graph has been parsed. `path` is for messages.
+LS_MUST_USE ls_status ls_serve_read_head(const char *path, const char *text,
+                                         ls_graph *graph, ls_arena *memory,
+                                         ls_serve_signatures *out);
+
+// Finds the signature with this key.
+//   LS_NOT_FOUND  lists all keys
+LS_MUST_USE ls_status ls_serve_find(const ls_serve_signatures *signatures,
+                                    const char *key,
+                                    const ls_serve_signature **out);
+
+// Names the file of these tags, without ".ls": serve+tpu.
+//   LS_INVALID_ARGUMENT  no tag, or one that cannot stand in a file's name.
+LS_MUST_USE ls_status ls_serve_tags_name(const char *const *tags,
+                                         size_t num_tags, ls_arena *memory,
+                                         const char **out_name);
+
+// ---- A loaded export -------------------------------------------------------
 // Files of an export's folder.
 #define LS_SERVE_VALUES_NAME "variables.safetensors"
 
@@ -19,5 +66,42 @@ struct ls_serving {
   ls_serve_signatures signatures;
   ls_serving_info *infos;  // Of each signature.
 };
+
+// ---- Parts of a folder -----------------------------------------------------
+// Makes a build graph with copies of the ops that the signatures need, under
+// their names, and their inputs, but no initializers. It uses names of `graph`
+// and must go before it (ls_graph_free). Refuses what a text could not hold.
+LS_MUST_USE ls_status ls_serve_prune(ls_graph *graph,
+                                     const ls_serve_signatures *signatures,
+                                     ls_arena *memory, ls_graph **out_copy);
+
+// Lists the variables that a graph uses, at any depth, in order of their first
+// use: lent, in `memory`.
+LS_MUST_USE ls_status ls_serve_variables(const ls_graph *graph,
+                                         ls_arena *memory,
+                                         ls_variable ***out_list,
+                                         size_t *out_count);
+
+// Writes the values of these variables to a safetensors file at `path`: those
+// of options->checkpoint, else of options->session.
+LS_MUST_USE ls_status ls_serve_write_values(const ls_serving_options *options,
+                                            ls_variable *const *variables,
+                                            size_t count, ls_arena *memory,
+                                            const char *path);
+
+// ---- Signatures as files for others (languages.c) --------------------------
+// Reads values of variables.
+typedef struct ls_serve_source {
+  ls_status (*get)(void *user, ls_variable *variable, ls_array **out_array);
+  void *user;
+} ls_serve_source;
+
+LS_MUST_USE ls_status ls_serve_write_onnx(ls_graph *graph,
+                                          const ls_serve_signature *signature,
+                                          const ls_serve_source *source,
+                                          const char *path);
+LS_MUST_USE ls_status
+ls_serve_write_stablehlo(ls_graph *graph, const ls_serve_signature *signature,
+                         int64_t batch_size, const char *path);
 
 #endif  // LS_SERVE_SERVING_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/signature.h"
+#include "serve/serving.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -11,7 +11,7 @@ static const char *const kind_names[] = {
 };
 enum { NUM_KINDS = sizeof(kind_names) / sizeof(kind_names[0]) };
 
-const char *ls_export_kind_name(ls_export_kind kind) {
+static const char *export_kind_name(ls_export_kind kind) {
   return (size_t)kind < NUM_KINDS ? kind_names[kind] : "(no kind)";
 }
 
@@ -20,7 +20,7 @@ const char *ls_export_kind_name(ls_export_kind kind) {
 typedef struct owner {
   ls_graph *graph;
   const char *key;
-  const char *what;  // "input" or "output".
+  const char *noun;  // "input" or "output".
   ls_arena *memory;
 } owner;
 
@@ -30,24 +30,24 @@ static ls_status signature_check_value(const owner *o, const char *name,
   if (name == NULL || name[0] == '\0' || !ls_json_is_utf8(name))
     return ls_invalid_argument("an %s of signature '%s' has no name, or one "
                                "that is no UTF-8",
-                               o->what, o->key);
+                               o->noun, o->key);
   if (leaf.kind != LS_KIND_TENSOR)
     return ls_invalid_argument(
-        "%s '%s' of signature '%s' is %s: it must be a tensor", o->what, name,
+        "%s '%s' of signature '%s' is %s: it must be a tensor", o->noun, name,
         o->key, ls_nest_print(leaf, text, sizeof(text)));
   const ls_tensor tensor = leaf.as.tensor;
   if (ls_graph_resolve(tensor.graph) != o->graph)
     return ls_invalid_argument(
-        "%s '%s' of signature '%s' is '%s' of graph '%s', not of '%s'", o->what,
+        "%s '%s' of signature '%s' is '%s' of graph '%s', not of '%s'", o->noun,
         name, o->key, ls_tensor_name(tensor),
         tensor.graph == NULL ? "(failed)" : tensor.graph->name, o->graph->name);
   if (ls_graph_node_of(o->graph, tensor.ref) == NULL)
     return ls_invalid_argument("%s '%s' of signature '%s' is a stale handle",
-                               o->what, name, o->key);
+                               o->noun, name, o->key);
   if (!ls_json_is_utf8(ls_tensor_name(tensor)))
     return ls_unimplemented("%s '%s' of signature '%s' is a tensor whose name "
                             "is no UTF-8",
-                            o->what, name, o->key);
+                            o->noun, name, o->key);
   out->tensor = tensor;
   out->name = ls_arena_string(o->memory, name);
   return out->name != NULL ? ls_ok() : ls_out_of_memory();
@@ -65,7 +65,7 @@ static ls_status signature_list_values(const owner *o, ls_nest values,
   if (!is_dict && count == 0 && values.kind != LS_KIND_NONE)
     return ls_invalid_argument(
         "the %ss of signature '%s' are %s: they must be a dict of tensors",
-        o->what, o->key, ls_nest_print(values, text, sizeof(text)));
+        o->noun, o->key, ls_nest_print(values, text, sizeof(text)));
   *out_count = count;
   *out = ls_arena_new_array(o->memory, ls_serve_value, count + 1);
   if (*out == NULL) return ls_out_of_memory();
@@ -73,7 +73,7 @@ static ls_status signature_list_values(const owner *o, ls_nest values,
     LS_RETURN_IF_ERROR(
         is_dict ? signature_check_value(o, ls_nest_key(values, i),
                                         ls_nest_item(values, i), &(*out)[i])
-                : signature_check_value(o, o->what, values, &(*out)[i]));
+                : signature_check_value(o, o->noun, values, &(*out)[i]));
   return ls_ok();
 }
 
@@ -98,7 +98,7 @@ static bool is_float(ls_dtype dtype) {
          dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16;
 }
 
-// Whether a value of its kind can be called so and be of such a type.
+// Checks that a value of its kind can have the name and the type.
 static bool value_fits(ls_export_kind kind, const ls_serve_value *value) {
   const ls_dtype dtype = ls_tensor_dtype(value->tensor);
   if (kind == LS_EXPORT_PREDICT) return true;
@@ -108,12 +108,12 @@ static bool value_fits(ls_export_kind kind, const ls_serve_value *value) {
   return strcmp(value->name, "classes") == 0 && dtype == LS_DTYPE_STRING;
 }
 
-// Whether it can serve; what cannot is warned of.
+// Returns true if it can be served; else warns.
 static bool fits_kind(ls_runtime *runtime, const ls_serve_signature *s) {
   if (s->num_outputs == 0) {
     ls_runtime_log(runtime, LS_LOG_WARNING, "serve",
                    "signature '%s' (%s) has no outputs and is left out", s->key,
-                   ls_export_kind_name(s->kind));
+                   export_kind_name(s->kind));
     return false;
   }
   for (size_t i = 0; i < s->num_outputs; ++i) {
@@ -123,7 +123,7 @@ static bool fits_kind(ls_runtime *runtime, const ls_serve_signature *s) {
         "signature '%s' (%s) is left out: its output '%s' is %s; of a "
         "classification there are \"scores\" of floats and \"classes\" of "
         "strings, of a regression a \"value\" of floats",
-        s->key, ls_export_kind_name(s->kind), s->outputs[i].name,
+        s->key, export_kind_name(s->kind), s->outputs[i].name,
         ls_dtype_name(ls_tensor_dtype(s->outputs[i].tensor)));
     return false;
   }
@@ -144,7 +144,7 @@ static ls_status check_one(const ls_serving_signature *given, ls_graph *graph,
                            ls_arena *memory, ls_serve_signature *out) {
   owner o = {.graph = graph,
              .key = given->output.key,
-             .what = "input",
+             .noun = "input",
              .memory = memory};
   *out = (ls_serve_signature){.kind = given->output.kind};
   out->key = ls_arena_string(memory, given->output.key);
@@ -156,7 +156,7 @@ static ls_status check_one(const ls_serving_signature *given, ls_graph *graph,
                                kind_names[1], kind_names[2]);
   LS_RETURN_IF_ERROR(
       signature_list_values(&o, given->inputs, &out->inputs, &out->num_inputs));
-  o.what = "output";
+  o.noun = "output";
   LS_RETURN_IF_ERROR(signature_list_values(&o, given->output.tensors,
                                            &out->outputs, &out->num_outputs));
   return signature_check_inputs(out);
@@ -234,7 +234,7 @@ void ls_serve_write_head(const ls_serve_signatures *signatures,
     ls_json_key(&json, "key");
     ls_json_string(&json, s->key);
     ls_json_key(&json, "kind");
-    ls_json_string(&json, ls_export_kind_name(s->kind));
+    ls_json_string(&json, export_kind_name(s->kind));
     write_values(&json, "inputs", s->inputs, s->num_inputs);
     write_values(&json, "outputs", s->outputs, s->num_outputs);
     ls_json_end(&json, '}');
@@ -251,8 +251,8 @@ typedef struct reader {
   ls_arena *memory;
 } reader;
 
-static ls_status bad_head(const reader *r, const char *what) {
-  return ls_invalid_argument("'%s', line 1: %s", r->path, what);
+static ls_status bad_head(const reader *r, const char *noun) {
+  return ls_invalid_argument("'%s', line 1: %s", r->path, noun);
 }
 
 static const char *string_of(const ls_json *object, const char *key) {

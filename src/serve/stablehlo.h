@@ -16,11 +16,8 @@ extern const ls_emit_language ls_stablehlo_language;
 
 // tensor<8x10xf32>
 void ls_hlo_type(ls_hlo *h, ls_emitted value);
-void ls_hlo_type_of(ls_text *out, ls_dtype dtype, const ls_batch_dims *dims);
 // %v3
 void ls_hlo_name(ls_hlo *h, ls_emitted value);
-// "a\22b"
-void ls_hlo_string(ls_text *out, const char *text);
 
 // ---- Lines -----------------------------------------------------------------
 static inline ls_hlo *ls_hlo_of(ls_emitter *e) { return (ls_hlo *)e->self; }
@@ -38,8 +35,7 @@ void ls_hlo_attr(ls_text *text, const char *key, const int64_t *values,
 void ls_hlo_array(ls_text *text, const char *key, const int64_t *values,
                   size_t count);
 
-// What adds two up in a reduction, NULL: there is no such one; and what it
-// begins with.
+// Returns the op that reduces two values, or NULL; and its first value.
 const char *ls_hlo_reducer(uint16_t op);
 ls_emitted ls_hlo_first(ls_emitter *e, uint16_t op, ls_dtype dtype);
 

@@ -158,7 +158,7 @@ static const struct {
     {LS_OP_COUNT_LEADING_ZEROS, "count_leading_zeros"},
 };
 
-// Those whose results are of another type.
+// Ops whose results are of another type.
 static const struct {
   uint16_t op;
   const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/values.h"
+#include "serve/serving.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -7,7 +7,8 @@
 #include "lockstep/saved_file.h"
 #include "state/saver_file.h"
 
-// What files call it: all components of a distributed variable are one entry.
+// Returns the variable by which files name it: all components of a distributed
+// variable are one entry.
 static ls_variable *whole(ls_variable *variable) {
   return variable->container != NULL ? variable->container : variable;
 }

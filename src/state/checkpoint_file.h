@@ -1,23 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// One checkpoint: its two files, written and read.
+// One checkpoint: its two files, written and read by one rank or several.
 #ifndef LS_STATE_CHECKPOINT_FILE_H_
 #define LS_STATE_CHECKPOINT_FILE_H_
 
+#include "base/runtime_internal.h"
 #include "base/text.h"
 #include "io/json.h"
 #include "lockstep/checkpoint.h"
-#include "state/ranks.h"
+#include "lockstep/saver.h"
+#include "lockstep/trunk.h"
 #include "state/saver_file.h"
 #include "state/snapshot.h"
 
+// ---- Ranks that save and restore together (ranks.c) ------------------------
+// All ranks make the same collectives in the same order; those of two threads
+// differ in their names. Zeroed: there is one rank.
+typedef struct ls_ranks {
+  ls_trunk *trunk;  // NULL: there is one.
+  ls_allocator *allocator;
+  uint64_t name[2];  // Of their collectives.
+  uint64_t num_collectives;
+  struct ls_rank_word *words;  // One a rank, to agree with.
+  ls_trunk_piece *pieces;      // The same number.
+} ls_ranks;
+
+// `name` and `thread` tell these collectives from others'.
+LS_MUST_USE ls_status ls_ranks_init(ls_ranks *ranks, ls_runtime *runtime,
+                                    const char *name, uint64_t thread);
+void ls_ranks_deinit(ls_ranks *ranks);  // Zeroed is fine.
+
+static inline size_t ls_ranks_count(const ls_ranks *ranks) {
+  return ranks->trunk == NULL ? 1 : (size_t)ranks->trunk->ranks;
+}
+static inline size_t ls_ranks_own(const ls_ranks *ranks) {
+  return ranks->trunk == NULL ? 0 : (size_t)ranks->trunk->rank;
+}
+
+// Waits for all and fails on all ranks if one failed, with the own failure
+// first. Alone it returns `own`.
+LS_MUST_USE ls_status ls_ranks_agree(ls_ranks *ranks, ls_status own);
+// The same, and `number` must be equal on all ranks; messages call it `noun`.
+//   LS_FAILED_PRECONDITION  another rank has another one
+LS_MUST_USE ls_status ls_ranks_agree_on(ls_ranks *ranks, ls_status own,
+                                        uint64_t number, const char *noun);
+// Broadcasts the bytes of rank 0.
+LS_MUST_USE ls_status ls_ranks_send(ls_ranks *ranks, void *data, size_t size);
+// All-gathers `size` bytes a rank, one after another; the own ones are there.
+LS_MUST_USE ls_status ls_ranks_gather(ls_ranks *ranks, void *all, size_t size);
+// Gathers the values of components that only their replicas' ranks know.
+LS_MUST_USE ls_status ls_ranks_gather_parts(ls_ranks *ranks,
+                                            const ls_saver *values);
+
+// ---- Two files -------------------------------------------------------------
 enum { LS_CHECKPOINT_FORMAT = 1, LS_CHECKPOINT_TAIL_SIZE = 21 };
 // The end of a .json: the checksum of all bytes before.
 #define LS_CHECKPOINT_TAIL ",\"crc32c\":\"%08x\"}"
 
-// By which ranks find out whether they see the same folder.
+// The file by which ranks find out whether they see the same folder.
 #define LS_CHECKPOINT_NONCE "checkpoint.ranks"
 
-// What is written: copies, so that a thread may write them.
+// A checkpoint to be written: copies, so that a thread may write them.
 typedef struct ls_checkpoint_content {
   int64_t step;
   int64_t wall;  // Nanoseconds since 1970.
@@ -31,13 +73,13 @@ typedef struct ls_checkpoint_content {
 // FOLDER/model.ckpt-<step>.EXTENSION
 void ls_checkpoint_path(ls_text *path, const char *folder, int64_t step,
                         const char *extension);
-// The step that a name in the folder is of: -1, it is no "model.ckpt-N" with
-// this extension.
+// Returns the step that a file's name is of, or -1 if it is no "model.ckpt-N"
+// with this extension.
 int64_t ls_checkpoint_step_of(const char *name, const char *extension);
 
-// `is_there`: there is one of this step already, which counts until the new one
-// does. Of several ranks, whose folder is the same, rank 0 writes and the
-// others help: each writes the part of the values that it has.
+// Writes a checkpoint. If `is_there`, the one of this step counts until the new
+// one does. Of ranks that share the folder rank 0 writes and the others help:
+// each writes its part of the values.
 LS_MUST_USE ls_status ls_checkpoint_file_write(
     ls_runtime *runtime, const char *folder,
     const ls_checkpoint_content *content, bool is_there, ls_ranks *ranks);
@@ -45,7 +87,7 @@ LS_MUST_USE ls_status
 ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
                         const ls_checkpoint_content *content, ls_ranks *ranks);
 
-// What was read, all of whose checksums are right.
+// A checkpoint that was read and whose checksums were compared.
 typedef struct ls_checkpoint_file {
   ls_arena arena;
   const ls_json *root;
@@ -61,23 +103,43 @@ LS_MUST_USE ls_status ls_checkpoint_file_read(ls_runtime *runtime,
 LS_MUST_USE ls_status ls_checkpoint_file_open(ls_runtime *runtime,
                                               const char *folder, int64_t step,
                                               ls_checkpoint_file *out);
-// Whether these of its entries have the checksums they should have.
+// Compares the checksums of some entries.
 LS_MUST_USE ls_status ls_checkpoint_file_check(const ls_checkpoint_file *self,
                                                size_t first, size_t count);
-// Reads entries' elements, and looks at their checksums.
+// Reads entries' elements and compares their checksums.
 LS_MUST_USE ls_status ls_checkpoint_file_get(const ls_checkpoint_file *self,
                                              ls_workers *workers,
                                              ls_safetensors_wish *wishes,
                                              size_t count);
-// The .json alone: who reads no values needs no more.
+// Reads the .json alone.
 LS_MUST_USE ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime,
                                                     const char *folder,
                                                     int64_t step,
                                                     ls_checkpoint_file *out);
-// Its text, into one with an arena and a path.
+// Parses the text of a .json; `self` has an arena and a path.
 LS_MUST_USE ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self,
                                                const char *text, size_t size,
                                                int64_t step);
 void ls_checkpoint_file_deinit(ls_checkpoint_file *self);  // Zeroed is fine.
+LS_OWNED_STRUCT(ls_checkpoint_file, ls_checkpoint_file_deinit)
+
+// ---- Damaged checkpoints ---------------------------------------------------
+// The newest checkpoints of a folder that are damaged and passed over for an
+// older one, with one warning. Zeroed: none.
+typedef struct ls_passed_over {
+  int64_t newest;  // Step of the newest.
+  size_t count;
+  ls_status failure;  // Of the newest.
+} ls_passed_over;
+
+// Adds one of an earlier step; takes `failure` over.
+void ls_passed_over_add(ls_passed_over *self, int64_t step, ls_status failure);
+// Logs the warning if one was passed over for the one of step `taken`. Resets.
+void ls_passed_over_log(ls_passed_over *self, ls_runtime *runtime,
+                        const char *folder, int64_t taken);
+// Returns the failure of the newest, OK if none was passed over. Resets.
+LS_MUST_USE ls_status ls_passed_over_end(ls_passed_over *self,
+                                         const char *folder);
+void ls_passed_over_deinit(ls_passed_over *self);
 
 #endif  // LS_STATE_CHECKPOINT_FILE_H_

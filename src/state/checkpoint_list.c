@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoints are in a folder, and which of them are kept.
+// The list of the checkpoints in a folder, and the choice of those to keep.
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,25 +17,20 @@ static ls_status remove_file(ls_checkpoints *self, const char *name) {
   return files->remove(files->user, ls_text_data(&path));
 }
 
-// The .json first: without it the rest is no checkpoint.
-ls_status ls_checkpoint_list_remove(ls_checkpoints *self, int64_t step) {
+// Removes the .json first: without it the rest is no checkpoint.
+static ls_status remove_files(ls_checkpoints *self, int64_t step) {
   static const char *const extensions[] = {"json", "safetensors"};
   const ls_file_system *files = ls_runtime_files(self->runtime);
   LS_OWN(ls_text, path) = {0};
   ls_text_init(&path, self->allocator);
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < LS_COUNT_OF(extensions) && ls_status_is_ok(status);
-       ++i) {
+  for (size_t i = 0; i < LS_COUNT_OF(extensions); ++i) {
     ls_checkpoint_path(&path, self->folder, step, extensions[i]);
-    status = ls_text_status(&path);
-    if (ls_status_is_ok(status))
-      status = files->remove(files->user, ls_text_data(&path));
-    if (ls_status_code(status) == LS_NOT_FOUND) {
-      ls_status_free(status);
-      status = ls_ok();
-    }
+    LS_RETURN_IF_ERROR(ls_text_status(&path));
+    const ls_status status = files->remove(files->user, ls_text_data(&path));
+    if (ls_status_code(status) != LS_NOT_FOUND) LS_RETURN_IF_ERROR(status);
+    ls_status_free(status);
   }
-  return status;
+  return ls_ok();
 }
 
 // ---- The list --------------------------------------------------------------
@@ -67,10 +62,11 @@ bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step) {
 static ls_status write_list(ls_checkpoints *self) {
   const ls_file_system *files = ls_runtime_files(self->runtime);
   const ls_checkpoint_list *list = &self->list;
-  ls_text text, path;
+  LS_OWN(ls_text, text) = {0};
+  LS_OWN(ls_text, path) = {0};
   ls_text_init(&text, self->allocator);
   ls_text_init(&path, self->allocator);
-  size_t newest = list->count;  // That is whole, as far as is known.
+  size_t newest = list->count;  // The newest one not known to be damaged.
   while (newest > 1 && list->items[newest - 1].is_damaged)
     --newest;
   if (newest > 0)
@@ -81,41 +77,35 @@ static ls_status write_list(ls_checkpoints *self) {
                           "all_model_checkpoint_paths: \"model.ckpt-%lld\"\n",
                           (long long)list->items[i].step);
   ls_text_append_format(&path, "%s/checkpoint", self->folder);
-  ls_status status =
-      ls_status_join(ls_text_status(&text), ls_text_status(&path));
-  if (ls_status_is_ok(status))
-    status = files->write(files->user, ls_text_data(&path), ls_text_data(&text),
-                          text.size);
-  ls_text_deinit(&text);
-  ls_text_deinit(&path);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  LS_RETURN_IF_ERROR(ls_text_status(&path));
+  return files->write(files->user, ls_text_data(&path), ls_text_data(&text),
+                      text.size);
 }
 
 // ---- Opening ---------------------------------------------------------------
 static double find_metric(const ls_json *root, const char *name) {
   const ls_json *metrics = ls_json_find(root, "metrics");
-  const ls_json *it =
+  const ls_json *value =
       metrics == NULL || name == NULL ? NULL : ls_json_find(metrics, name);
-  return it != NULL && it->kind == LS_JSON_NUMBER ? it->number : (double)NAN;
+  return value != NULL && value->kind == LS_JSON_NUMBER ? value->number
+                                                        : (double)NAN;
 }
 
-// What it says of itself; of a damaged one nothing, but it is there.
+// Reads what a .json says; of a damaged one only the step is known.
 static ls_status read_info(ls_checkpoints *self, int64_t step,
                            ls_checkpoint_info *out) {
-  ls_checkpoint_info info = {.step = step, .metric = (double)NAN};
-  ls_checkpoint_file file;
+  *out = (ls_checkpoint_info){.step = step, .metric = (double)NAN};
+  LS_OWN(ls_checkpoint_file, file) = {0};
   const ls_status status =
       ls_checkpoint_file_read_notes(self->runtime, self->folder, step, &file);
-  info.is_damaged = ls_status_code(status) == LS_DATA_LOSS;
-  if (ls_status_is_ok(status)) {
-    const ls_json *wall = ls_json_find(file.root, "wall");
-    if (wall != NULL && wall->is_integer) info.wall = wall->integer;
-    info.metric = find_metric(file.root, self->options.best_metric);
-    ls_checkpoint_file_deinit(&file);
-  }
-  *out = info;
   if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
+  out->is_damaged = ls_status_code(status) == LS_DATA_LOSS;
   ls_status_free(status);
+  if (file.root == NULL) return ls_ok();
+  const ls_json *wall = ls_json_find(file.root, "wall");
+  if (wall != NULL && wall->is_integer) out->wall = wall->integer;
+  out->metric = find_metric(file.root, self->options.best_metric);
   return ls_ok();
 }
 
@@ -127,7 +117,8 @@ static bool has_name(const ls_file_entry *entries, size_t count, int64_t step,
   return false;
 }
 
-// What a killed writer has left: a file aside, or values without the rest.
+// Returns true of a file left by a killed writer: one aside, or values without
+// the rest.
 static bool is_left_over(const ls_file_entry *entries, size_t count,
                          const char *name) {
   const int64_t step = ls_checkpoint_step_of(name, "safetensors");
@@ -170,7 +161,7 @@ ls_status ls_checkpoint_list_open(ls_checkpoints *self) {
 }
 
 // ---- Keeping ---------------------------------------------------------------
-// Whether number `i` is among the best.
+// Returns true if number `i` is among the best.
 static bool is_best(const ls_checkpoints *self, size_t i) {
   const ls_checkpoint_list *list = &self->list;
   const bool high = self->options.best_is_high == LS_FLAG_ON;
@@ -181,14 +172,14 @@ static bool is_best(const ls_checkpoints *self, size_t i) {
   for (size_t k = 0; k < list->count; ++k) {
     const double other = list->items[k].metric;
     if (list->items[k].is_damaged) continue;
-    // Of equal ones the older is better.
+    // Among equal ones the older is better.
     better += !isnan(other) && (high ? other > own : other < own);
     better += k < i && other == own;
   }
   return better < self->options.keep_best.value;
 }
 
-// Whether number `i` is the first of its hours.
+// Returns true if number `i` is the first of its hours.
 static bool is_of_its_hours(const ls_checkpoints *self, size_t i) {
   const double hours = self->options.keep_every_hours;
   if (!(hours > 0)) return false;
@@ -210,8 +201,7 @@ static ls_status drop_others(ls_checkpoints *self) {
   ls_checkpoint_list *list = &self->list;
   for (size_t i = list->count; i > 0; --i) {
     if (is_kept(self, i - 1)) continue;
-    LS_RETURN_IF_ERROR(
-        ls_checkpoint_list_remove(self, list->items[i - 1].step));
+    LS_RETURN_IF_ERROR(remove_files(self, list->items[i - 1].step));
     memmove(&list->items[i - 1], &list->items[i],
             (list->count - i) * sizeof(*list->items));
     --list->count;

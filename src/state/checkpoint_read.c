@@ -2,11 +2,12 @@
 #include <stdio.h>
 
 #include "base/memory/own.h"
+#include "base/plain.h"
 #include "io/crc32c.h"
 #include "state/checkpoint_file.h"
 
-static ls_status damaged(const char *path, const char *what) {
-  return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: %s", path, what);
+static ls_status damaged(const char *path, const char *noun) {
+  return LS_STATUS(LS_DATA_LOSS, "'%s' is damaged: %s", path, noun);
 }
 
 // ---- The .json -------------------------------------------------------------
@@ -48,8 +49,8 @@ ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self, const char *text,
   return check_root(self, step);
 }
 
-ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
-                                        int64_t step, ls_checkpoint_file *out) {
+static ls_status read_notes(ls_runtime *runtime, const char *folder,
+                            int64_t step, ls_checkpoint_file *out) {
   const ls_file_system *files = ls_runtime_files(runtime);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   LS_OWN_MEMORY(allocator, char, bytes) = NULL;
@@ -58,14 +59,21 @@ ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
   ls_arena_init(&out->arena, allocator);
   out->path = ls_arena_format(&out->arena, "%s/model.ckpt-%lld.json", folder,
                               (long long)step);
-  ls_status status = out->path == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status =
-        files->read(files->user, out->path, SIZE_MAX, allocator, &bytes, &size);
-  if (ls_status_is_ok(status))
-    status = ls_checkpoint_file_parse(out, bytes, size, step);
-  if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
+  LS_RETURN_IF_NO_MEMORY(out->path);
+  LS_RETURN_IF_ERROR(
+      files->read(files->user, out->path, SIZE_MAX, allocator, &bytes, &size));
+  return ls_checkpoint_file_parse(out, bytes, size, step);
+}
+
+// Drops what was read before a failure.
+static ls_status end_reading(ls_checkpoint_file *file, ls_status status) {
+  if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(file);
   return status;
+}
+
+ls_status ls_checkpoint_file_read_notes(ls_runtime *runtime, const char *folder,
+                                        int64_t step, ls_checkpoint_file *out) {
+  return end_reading(out, read_notes(runtime, folder, step, out));
 }
 
 // ---- The values ------------------------------------------------------------
@@ -128,7 +136,7 @@ static size_t count_members(const ls_json *object) {
   return count;
 }
 
-// Whether the two files are of one another, but for the elements.
+// Checks that the two files belong together, without looking at elements.
 static ls_status check_header(const ls_checkpoint_file *self) {
   const ls_json *values = ls_json_find(self->root, "values");
   const ls_json *sums = sums_of(self);
@@ -142,45 +150,48 @@ static ls_status check_header(const ls_checkpoint_file *self) {
              : damaged(self->values.path, "arrays are gone");
 }
 
-// A writer that replaced a checkpoint and was killed may have left the values
-// of either of the two that the .json tells of.
+static ls_status check_values(const ls_checkpoint_file *self) {
+  LS_RETURN_IF_ERROR(check_header(self));
+  return ls_checkpoint_file_check(self, 0, self->values.num_entries);
+}
+
+// Finds the root that fits the values: a writer that replaced a checkpoint and
+// was killed may have left those of either of the two in the .json.
 static ls_status choose_root(ls_checkpoint_file *self) {
-  for (const ls_json *before;
-       (before = ls_json_find(self->root, "before")) != NULL;
-       self->root = before) {
-    ls_status status = check_header(self);
-    if (ls_status_is_ok(status))
-      status = ls_checkpoint_file_check(self, 0, self->values.num_entries);
+  for (const ls_json *older;
+       (older = ls_json_find(self->root, "before")) != NULL;
+       self->root = older) {
+    const ls_status status = check_values(self);
     if (ls_status_code(status) != LS_DATA_LOSS) return status;
     ls_status_free(status);
   }
   return ls_ok();
 }
 
+static ls_status open_values(ls_runtime *runtime, const char *folder,
+                             int64_t step, ls_checkpoint_file *out) {
+  const char *path = ls_arena_format(
+      &out->arena, "%s/model.ckpt-%lld.safetensors", folder, (long long)step);
+  LS_RETURN_IF_NO_MEMORY(path);
+  LS_RETURN_IF_ERROR(ls_safetensors_open(runtime, path, &out->values));
+  LS_RETURN_IF_ERROR(choose_root(out));
+  return check_header(out);
+}
+
 ls_status ls_checkpoint_file_open(ls_runtime *runtime, const char *folder,
                                   int64_t step, ls_checkpoint_file *out) {
   LS_RETURN_IF_ERROR(ls_checkpoint_file_read_notes(runtime, folder, step, out));
-  const char *path = ls_arena_format(
-      &out->arena, "%s/model.ckpt-%lld.safetensors", folder, (long long)step);
-  ls_status status = path == NULL
-                         ? ls_out_of_memory()
-                         : ls_safetensors_open(runtime, path, &out->values);
-  if (ls_status_is_ok(status)) status = choose_root(out);
-  if (ls_status_is_ok(status)) status = check_header(out);
-  if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
-  return status;
+  return end_reading(out, open_values(runtime, folder, step, out));
 }
 
 static ls_status read_once(ls_runtime *runtime, const char *folder,
                            int64_t step, ls_checkpoint_file *out) {
   LS_RETURN_IF_ERROR(ls_checkpoint_file_open(runtime, folder, step, out));
-  const ls_status status =
-      ls_checkpoint_file_check(out, 0, out->values.num_entries);
-  if (!ls_status_is_ok(status)) ls_checkpoint_file_deinit(out);
-  return status;
+  return end_reading(out,
+                     ls_checkpoint_file_check(out, 0, out->values.num_entries));
 }
 
-// What the system cannot read may be whole all the same: it is asked twice.
+// Reads twice, as a failed read does not mean that the file is damaged.
 ls_status ls_checkpoint_file_read(ls_runtime *runtime, const char *folder,
                                   int64_t step, ls_checkpoint_file *out) {
   const ls_status status = read_once(runtime, folder, step, out);
@@ -193,4 +204,43 @@ void ls_checkpoint_file_deinit(ls_checkpoint_file *self) {
   ls_safetensors_close(&self->values);
   if (self->arena.allocator != NULL) ls_arena_deinit(&self->arena);
   *self = (ls_checkpoint_file){0};
+}
+
+void ls_passed_over_add(ls_passed_over *self, int64_t step, ls_status failure) {
+  if (self->count++ > 0) {
+    ls_status_free(failure);
+    return;
+  }
+  self->newest = step;
+  self->failure = failure;
+}
+
+void ls_passed_over_log(ls_passed_over *self, ls_runtime *runtime,
+                        const char *folder, int64_t taken) {
+  char others[64] = " is";
+  if (self->count > 1)
+    ls_format(others, sizeof(others), " and %zu other%s are", self->count - 1,
+              self->count > 2 ? "s" : "");
+  if (self->count > 0)
+    ls_runtime_log(runtime, LS_LOG_WARNING, "checkpoint",
+                   "'%s/model.ckpt-%lld'%s passed over for "
+                   "'%s/model.ckpt-%lld', the newest checkpoint that is whole: "
+                   "%s",
+                   folder, (long long)self->newest, others, folder,
+                   (long long)taken, ls_status_message(self->failure));
+  ls_passed_over_deinit(self);
+}
+
+ls_status ls_passed_over_end(ls_passed_over *self, const char *folder) {
+  const ls_status failure = self->failure;
+  *self = (ls_passed_over){0};
+  return ls_status_code(failure) == LS_DATA_LOSS
+             ? ls_status_annotate(failure, "no checkpoint in '%s' is whole",
+                                  folder)
+             : failure;
+}
+
+void ls_passed_over_deinit(ls_passed_over *self) {
+  ls_status_free(self->failure);
+  *self = (ls_passed_over){0};
 }

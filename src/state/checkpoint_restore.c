@@ -3,13 +3,12 @@
 // that is wanted of it or nothing.
 #include "base/plain.h"
 #include "base/require.h"
+#include "state/checkpoint_file.h"
 #include "state/checkpoints.h"
-#include "state/names.h"
 #include "state/own.h"
-#include "state/passed_over.h"
 #include "state/record.h"
-#include "state/restore_plan.h"
 #include "state/saved.h"
+#include "state/saver_file.h"
 
 typedef struct restoring {
   ls_checkpoints *checkpoints;
@@ -32,13 +31,13 @@ static ls_status read_whole(const ls_checkpoints *self, int64_t step,
                                  step, out);
 }
 
-// Takes `why` over.
-static void pass_over(restoring *self, int64_t step, ls_status why) {
+// Takes `failure` over.
+static void pass_over(restoring *self, int64_t step, ls_status failure) {
   ls_checkpoint_list *list = &self->checkpoints->list;
   ++self->report->damaged;
   for (size_t i = 0; i < list->count; ++i)
     if (list->items[i].step == step) list->items[i].is_damaged = true;
-  ls_passed_over_add(&self->passed, step, why);
+  ls_passed_over_add(&self->passed, step, failure);
 }
 
 // Reads that of a step; otherwise newer ones that are damaged are passed over.
@@ -65,32 +64,23 @@ static ls_status checkpoint_restore_find(restoring *self,
 }
 
 // Rank 0 finds it, the others read the same one.
-static ls_status find_on_ranks(restoring *all, ls_checkpoint_file *out) {
-  ls_checkpoints *self = all->checkpoints;
-  ls_restore_report *report = all->report;
+static ls_status read_on_ranks(restoring *self, ls_checkpoint_file *out) {
+  ls_checkpoints *checkpoints = self->checkpoints;
+  ls_ranks *ranks = &checkpoints->ranks;
+  ls_restore_report *report = self->report;
+  const bool leads = ls_checkpoints_leads(checkpoints);
+  LS_RETURN_IF_ERROR(ls_ranks_agree(
+      ranks, leads ? checkpoint_restore_find(self, out) : ls_ok()));
   struct {
     int64_t step;
     uint64_t damaged;
-  } found = {0};
-  const bool leads = ls_checkpoints_leads(self);
-  *out = (ls_checkpoint_file){0};
-  ls_status status = ls_ranks_agree(
-      &self->ranks, leads ? checkpoint_restore_find(all, out) : ls_ok());
-  found.step = report->step;
-  found.damaged = report->damaged;
-  if (ls_status_is_ok(status))
-    status = ls_ranks_send(&self->ranks, &found, sizeof(found));
-  if (ls_status_is_ok(status)) status = ls_checkpoints_bring(self, found.step);
-  if (ls_status_is_ok(status))
-    status = ls_ranks_agree(
-        &self->ranks, leads ? ls_ok() : read_whole(self, found.step, out));
+  } found = {report->step, report->damaged};
+  LS_RETURN_IF_ERROR(ls_ranks_send(ranks, &found, sizeof(found)));
   report->step = found.step;
   report->damaged = (size_t)found.damaged;
-  if (!ls_status_is_ok(status)) {
-    ls_checkpoint_file_deinit(out);
-    ls_checkpoints_take_back(self, found.step);
-  }
-  return status;
+  LS_RETURN_IF_ERROR(ls_checkpoints_bring(checkpoints, found.step));
+  return ls_ranks_agree(
+      ranks, leads ? ls_ok() : read_whole(checkpoints, found.step, out));
 }
 
 // ---- Does it fit -----------------------------------------------------------
@@ -150,8 +140,8 @@ static ls_status checkpoint_restore_check_run(ls_checkpoints *self,
                                               bool inexact,
                                               ls_restore_report *report) {
   LS_OWN(ls_record, saved) = NULL;
-  ls_status status = read_member(file, "identity", &saved);
-  if (ls_status_is_ok(status)) status = check_identity(self, file, saved);
+  LS_RETURN_IF_ERROR(read_member(file, "identity", &saved));
+  const ls_status status = check_identity(self, file, saved);
   if (ls_status_code(status) != LS_INVALID_ARGUMENT || !inexact) return status;
   ls_runtime_log(self->runtime, LS_LOG_WARNING, "checkpoint",
                  "going on all the same, so results will differ: %s",
@@ -166,7 +156,7 @@ static ls_status choose_states(const restoring *self, ls_name_choice *out) {
   const ls_restore_options *o = self->options;
   const ls_checkpoints_options *has = &self->checkpoints->options;
   *out = (ls_name_choice){
-      .only = o->states, .num_only = o->num_states, .what = "state"};
+      .only = o->states, .num_only = o->num_states, .noun = "state"};
   LS_OWN_ARRAY_OR_RETURN(self->checkpoints->allocator, const char *, names,
                          has->num_states + 1);
   for (size_t i = 0; i < has->num_states; ++i)
@@ -191,42 +181,42 @@ static ls_status find_states(const restoring *self, const ls_record *all) {
 static ls_status restore_states(const restoring *self) {
   const ls_checkpoints_options *has = &self->checkpoints->options;
   for (size_t i = 0; i < has->num_states; ++i) {
-    const ls_saveable *it = &has->states[i];
+    const ls_saveable *state = &has->states[i];
     if (self->records[i] == NULL) continue;
     LS_RETURN_IF_ERROR(
-        ls_status_annotate(it->restore(it->self, self->records[i]),
-                           "while restoring '%s'", it->name));
+        ls_status_annotate(state->restore(state->self, self->records[i]),
+                           "while restoring '%s'", state->name));
     ++self->report->states;
   }
   return ls_ok();
 }
 
 // ---- All -------------------------------------------------------------------
-// States first: they may yet refuse, and variables are known to fit.
-static ls_status checkpoint_restore_all(restoring *self, ls_status status) {
-  ls_restore_report *report = self->report;
-  LS_OWN(ls_record, all) = NULL;
-  LS_OWN(ls_restore_plan, plan) = {0};
-  if (ls_status_is_ok(status)) status = read_member(self->file, "state", &all);
-  if (ls_status_is_ok(status)) status = find_states(self, all);
-  if (ls_status_is_ok(status)) {
-    status = ls_restore_plan_make(&self->values, &self->source,
-                                  &self->options->values, self->started, &plan);
-    report->values = plan.report;
-  }
-  // What does not fit on one rank is restored on none.
-  status = ls_ranks_agree(&self->checkpoints->ranks, status);
-  if (ls_status_is_ok(status)) status = restore_states(self);
-  self->setting = ls_status_is_ok(status);
-  if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
-  status = ls_ranks_agree(&self->checkpoints->ranks, status);
-  if (ls_status_is_ok(status))
-    report->variables = report->values.count[LS_VALUE_RESTORED] +
-                        report->values.count[LS_VALUE_RENAMED];
+// Checks that all that is to be restored is there and fits.
+static ls_status prepare_restore(restoring *self, ls_record **states,
+                                 ls_restore_plan *plan) {
+  LS_RETURN_IF_ERROR(checkpoint_restore_check_run(
+      self->checkpoints, self->file, self->options->inexact == LS_FLAG_ON,
+      self->report));
+  // Values that replicas have each are for the same run alone.
+  if (self->report->inexact) self->values.exact = false;
+  LS_RETURN_IF_ERROR(read_member(self->file, "state", states));
+  LS_RETURN_IF_ERROR(find_states(self, *states));
+  const ls_status status =
+      ls_restore_plan_make(&self->values, &self->source, &self->options->values,
+                           self->started, plan);
+  self->report->values = plan->report;
   return status;
 }
 
-// Whether this is where the run was, and not only a part of it.
+// Restores states first: they may yet refuse, and variables are known to fit.
+static ls_status run_restore(restoring *self, const ls_restore_plan *plan) {
+  LS_RETURN_IF_ERROR(restore_states(self));
+  self->setting = true;
+  return ls_restore_plan_run(plan);
+}
+
+// Returns true if the whole run is restored, and not only a part of it.
 static bool is_whole(const restoring *self) {
   const ls_restore_report *report = self->report;
   return report->variables ==
@@ -236,21 +226,24 @@ static bool is_whole(const restoring *self) {
 
 static ls_status restore_from(restoring *self) {
   ls_checkpoints *checkpoints = self->checkpoints;
-  self->records = ls_new_array(checkpoints->allocator, const ls_record *,
-                               checkpoints->options.num_states + 1);
-  ls_status status = self->records == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status = checkpoint_restore_check_run(checkpoints, self->file,
-                                          self->options->inexact == LS_FLAG_ON,
-                                          self->report);
+  ls_restore_report *report = self->report;
+  LS_OWN(ls_record, states) = NULL;
+  LS_OWN(ls_restore_plan, plan) = {0};
+  LS_OWN_ARRAY(checkpoints->allocator, const ls_record *, records,
+               checkpoints->options.num_states + 1);
+  self->records = records;
   self->values = *checkpoints->options.values;
-  // What replicas have each is for the same run alone.
-  if (self->report->inexact) self->values.exact = false;
-  status = checkpoint_restore_all(self, status);
-  if (ls_status_is_ok(status) && is_whole(self))
-    checkpoints->saved_step = self->report->step;
-  ls_release(checkpoints->allocator, self->records);
-  return status;
+  // A checkpoint that does not fit on one rank is restored on none.
+  LS_RETURN_IF_ERROR(
+      ls_ranks_agree(&checkpoints->ranks,
+                     records == NULL ? ls_out_of_memory()
+                                     : prepare_restore(self, &states, &plan)));
+  LS_RETURN_IF_ERROR(
+      ls_ranks_agree(&checkpoints->ranks, run_restore(self, &plan)));
+  report->variables = report->values.count[LS_VALUE_RESTORED] +
+                      report->values.count[LS_VALUE_RENAMED];
+  if (is_whole(self)) checkpoints->saved_step = report->step;
+  return ls_ok();
 }
 
 static ls_status restore_open(restoring *self, const ls_saved_file *file) {
@@ -270,20 +263,21 @@ static ls_status restore_open(restoring *self, const ls_saved_file *file) {
 }
 
 static ls_status checkpoint_restore_one(restoring *self) {
-  ls_checkpoint_file file;
-  LS_RETURN_IF_ERROR(find_on_ranks(self, &file));
-  self->file = &file;
-  self->source = ls_value_source_of(&file.values);
-  self->source.check = NULL;  // They were all read.
+  LS_OWN(ls_checkpoint_file, file) = {0};
   self->report->states = 0;
-  const ls_status status = restore_from(self);
-  ls_checkpoint_file_deinit(&file);
+  ls_status status = read_on_ranks(self, &file);
+  if (ls_status_is_ok(status)) {
+    self->file = &file;
+    self->source = ls_value_source_of(&file.values);
+    self->source.check = NULL;  // They were all read.
+    status = restore_from(self);
+  }
   ls_checkpoints_take_back(self->checkpoints, self->report->step);
   return status;
 }
 
-// Whether one that was whole a moment ago cannot be read any more, and the one
-// before it is to be taken: as rank 0 says.
+// Finds out, from rank 0, if one that was undamaged a moment ago cannot be read
+// any more, so that the one before it is taken.
 static ls_status ask_again(const restoring *self, ls_status status,
                            bool *out_again) {
   const ls_code code = ls_status_code(status);
@@ -317,6 +311,12 @@ static ls_status restore_found(restoring *self) {
   }
 }
 
+static ls_status restore_chosen(restoring *self) {
+  LS_RETURN_IF_ERROR(ls_checkpoints_wait(self->checkpoints));
+  return self->options->file != NULL ? restore_open(self, self->options->file)
+                                     : restore_found(self);
+}
+
 ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,
                                  const ls_restore_options *options,
                                  ls_restore_report *report) {
@@ -328,12 +328,9 @@ ls_status ls_checkpoints_restore(ls_checkpoints *checkpoints,
   *report = (ls_restore_report){0};
   LS_RETURN_IF_ERROR(
       ls_checkpoints_begin(checkpoints, "ls_checkpoints_restore"));
-  ls_status status = ls_checkpoints_wait(checkpoints);
   restoring self = {
       .checkpoints = checkpoints, .options = options, .report = report};
-  if (ls_status_is_ok(status))
-    status = options->file != NULL ? restore_open(&self, options->file)
-                                   : restore_found(&self);
+  const ls_status status = restore_chosen(&self);
   ls_checkpoints_end(checkpoints);
   return status;
 }

@@ -139,24 +139,14 @@ static ls_status write_over(writing *w) {
   return write_notes(w, NULL);
 }
 
-// What is there of this step, if it is whole by its own words.
+// Reads the .json of this step that is there, if it is undamaged.
 static ls_status read_before(writing *w, const char *folder) {
-  ls_allocator *allocator = ls_runtime_allocator(w->runtime);
-  const char *path = ls_text_data(&w->notes_path);
   size_t size = 0;
-  ls_checkpoint_file file;
-  ls_status status = ls_checkpoint_file_read_notes(w->runtime, folder,
-                                                   w->content->step, &file);
-  if (ls_status_is_ok(status)) {
-    ls_checkpoint_file_deinit(&file);
-    status = w->files->read(w->files->user, path, SIZE_MAX, allocator,
-                            &w->before, &size);
-  }
-  // One that cannot be read now is nothing to fall back to.
-  const bool gives_up = ls_status_code(status) == LS_RESOURCE_EXHAUSTED;
-  if (gives_up) return status;
-  ls_status_free(status);
-  return ls_ok();
+  LS_OWN(ls_checkpoint_file, file) = {0};
+  LS_RETURN_IF_ERROR(ls_checkpoint_file_read_notes(w->runtime, folder,
+                                                   w->content->step, &file));
+  return w->files->read(w->files->user, ls_text_data(&w->notes_path), SIZE_MAX,
+                        ls_runtime_allocator(w->runtime), &w->before, &size);
 }
 
 // ---- Ranks -----------------------------------------------------------------
@@ -234,16 +224,16 @@ static ls_status checkpoint_write_prepare(writing *w, const char *folder) {
 
 static ls_status begin_both(writing *w, const char *folder, bool is_there) {
   LS_RETURN_IF_ERROR(checkpoint_write_prepare(w, folder));
-  if (is_there) LS_RETURN_IF_ERROR(read_before(w, folder));
+  const ls_status status = is_there ? read_before(w, folder) : ls_ok();
+  if (ls_status_code(status) == LS_RESOURCE_EXHAUSTED) return status;
+  ls_status_free(status);  // One that cannot be read is no fallback.
   return create_values(w, false);
 }
 
 static ls_status write_both(writing *w, const char *folder, bool is_there) {
-  ls_status status = ls_ranks_agree(w->ranks, begin_both(w, folder, is_there));
-  if (ls_status_is_ok(status)) status = meet_written(w, write_and_sum(w));
-  if (ls_status_is_ok(status))
-    status = w->before != NULL ? write_over(w) : write_new(w);
-  return ls_status_join(status, end_values(w, false));
+  LS_RETURN_IF_ERROR(ls_ranks_agree(w->ranks, begin_both(w, folder, is_there)));
+  LS_RETURN_IF_ERROR(meet_written(w, write_and_sum(w)));
+  return w->before != NULL ? write_over(w) : write_new(w);
 }
 
 static ls_status write_part(writing *w) {
@@ -254,10 +244,9 @@ static ls_status write_part(writing *w) {
 
 static ls_status checkpoint_write_help(writing *w, const char *folder) {
   // Rank 0 has made the file.
-  ls_status status =
-      ls_ranks_agree(w->ranks, checkpoint_write_prepare(w, folder));
-  if (ls_status_is_ok(status)) status = meet_written(w, write_part(w));
-  return ls_status_join(status, end_values(w, false));
+  LS_RETURN_IF_ERROR(
+      ls_ranks_agree(w->ranks, checkpoint_write_prepare(w, folder)));
+  return meet_written(w, write_part(w));
 }
 
 static void checkpoint_write_init(writing *w, ls_runtime *runtime,
@@ -271,13 +260,15 @@ static void checkpoint_write_init(writing *w, ls_runtime *runtime,
   ls_text_init(&w->notes_path, ls_runtime_allocator(runtime));
 }
 
-static void deinit(writing *w) {
+static ls_status end_writing(writing *w, ls_status status) {
   ls_allocator *allocator = ls_runtime_allocator(w->runtime);
+  status = ls_status_join(status, end_values(w, false));
   ls_text_deinit(&w->values_path);
   ls_text_deinit(&w->notes_path);
   ls_release(allocator, w->crcs);
   ls_release(allocator, w->all);
   ls_release(allocator, w->before);
+  return status;
 }
 
 ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
@@ -285,9 +276,7 @@ ls_status ls_checkpoint_file_write(ls_runtime *runtime, const char *folder,
                                    bool is_there, ls_ranks *ranks) {
   writing w;
   checkpoint_write_init(&w, runtime, content, ranks);
-  const ls_status status = write_both(&w, folder, is_there);
-  deinit(&w);
-  return status;
+  return end_writing(&w, write_both(&w, folder, is_there));
 }
 
 ls_status ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
@@ -295,7 +284,5 @@ ls_status ls_checkpoint_file_help(ls_runtime *runtime, const char *folder,
                                   ls_ranks *ranks) {
   writing w;
   checkpoint_write_init(&w, runtime, content, ranks);
-  const ls_status status = checkpoint_write_help(&w, folder);
-  deinit(&w);
-  return status;
+  return end_writing(&w, checkpoint_write_help(&w, folder));
 }

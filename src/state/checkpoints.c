@@ -60,7 +60,7 @@ static void write_always(void *user) {
   }
 }
 
-// What the last save has come to, once.
+// Takes the failure of the last save, once.
 static ls_status take_failure(ls_checkpoints *self) {
   const ls_status status = self->failure;
   self->failure = ls_ok();
@@ -108,15 +108,15 @@ static ls_status checkpoints_check_options(const ls_checkpoints_options *o) {
                                o->every_steps.value, o->every_seconds.value,
                                o->keep_every_hours);
   for (size_t i = 0; i < o->num_states; ++i) {
-    const ls_saveable *it = &o->states[i];
-    if (it->name == NULL || it->save == NULL || it->restore == NULL)
+    const ls_saveable *state = &o->states[i];
+    if (state->name == NULL || state->save == NULL || state->restore == NULL)
       return ls_invalid_argument("state %zu of checkpoints has no name, save "
                                  "or restore",
                                  i);
     for (size_t k = 0; k < i; ++k)
-      if (strcmp(o->states[k].name, it->name) == 0)
+      if (strcmp(o->states[k].name, state->name) == 0)
         return ls_invalid_argument("two states of checkpoints are called '%s'",
-                                   it->name);
+                                   state->name);
   }
   return ls_ok();
 }
@@ -128,7 +128,7 @@ static void checkpoints_with_defaults(ls_checkpoints_options *o) {
     o->every_seconds = LS_SOME(DEFAULT_SECONDS);
 }
 
-// What this rank does by itself.
+// Opens without other ranks.
 static ls_status open_own(ls_checkpoints *self) {
   const size_t length = strlen(self->options.folder) + 1;
   self->folder = ls_allocate(self->allocator, length);
@@ -141,22 +141,20 @@ static ls_status open_own(ls_checkpoints *self) {
 
 static ls_status open_ranks(ls_checkpoints *self) {
   enum { CALLER, WRITER };
-  if (self->options.ranks != LS_FLAG_ON) return ls_ok();
   const char *name = self->options.folder;
-  ls_status status = ls_ranks_init(&self->ranks, self->runtime, name, CALLER);
-  if (ls_status_is_ok(status))
-    status = ls_ranks_init(&self->writers, self->runtime, name, WRITER);
-  ls_trunk *trunk = ls_runtime_trunk(self->runtime);
-  // The others would wait for this one.
-  if (!ls_status_is_ok(status) && trunk != NULL) trunk->cancel(trunk, status);
-  return status;
+  if (self->options.ranks != LS_FLAG_ON) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_ranks_init(&self->ranks, self->runtime, name, CALLER));
+  return ls_ranks_init(&self->writers, self->runtime, name, WRITER);
 }
 
 static ls_status open_folder(ls_checkpoints *self) {
-  LS_RETURN_IF_ERROR(open_ranks(self));
+  ls_trunk *trunk = ls_runtime_trunk(self->runtime);
+  ls_status status = open_ranks(self);
+  // The others would wait for this one.
+  if (!ls_status_is_ok(status) && trunk != NULL) trunk->cancel(trunk, status);
+  LS_RETURN_IF_ERROR(status);
   LS_RETURN_IF_ERROR(ls_ranks_agree(&self->ranks, open_own(self)));
   LS_RETURN_IF_ERROR(ls_checkpoints_meet(self));
-  ls_status status = ls_ok();
   if (self->options.background != LS_FLAG_OFF)
     status = ls_worker_start(&self->worker, "ls-save", self->runtime,
                              write_always, self);
@@ -250,11 +248,11 @@ static ls_status copy_metrics(ls_checkpoints *self,
 
 static ls_status save_states(const ls_checkpoints *self, ls_record *state) {
   for (size_t i = 0; i < self->options.num_states; ++i) {
-    const ls_saveable *it = &self->options.states[i];
+    const ls_saveable *item = &self->options.states[i];
     ls_record *record = NULL;
-    LS_RETURN_IF_ERROR(ls_record_add(state, it->name, &record));
-    LS_RETURN_IF_ERROR(ls_status_annotate(it->save(it->self, record),
-                                          "while saving '%s'", it->name));
+    LS_RETURN_IF_ERROR(ls_record_add(state, item->name, &record));
+    LS_RETURN_IF_ERROR(ls_status_annotate(item->save(item->self, record),
+                                          "while saving '%s'", item->name));
   }
   return ls_ok();
 }
@@ -274,7 +272,7 @@ static ls_status fill_content(ls_checkpoints *self, int64_t step,
     LS_RETURN_IF_ERROR(
         ls_record_copy(content->identity, self->options.identity));
   }
-  // Who has no part in the writing has an empty one.
+  // A rank without a part in the writing has an empty one.
   const size_t parts = self->shares ? ls_ranks_count(&self->ranks) : 1;
   const size_t part = self->shares || ls_checkpoints_leads(self)
                           ? ls_ranks_own(&self->ranks)
@@ -319,15 +317,17 @@ static ls_status hand_over(ls_checkpoints *self) {
 static ls_status checkpoints_save(ls_checkpoints *self, int64_t step,
                                   const ls_checkpoint_metric *metrics,
                                   size_t num_metrics) {
+  LS_RETURN_IF_ERROR(ls_checkpoints_wait(self));
   ls_status status = fill_all(self, step, metrics, num_metrics);
-  if (!ls_status_is_ok(status)) {
+  if (ls_status_is_ok(status)) {
+    status = hand_over(self);
+    self->saved_step = step;
+    self->saved_nanos = ls_runtime_now(self->runtime);
+  } else {
     release_content(self);
-    return status;
   }
-  status = hand_over(self);
-  self->saved_step = step;
-  self->saved_nanos = ls_runtime_now(self->runtime);
-  return status;
+  return ls_status_annotate(status, "while saving the checkpoint of step %lld",
+                            (long long)step);
 }
 
 ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
@@ -339,12 +339,8 @@ ls_status ls_checkpoints_save(ls_checkpoints *checkpoints, int64_t step,
     return ls_invalid_argument("there is no checkpoint of step %lld",
                                (long long)step);
   LS_RETURN_IF_ERROR(ls_checkpoints_begin(checkpoints, "ls_checkpoints_save"));
-  ls_status status = ls_checkpoints_wait(checkpoints);
-  if (ls_status_is_ok(status)) {
-    status = checkpoints_save(checkpoints, step, metrics, num_metrics);
-    status = ls_status_annotate(
-        status, "while saving the checkpoint of step %lld", (long long)step);
-  }
+  const ls_status status =
+      checkpoints_save(checkpoints, step, metrics, num_metrics);
   ls_checkpoints_end(checkpoints);
   return status;
 }

@@ -28,8 +28,8 @@ struct ls_checkpoints {
   ls_checkpoint_list list;          // The writer's while it writes.
   ls_ranks ranks, writers;          // Those of callers, and of writers.
   bool shares;                      // All ranks see this folder.
-  // Of a rank other than 0 where they do not: where copies of rank 0's files
-  // are while they are restored. NULL: they are in the folder.
+  // Folder of copies of rank 0's files while they are restored, on another rank
+  // that does not see them. NULL: they are in the folder.
   char *copies;
   // The newest was restored: what writers that were killed have left of others
   // goes before the next save.
@@ -47,19 +47,16 @@ struct ls_checkpoints {
 LS_MUST_USE ls_status ls_checkpoints_begin(ls_checkpoints *self,
                                            const char *call);
 void ls_checkpoints_end(ls_checkpoints *self);
-// Whether a save is under way, which another one would wait for.
+// Returns true while a save is under way, which another one would wait for.
 bool ls_checkpoints_are_writing(ls_checkpoints *self);
-// Whether the last save is known to have failed, which nobody was told yet.
+// Returns true if the last save is known to have failed and nobody was told.
 bool ls_checkpoints_have_failed(ls_checkpoints *self);
-// Whether one is due as this rank sees it, without asking the others.
+// Returns true if one is due on this rank, without asking the others.
 bool ls_checkpoints_are_due(const ls_checkpoints *self, int64_t step);
 
 // ---- What is there (checkpoint_list.c) -------------------------------------
 // Reads the folder, and clears it of what is no whole pair of files.
 LS_MUST_USE ls_status ls_checkpoint_list_open(ls_checkpoints *self);
-// Removes both files of a step; what is not there is fine.
-LS_MUST_USE ls_status ls_checkpoint_list_remove(ls_checkpoints *self,
-                                                int64_t step);
 bool ls_checkpoint_list_has(const ls_checkpoint_list *list, int64_t step);
 // Drops what is not kept any more. The newest one is known to be whole.
 LS_MUST_USE ls_status ls_checkpoint_list_tidy(ls_checkpoints *self);
@@ -69,15 +66,15 @@ LS_MUST_USE ls_status ls_checkpoint_list_add(
     ls_checkpoints *self, const ls_checkpoint_content *content);
 
 // ---- Several ranks (checkpoint_ranks.c) ------------------------------------
-// Whether this one writes the list and all that is not shared out.
+// Returns true on the rank that writes the list and all that is not shared out.
 bool ls_checkpoints_leads(const ls_checkpoints *self);
 // All learn what is there, and whether they see the same folder.
 LS_MUST_USE ls_status ls_checkpoints_meet(ls_checkpoints *self);
 // All have rank 0's list.
 LS_MUST_USE ls_status ls_checkpoints_send_list(ls_checkpoints *self,
                                                ls_ranks *ranks);
-// Those who do not see rank 0's folder get a copy of a checkpoint into theirs,
-// and take it away again.
+// On ranks that do not see rank 0's folder gets a copy of a checkpoint, and
+// removes it again.
 const char *ls_checkpoints_reads_from(const ls_checkpoints *self);
 LS_MUST_USE ls_status ls_checkpoints_bring(ls_checkpoints *self, int64_t step);
 void ls_checkpoints_take_back(ls_checkpoints *self, int64_t step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state/names.h"
+#include "state/saver_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ bool ls_name_is_chosen(const ls_name_choice *choice, const char *name) {
 }
 
 // ---- Maps ------------------------------------------------------------------
-// Whether it stands for all names below it.
+// Returns true of a name that stands for all names below it.
 static bool is_folder(const char *name) {
   const size_t size = strlen(name);
   return size > 0 && name[size - 1] == '/';
@@ -68,7 +68,7 @@ static ls_status fits_none(const ls_name_choice *choice, const char *text,
     snprintf(held + at, sizeof(held) - at, "%s'%s'", i == 0 ? ": " : ", ",
              names[i]);
   }
-  return ls_invalid_argument("'%s' fits no %s of %zu%s%s", text, choice->what,
+  return ls_invalid_argument("'%s' fits no %s of %zu%s%s", text, choice->noun,
                              count, held, count > MOST_SHOWN ? ", ..." : "");
 }
 
@@ -114,7 +114,7 @@ static ls_status check_lists(const ls_name_choice *choice) {
   for (size_t i = 0; i < LS_COUNT_OF(lists); ++i)
     if (lists[i].items == NULL && lists[i].count > 0)
       return ls_invalid_argument("%zu %s at NULL, in the choice of each %s",
-                                 lists[i].count, lists[i].of, choice->what);
+                                 lists[i].count, lists[i].of, choice->noun);
   return ls_ok();
 }
 

@@ -28,7 +28,7 @@ struct ls_record {
   int depth;       // 1, and one more in each.
 };
 
-// What JSON readers allow, less what may stand around a record and in it.
+// Limits of JSON readers, less what may stand around a record and in it.
 enum { LS_RECORD_DEPTH = 48, LS_RECORD_ENTRIES = 65000 };
 
 // The names that mark bytes, and texts that are no UTF-8, in JSON.

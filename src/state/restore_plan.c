@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state/restore_plan.h"
 
 #include <stdio.h>
 
-#include "state/names.h"
+#include "state/saver_file.h"
 
 const char *ls_value_fate_name(ls_value_fate fate) {
   static const char *const names[LS_VALUE_FATES] = {
@@ -45,7 +44,7 @@ static ls_status other_type(const ls_value_source *source,
 
 static void add_fault(ls_restore_plan *plan, ls_status status) {
   if (ls_status_is_ok(status)) return;
-  if (plan->faults++ == 0)
+  if (plan->num_faults++ == 0)
     plan->fault = status;
   else
     ls_status_free(status);
@@ -55,12 +54,12 @@ static void add_fault(ls_restore_plan *plan, ls_status status) {
 static ls_status take_fault(ls_restore_plan *plan) {
   const ls_status first = plan->fault;
   plan->fault = ls_ok();
-  return plan->faults < 2
+  return plan->num_faults < 2
              ? first
              : ls_status_annotate(first,
                                   "%zu of %zu variables cannot "
                                   "be restored, this is the first",
-                                  plan->faults, plan->saver->num_variables);
+                                  plan->num_faults, plan->saver->num_variables);
 }
 
 // ---- Variables -------------------------------------------------------------
@@ -119,7 +118,7 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
         &(ls_value_note){.fate = LS_VALUE_EXTRA,
                          .entry = entry->name,
                          .entry_type = {entry->dtype, entry->shape}});
-    if (choice->extra == LS_FLAG_OFF && plan->faults == 0)
+    if (choice->extra == LS_FLAG_OFF && plan->num_faults == 0)
       add_fault(plan,
                 ls_invalid_argument(
                     "'%s' holds array '%s' of %s, which no variable takes",
@@ -129,7 +128,8 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
 }
 
 // ---- Values ----------------------------------------------------------------
-// Whether an entry is read: it is a variable's, or belongs to one that is.
+// Returns true if an entry is read: it is a variable's, or belongs to one that
+// is.
 static bool is_read(const ls_restore_plan *plan, size_t index) {
   const char *name = plan->source->entries[index].name;
   const size_t whole = plan->saver->exact ? ls_saver_part_of(name) : 0;
@@ -186,7 +186,7 @@ static ls_status restore_plan_make(ls_restore_plan *plan,
                                 .maps = choice->names,
                                 .num_maps = choice->num_names,
                                 .back = true,
-                                .what = "variable"};
+                                .noun = "variable"};
   LS_RETURN_IF_ERROR(ls_saver_open(saver, &plan->store));
   LS_RETURN_IF_ERROR(allocate(plan));
   for (size_t i = 0; i < saver->num_variables; ++i)

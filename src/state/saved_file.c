@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an open file of saved values holds, and what is done with it.
-#include "base/memory/own.h"
+// Contents of an open file of saved values, variables that start with them, and
+// copies of it.
+#include "base/memory/map.h"
 #include "base/require.h"
 #include "base/values/array_internal.h"
+#include "io/npy.h"
 #include "runtime/program.h"
+#include "state/own.h"
 #include "state/record.h"
 #include "state/saved.h"
+#include "state/saver_file.h"
 
 // ---- What it is ------------------------------------------------------------
 void ls_saved_file_describe(const ls_saved_file *file,
@@ -40,12 +44,12 @@ ls_status ls_saved_file_entry(const ls_saved_file *file, size_t index,
   LS_REQUIRE_OUT(out_entry);
   LS_REQUIRE(file);
   LS_RETURN_IF_ERROR(check_index(file, index));
-  const ls_safetensors_entry *it = &file->source.entries[index];
+  const ls_safetensors_entry *entry = &file->source.entries[index];
   *out_entry = (ls_saved_entry){
-      .name = it->name,
-      .type = {it->dtype, it->shape},
-      .bytes = it->size,
-      .is_part = ls_value_source_is_part(&file->source, it->name)};
+      .name = entry->name,
+      .type = {entry->dtype, entry->shape},
+      .bytes = entry->size,
+      .is_part = ls_value_source_is_part(&file->source, entry->name)};
   return ls_ok();
 }
 
@@ -54,11 +58,12 @@ ls_status ls_saved_file_read(const ls_saved_file *file, size_t index,
   LS_REQUIRE_OUT(out_array);
   LS_REQUIRE(file);
   LS_RETURN_IF_ERROR(check_index(file, index));
-  const ls_safetensors_entry *it = &file->source.entries[index];
+  const ls_safetensors_entry *entry = &file->source.entries[index];
   LS_OWN(ls_array, array) = NULL;
-  LS_RETURN_IF_ERROR(ls_array_create_unwritten(it->dtype, it->shape, &array));
   LS_RETURN_IF_ERROR(
-      ls_value_source_get(&file->source, it, ls_array_mutable_data(array)));
+      ls_array_create_unwritten(entry->dtype, entry->shape, &array));
+  LS_RETURN_IF_ERROR(
+      ls_value_source_get(&file->source, entry, ls_array_mutable_data(array)));
   *out_array = ls_give(&array);
   return ls_ok();
 }
@@ -81,15 +86,12 @@ ls_status ls_saved_file_check(const ls_saved_file *file, size_t index) {
 static ls_status read_record(const ls_saved_file *file, const char *key,
                              ls_record **out_record) {
   const ls_json *member = ls_json_find(file->checkpoint.root, key);
-  if (out_record == NULL) return ls_ok();
-  LS_RETURN_IF_ERROR(ls_record_create(out_record));
-  if (member == NULL) return ls_ok();
-  const ls_status status =
-      ls_record_read(*out_record, file->checkpoint.path, member);
-  if (ls_status_is_ok(status)) return status;
-  ls_record_destroy(*out_record);
-  *out_record = NULL;
-  return status;
+  LS_OWN(ls_record, record) = NULL;
+  LS_RETURN_IF_ERROR(ls_record_create(&record));
+  if (member != NULL)
+    LS_RETURN_IF_ERROR(ls_record_read(record, file->checkpoint.path, member));
+  *out_record = ls_give(&record);
+  return ls_ok();
 }
 
 ls_status ls_saved_file_records(const ls_saved_file *file,
@@ -98,13 +100,13 @@ ls_status ls_saved_file_records(const ls_saved_file *file,
   LS_CLEAR_OUT(out_identity);
   LS_CLEAR_OUT(out_states);
   LS_REQUIRE(file);
-  LS_RETURN_IF_ERROR(read_record(file, "identity", out_identity));
-  const ls_status status = read_record(file, "state", out_states);
-  if (!ls_status_is_ok(status) && out_identity != NULL) {
-    ls_record_destroy(*out_identity);
-    *out_identity = NULL;
-  }
-  return status;
+  LS_OWN(ls_record, identity) = NULL;
+  if (out_identity != NULL)
+    LS_RETURN_IF_ERROR(read_record(file, "identity", &identity));
+  if (out_states != NULL)
+    LS_RETURN_IF_ERROR(read_record(file, "state", out_states));
+  if (out_identity != NULL) *out_identity = ls_give(&identity);
+  return ls_ok();
 }
 
 // ---- Variables that start with it ------------------------------------------
@@ -146,13 +148,11 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
   LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
       ls_array_create_unwritten(entry->dtype, entry->shape, &value));
-  ls_status status =
-      ls_value_source_get(&file->source, entry, ls_array_mutable_data(value));
+  LS_RETURN_IF_ERROR(
+      ls_value_source_get(&file->source, entry, ls_array_mutable_data(value)));
   whole.initial_array = value;
   whole.restored_from = file->number;
-  if (ls_status_is_ok(status))
-    status = ls_variable_create(&whole, out_variable);
-  return status;
+  return ls_variable_create(&whole, out_variable);
 }
 
 // ---- Restoring -------------------------------------------------------------
@@ -172,4 +172,136 @@ ls_status ls_saved_file_restore(const ls_saved_file *file,
   LS_REQUIRE(saver);
   return ls_saver_restore_source(saver, &file->source, NULL, file->number,
                                  NULL);
+}
+
+typedef struct writing {
+  const ls_saved_file *from;
+  ls_arena *arena;
+  ls_safetensors_entry *entries;  // As they will be,
+  size_t *numbers, count;         // and which they are.
+} writing;
+
+// ---- What is written -------------------------------------------------------
+// Files have as many arrays as they like: names are found, not compared.
+static ls_status check_unique(const writing *w, const char *path) {
+  LS_OWN(ls_map, names) = {0};
+  ls_map_init(&names, ls_runtime_allocator(w->from->runtime));
+  for (size_t i = 0; i < w->count; ++i) {
+    ls_safetensors_entry *entry = &w->entries[i];
+    if (ls_map_find_text(&names, entry->name) != NULL)
+      return ls_invalid_argument("'%s' would have two arrays called '%s'", path,
+                                 entry->name);
+    else if (!ls_map_insert_text(&names, entry->name, entry))
+      return ls_out_of_memory();
+  }
+  return ls_ok();
+}
+
+static ls_status saved_write_choose(writing *w, const char *path,
+                                    const ls_saved_write_options *options) {
+  const ls_value_source *source = &w->from->source;
+  const size_t count = source->num_entries;
+  const ls_name_choice choice = {.only = options->only,
+                                 .num_only = options->num_only,
+                                 .except = options->except,
+                                 .num_except = options->num_except,
+                                 .maps = options->names,
+                                 .num_maps = options->num_names,
+                                 .noun = "array"};
+  const char **names = ls_arena_new_array(w->arena, const char *, count);
+  w->entries = ls_arena_new_array(w->arena, ls_safetensors_entry, count);
+  w->numbers = ls_arena_new_array(w->arena, size_t, count);
+  if (names == NULL || w->entries == NULL || w->numbers == NULL)
+    return ls_out_of_memory();
+  for (size_t i = 0; i < count; ++i)
+    names[i] = source->entries[i].name;
+  LS_RETURN_IF_ERROR(ls_name_choice_check(&choice, names, count));
+  for (size_t i = 0; i < count; ++i) {
+    if (!ls_name_is_chosen(&choice, names[i])) continue;
+    if (options->parts != LS_FLAG_ON &&
+        ls_value_source_is_part(source, names[i]))
+      continue;
+    ls_safetensors_entry *entry = &w->entries[w->count];
+    *entry = source->entries[i];
+    entry->name = ls_name_map_to(&choice, w->arena, names[i]);
+    if (entry->name == NULL) return ls_out_of_memory();
+    w->numbers[w->count++] = i;
+  }
+  return check_unique(w, path);
+}
+
+// ---- Writing ---------------------------------------------------------------
+static ls_status write_entries(const writing *w,
+                               ls_safetensors_writer *writer) {
+  for (size_t i = 0; i < w->count; ++i) {
+    LS_OWN(ls_array, array) = NULL;
+    LS_RETURN_IF_ERROR(ls_saved_file_read(w->from, w->numbers[i], &array));
+    LS_RETURN_IF_ERROR(
+        ls_safetensors_put(writer, &w->entries[i], ls_array_data(array), NULL));
+  }
+  return ls_ok();
+}
+
+static ls_status write_safetensors(const writing *w, const char *path) {
+  ls_safetensors_writer *writer = NULL;
+  LS_RETURN_IF_ERROR(ls_safetensors_create(w->from->runtime, path, w->entries,
+                                           w->count, NULL, 0, &writer));
+  const ls_status status = write_entries(w, writer);
+  const bool keep = ls_status_is_ok(status);
+  return ls_status_join(status, ls_safetensors_finish(writer, keep));
+}
+
+static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
+                         ls_text *head) {
+  const ls_safetensors_entry *entry = &w->entries[index];
+  LS_OWN(ls_array, array) = NULL;
+  ls_text_clear(head);
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_npy_print_header(entry->dtype, entry->shape, head),
+      "array '%s' cannot be written as .npz; a .safetensors file takes it",
+      entry->name));
+  LS_RETURN_IF_ERROR(ls_text_status(head));
+  LS_RETURN_IF_ERROR(ls_saved_file_read(w->from, w->numbers[index], &array));
+  LS_OWN(ls_text, name) = {0};
+  ls_text_init(&name, ls_runtime_allocator(w->from->runtime));
+  ls_text_append_format(&name, "%s.npy", entry->name);
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  return ls_zip_add(zip, ls_text_data(&name), false, ls_text_data(head),
+                    head->size, ls_array_data(array), entry->size);
+}
+
+static ls_status write_npz(const writing *w, const char *path) {
+  ls_zip_writer *zip = NULL;
+  LS_OWN(ls_text, head) = {0};
+  LS_RETURN_IF_ERROR(ls_zip_writer_open(w->from->runtime, path, &zip));
+  ls_text_init(&head, ls_runtime_allocator(w->from->runtime));
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < w->count && ls_status_is_ok(status); ++i)
+    status = add_npy(w, zip, i, &head);
+  const bool keep = ls_status_is_ok(status);
+  return ls_status_join(status, ls_zip_writer_close(zip, keep));
+}
+
+static bool is_npz(const char *path) {
+  const size_t length = strlen(path);
+  return length > 4 && strcmp(path + length - 4, ".npz") == 0;
+}
+
+ls_status ls_saved_file_write(const ls_saved_file *file, const char *path,
+                              const ls_saved_write_options *options,
+                              size_t *out_count) {
+  LS_CLEAR_OUT(out_count);
+  static const ls_saved_write_options all;
+  LS_REQUIRE(file);
+  LS_REQUIRE(path);
+  writing w = {.from = file};
+  LS_OWN(ls_arena, arena) = {0};
+  ls_arena_init(&arena, ls_runtime_allocator(file->runtime));
+  w.arena = &arena;
+  LS_RETURN_IF_ERROR(
+      saved_write_choose(&w, path, options != NULL ? options : &all));
+  LS_RETURN_IF_ERROR(is_npz(path) ? write_npz(&w, path)
+                                  : write_safetensors(&w, path));
+  if (out_count != NULL) *out_count = w.count;
+  return ls_ok();
 }

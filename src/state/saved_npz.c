@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "state/saved_npz.h"
+#include "state/saved.h"
 
 #include <string.h>
 
@@ -18,51 +18,46 @@ ls_status ls_saved_npz_is(const ls_file *file, bool *out_is) {
 }
 
 // ---- Members ---------------------------------------------------------------
-// A packed member's bytes as a file, both the caller's.
+// A packed member's bytes as a file.
 typedef struct member {
+  ls_allocator *allocator;
   char *data;
   ls_file *file;
   ls_npy_header header;
 } member;
 
-static void close_member(const ls_saved_npz *npz, member *it) {
-  ls_file_close(it->file);
-  ls_release(npz->zip.allocator, it->data);
+static void member_deinit(member *self) {
+  ls_file_close(self->file);
+  ls_release(self->allocator, self->data);
 }
+LS_OWNED_STRUCT(member, member_deinit)
 
 static ls_status open_member(const ls_saved_npz *npz, size_t index,
                              member *out) {
   const ls_zip_entry *entry = &npz->zip.entries[index];
-  ls_allocator *allocator = npz->zip.allocator;
-  *out = (member){0};
-  LS_RETURN_IF_ERROR(ls_zip_read(&npz->zip, entry, allocator, &out->data));
-  ls_status status = ls_file_open_bytes(allocator, entry->name, out->data,
-                                        (size_t)entry->size, &out->file);
-  if (ls_status_is_ok(status))
-    status =
-        ls_npy_open(out->file, entry->name, 0, out->file->size, &out->header);
-  if (!ls_status_is_ok(status)) close_member(npz, out);
-  return status;
+  out->allocator = npz->zip.allocator;
+  LS_RETURN_IF_ERROR(ls_zip_read(&npz->zip, entry, out->allocator, &out->data));
+  LS_RETURN_IF_ERROR(ls_file_open_bytes(out->allocator, entry->name, out->data,
+                                        (size_t)entry->size, &out->file));
+  return ls_npy_open(out->file, entry->name, 0, out->file->size, &out->header);
 }
 
 static ls_status read_header(const ls_saved_npz *npz, size_t index,
                              ls_npy_header *out) {
   const ls_zip_entry *entry = &npz->zip.entries[index];
-  int64_t from = 0;
+  int64_t begin = 0;
   if (entry->deflated) {
-    member it;
-    LS_RETURN_IF_ERROR(open_member(npz, index, &it));
-    *out = it.header;
-    close_member(npz, &it);
+    LS_OWN(member, packed) = {0};
+    LS_RETURN_IF_ERROR(open_member(npz, index, &packed));
+    *out = packed.header;
     return ls_ok();
   }
-  LS_RETURN_IF_ERROR(ls_zip_locate(&npz->zip, entry, &from));
-  return ls_npy_open(npz->file, entry->name, from, entry->size, out);
+  LS_RETURN_IF_ERROR(ls_zip_locate(&npz->zip, entry, &begin));
+  return ls_npy_open(npz->file, entry->name, begin, entry->size, out);
 }
 
 // `known` are the arrays before this one, by name.
-static ls_status saved_npz_look_at(ls_saved_npz *npz, size_t index,
-                                   ls_map *known) {
+static ls_status read_member(ls_saved_npz *npz, size_t index, ls_map *known) {
   const char *name = npz->zip.entries[index].name;
   const size_t length = strlen(name);
   const bool ends = length > 4 && strcmp(name + length - 4, ".npy") == 0;
@@ -92,23 +87,24 @@ static ls_status saved_npz_look_at(ls_saved_npz *npz, size_t index,
 }
 
 // ---- The file --------------------------------------------------------------
-ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
-  ls_allocator *allocator = file->allocator;
-  *out = (ls_saved_npz){.file = file};
-  ls_arena_init(&out->names, allocator);
-  ls_status status = ls_zip_open(file, allocator, &out->zip);
-  if (ls_status_is_ok(status)) {
-    out->entries =
-        ls_new_array(allocator, ls_safetensors_entry, out->zip.count + 1);
-    out->headers = ls_new_array(allocator, ls_npy_header, out->zip.count + 1);
-    if (out->entries == NULL || out->headers == NULL)
-      status = ls_out_of_memory();
-  }
-  ls_map known;
+static ls_status read_members(ls_saved_npz *self) {
+  ls_allocator *allocator = self->file->allocator;
+  LS_RETURN_IF_ERROR(ls_zip_open(self->file, allocator, &self->zip));
+  const size_t count = self->zip.count + 1;
+  self->entries = ls_new_array(allocator, ls_safetensors_entry, count);
+  self->headers = ls_new_array(allocator, ls_npy_header, count);
+  LS_RETURN_IF_NO_MEMORY(self->entries != NULL && self->headers != NULL);
+  LS_OWN(ls_map, known) = {0};
   ls_map_init(&known, allocator);
-  for (size_t i = 0; ls_status_is_ok(status) && i < out->zip.count; ++i)
-    status = saved_npz_look_at(out, i, &known);
-  ls_map_deinit(&known);
+  for (size_t i = 0; i < self->zip.count; ++i)
+    LS_RETURN_IF_ERROR(read_member(self, i, &known));
+  return ls_ok();
+}
+
+ls_status ls_saved_npz_open(ls_file *file, ls_saved_npz *out) {
+  *out = (ls_saved_npz){.file = file};
+  ls_arena_init(&out->names, file->allocator);
+  const ls_status status = read_members(out);
   if (!ls_status_is_ok(status)) ls_saved_npz_close(out);
   return status;
 }
@@ -146,38 +142,32 @@ static ls_status read_stored(const ls_saved_npz *npz,
   return ls_ok();
 }
 
-static ls_status saved_npz_read_packed(const ls_saved_npz *npz,
-                                       const ls_safetensors_entry *entry,
-                                       void *data) {
-  member it;
-  ls_array *array = NULL;
-  LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &it));
-  const ls_npy_header *header = &it.header;
-  ls_status status = ls_ok();
+static ls_status read_packed(const ls_saved_npz *npz,
+                             const ls_safetensors_entry *entry, void *data) {
+  LS_OWN(member, packed) = {0};
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(open_member(npz, (size_t)entry->offset, &packed));
+  const ls_npy_header *header = &packed.header;
   if (header->dtype != entry->dtype ||
-      !ls_shape_equal(header->shape, entry->shape)) {
-    status = LS_STATUS(LS_DATA_LOSS, "'%s' has another array '%s' now",
-                       npz->file->path, entry->name);
-  } else if (!header->fortran) {
-    if (entry->size > 0)
-      memcpy(data, it.data + header->data_offset, entry->size);
-    ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
-  } else {
-    status = ls_npy_read_elements(it.file, header, &array);
-    if (ls_status_is_ok(status))
-      memcpy(data, ls_array_data(array), entry->size);
-    ls_array_release(array);
+      !ls_shape_equal(header->shape, entry->shape))
+    return LS_STATUS(LS_DATA_LOSS, "'%s' has another array '%s' now",
+                     npz->file->path, entry->name);
+  if (header->fortran) {
+    LS_RETURN_IF_ERROR(ls_npy_read_elements(packed.file, header, &array));
+    memcpy(data, ls_array_data(array), entry->size);
+    return ls_ok();
   }
-  close_member(npz, &it);
-  return status;
+  if (entry->size > 0)
+    memcpy(data, packed.data + header->data_offset, entry->size);
+  ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
+  return ls_ok();
 }
 
 ls_status ls_saved_npz_get(const ls_saved_npz *npz,
                            const ls_safetensors_entry *entry, void *data) {
   const bool whole = npz->zip.entries[entry->offset].deflated ||
                      npz->headers[entry - npz->entries].fortran;
-  return ls_status_annotate(whole ? saved_npz_read_packed(npz, entry, data)
-                                  : read_stored(npz, entry, data),
-                            "while reading array '%s' of '%s'", entry->name,
-                            npz->file->path);
+  return ls_status_annotate(
+      whole ? read_packed(npz, entry, data) : read_stored(npz, entry, data),
+      "while reading array '%s' of '%s'", entry->name, npz->file->path);
 }

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/memory/own.h"
 #include "base/plain.h"
 #include "base/require.h"
 #include "base/text.h"
-#include "state/passed_over.h"
+#include "state/checkpoint_file.h"
+#include "state/own.h"
 #include "state/saved.h"
 
 // ---- Folders ---------------------------------------------------------------
@@ -56,24 +56,24 @@ ls_status ls_saved_steps(const char *folder, int64_t *steps, size_t capacity,
 }
 
 // ---- Checkpoints -----------------------------------------------------------
-// What its .json says of it.
+// Takes the notes of its .json.
 static ls_status take_notes(ls_saved_file *self) {
   const ls_json *root = self->checkpoint.root;
   const ls_json *wall = ls_json_find(root, "wall");
   const ls_json *metrics = ls_json_find(root, "metrics");
   if (wall != NULL && wall->is_integer) self->wall = wall->integer;
   size_t count = 0;
-  for (const ls_json *it = metrics == NULL ? NULL : metrics->first; it != NULL;
-       it = it->next)
+  for (const ls_json *metric = metrics == NULL ? NULL : metrics->first;
+       metric != NULL; metric = metric->next)
     ++count;
   self->metrics =
       ls_arena_new_array(&self->checkpoint.arena, ls_checkpoint_metric, count);
   if (self->metrics == NULL) return ls_out_of_memory();
-  for (const ls_json *it = metrics == NULL ? NULL : metrics->first; it != NULL;
-       it = it->next)
+  for (const ls_json *metric = metrics == NULL ? NULL : metrics->first;
+       metric != NULL; metric = metric->next)
     self->metrics[self->num_metrics++] = (ls_checkpoint_metric){
-        it->key != NULL ? it->key : "",
-        it->kind == LS_JSON_NUMBER ? it->number : (double)NAN};
+        metric->key != NULL ? metric->key : "",
+        metric->kind == LS_JSON_NUMBER ? metric->number : (double)NAN};
   return ls_ok();
 }
 
@@ -146,11 +146,10 @@ static ls_status check_npz(const void *self, ls_workers *workers,
   const ls_saved_npz *npz = self;
   (void)workers;
   for (size_t i = 0; i < count; ++i) {
-    void *data = ls_allocate(npz->zip.allocator, wishes[i].entry->size);
-    if (data == NULL) return ls_out_of_memory();
-    const ls_status status = ls_saved_npz_get(npz, wishes[i].entry, data);
-    ls_release(npz->zip.allocator, data);
-    LS_RETURN_IF_ERROR(status);
+    LS_OWN_MEMORY(npz->zip.allocator, void, data) =
+        ls_allocate(npz->zip.allocator, wishes[i].entry->size);
+    LS_RETURN_IF_NO_MEMORY(data);
+    LS_RETURN_IF_ERROR(ls_saved_npz_get(npz, wishes[i].entry, data));
   }
   return ls_ok();
 }
@@ -170,13 +169,11 @@ static ls_status open_npz(ls_saved_file *self, ls_file *file) {
 }
 
 static ls_status open_file(ls_saved_file *self, const char *path) {
-  ls_file *file = NULL;
+  LS_OWN(ls_file, file) = NULL;
   bool is_npz = false;
   LS_RETURN_IF_ERROR(ls_file_open(self->runtime, path, &file));
-  ls_status status = ls_saved_npz_is(file, &is_npz);
-  if (ls_status_is_ok(status) && is_npz) return open_npz(self, file);
-  ls_file_close(file);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_saved_npz_is(file, &is_npz));
+  if (is_npz) return open_npz(self, ls_give(&file));
   LS_RETURN_IF_ERROR(
       ls_safetensors_open(self->runtime, path, &self->checkpoint.values));
   self->source = ls_value_source_of(&self->checkpoint.values);
@@ -193,7 +190,7 @@ static bool saved_open_is_there(const ls_saved_file *self, const char *path) {
   return there;
 }
 
-// Whether a path names a checkpoint, and which: its folder is in `folder`.
+// Finds the checkpoint that a path names, -1 if none, and its folder.
 static ls_status saved_open_find_name(const ls_saved_file *self,
                                       const char *path, ls_text *folder,
                                       int64_t *out_step) {
@@ -204,95 +201,85 @@ static ls_status saved_open_find_name(const ls_saved_file *self,
                         slash == NULL ? "." : path);
   ls_text_init(&name, ls_runtime_allocator(self->runtime));
   ls_text_append_format(&name, "%s.json", last);
-  ls_status status =
-      ls_status_join(ls_text_status(folder), ls_text_status(&name));
-  if (ls_status_is_ok(status))
-    *out_step = ls_checkpoint_step_of(ls_text_data(&name), "json");
+  LS_RETURN_IF_ERROR(ls_text_status(folder));
+  LS_RETURN_IF_ERROR(ls_text_status(&name));
+  *out_step = ls_checkpoint_step_of(ls_text_data(&name), "json");
   if (*out_step < 0) *out_step = ls_checkpoint_step_of(last, "json");
-  if (!ls_status_is_ok(status) || *out_step >= 0) return status;
-  // Values that are all there is are a file like others.
+  if (*out_step >= 0) return ls_ok();
+  // Values without a .json are a file like others.
   *out_step = ls_checkpoint_step_of(last, "safetensors");
-  if (*out_step < 0) return status;
+  if (*out_step < 0) return ls_ok();
   LS_OWN(ls_text, json) = {0};
   ls_text_init(&json, ls_runtime_allocator(self->runtime));
   ls_checkpoint_path(&json, ls_text_data(folder), *out_step, "json");
-  status = ls_text_status(&json);
-  if (ls_status_is_ok(status) &&
-      !saved_open_is_there(self, ls_text_data(&json)))
-    *out_step = -1;
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&json));
+  if (!saved_open_is_there(self, ls_text_data(&json))) *out_step = -1;
+  return ls_ok();
 }
 
 static ls_status open_values(ls_saved_file *self, const char *path) {
   // A run's, and those of an export.
   static const char *const names[] = {"model", "variables"};
   for (size_t i = 0; i < LS_COUNT_OF(names); ++i) {
-    ls_text file;
+    LS_OWN(ls_text, file) = {0};
     ls_text_init(&file, ls_runtime_allocator(self->runtime));
     ls_text_append_format(&file, "%s/%s.safetensors", path, names[i]);
-    ls_status status = ls_text_status(&file);
-    const bool ends = !ls_status_is_ok(status) ||
-                      saved_open_is_there(self, ls_text_data(&file));
-    if (ls_status_is_ok(status) && ends)
-      status = open_file(self, ls_text_data(&file));
-    ls_text_deinit(&file);
-    if (ends) return status;
+    LS_RETURN_IF_ERROR(ls_text_status(&file));
+    if (saved_open_is_there(self, ls_text_data(&file)))
+      return open_file(self, ls_text_data(&file));
   }
   return ls_not_found("'%s' holds no checkpoint and no model.safetensors",
                       path);
 }
 
 static ls_status open_path(ls_saved_file *self, const char *path, bool read) {
-  int64_t step = -1, *steps = NULL;
+  ls_allocator *allocator = ls_runtime_allocator(self->runtime);
+  int64_t step = -1;
   size_t count = 0;
-  ls_text folder;
-  ls_text_init(&folder, ls_runtime_allocator(self->runtime));
-  ls_status status = saved_open_find_name(self, path, &folder, &step);
-  if (ls_status_is_ok(status) && step >= 0)
-    status = open_checkpoint(self, ls_text_data(&folder), step, read);
-  ls_text_deinit(&folder);
-  if (!ls_status_is_ok(status) || step >= 0) return status;
-  status = ls_saved_find_steps(self->runtime, path, &steps, &count);
-  if (ls_status_is_ok(status)) {
-    status = count > 0 ? open_newest(self, path, steps, count, read, true)
-                       : open_values(self, path);
-    ls_release(ls_runtime_allocator(self->runtime), steps);
-    return status;
-  }
+  LS_OWN(ls_text, folder) = {0};
+  LS_OWN_MEMORY(allocator, int64_t, steps) = NULL;
+  ls_text_init(&folder, allocator);
+  LS_RETURN_IF_ERROR(saved_open_find_name(self, path, &folder, &step));
+  if (step >= 0)
+    return open_checkpoint(self, ls_text_data(&folder), step, read);
+  const ls_status status =
+      ls_saved_find_steps(self->runtime, path, &steps, &count);
   const ls_code code = ls_status_code(status);
-  if (code != LS_NOT_FOUND && code != LS_UNIMPLEMENTED) return status;
-  ls_status_free(status);  // It is no folder.
-  return open_file(self, path);
+  if (code == LS_NOT_FOUND || code == LS_UNIMPLEMENTED) {
+    ls_status_free(status);  // It is no folder.
+    return open_file(self, path);
+  }
+  LS_RETURN_IF_ERROR(status);
+  return count > 0 ? open_newest(self, path, steps, count, read, true)
+                   : open_values(self, path);
 }
 
 // ---- Opening ---------------------------------------------------------------
 static ls_status saved_open_begin(ls_saved_file **out_file) {
   ls_runtime *runtime = ls_runtime_current();
   *out_file = NULL;
-  if (runtime == NULL) return ls_out_of_memory();
-  *out_file = ls_new(ls_runtime_allocator(runtime), ls_saved_file);
-  if (*out_file == NULL) return ls_out_of_memory();
-  (*out_file)->runtime = runtime;
-  (*out_file)->step = -1;
+  LS_RETURN_IF_NO_MEMORY(runtime);
+  LS_NEW_OR_RETURN(ls_runtime_allocator(runtime), ls_saved_file, file);
+  file->runtime = runtime;
+  file->step = -1;
+  *out_file = file;
   return ls_ok();
 }
 
 // How it was opened.
-static ls_status saved_open_end(ls_saved_file **file, ls_status status) {
+static uint64_t next_number(void) {
   static uint64_t last;
-  if (ls_status_is_ok(status)) {
-    (*file)->number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-  } else {
-    ls_saved_file_close(*file);
-    *file = NULL;
-  }
-  return status;
+  return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
 static ls_status open_with(const char *path, bool read,
                            ls_saved_file **out_file) {
-  LS_RETURN_IF_ERROR(saved_open_begin(out_file));
-  return saved_open_end(out_file, open_path(*out_file, path, read));
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_RETURN_IF_ERROR(saved_open_begin(&file));
+  LS_RETURN_IF_ERROR(open_path(file, path, read));
+  file->number = next_number();
+  *out_file = ls_give(&file);
+  return ls_ok();
 }
 
 // A path that is no folder may be a file.
@@ -311,22 +298,19 @@ static ls_status find_steps(ls_runtime *runtime, const char *folder,
                  : ls_ok();
 }
 
-ls_status ls_saved_newest_open(const char *folder, bool tells,
+ls_status ls_saved_newest_open(const char *folder, bool logs,
                                ls_saved_file **out_file) {
-  int64_t *steps = NULL;
   size_t count = 0;
-  LS_RETURN_IF_ERROR(saved_open_begin(out_file));
-  ls_runtime *runtime = (*out_file)->runtime;
-  ls_status status = find_steps(runtime, folder, &steps, &count);
-  if (ls_status_is_ok(status) && count > 0)
-    status = open_newest(*out_file, folder, steps, count, true, tells);
-  ls_release(ls_runtime_allocator(runtime), steps);
-  status = saved_open_end(out_file, status);
-  if (ls_status_is_ok(status) && count == 0) {
-    ls_saved_file_close(*out_file);
-    *out_file = NULL;
-  }
-  return status;
+  *out_file = NULL;
+  LS_OWN(ls_saved_file, file) = NULL;
+  LS_RETURN_IF_ERROR(saved_open_begin(&file));
+  LS_OWN_MEMORY(ls_runtime_allocator(file->runtime), int64_t, steps) = NULL;
+  LS_RETURN_IF_ERROR(find_steps(file->runtime, folder, &steps, &count));
+  if (count == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(open_newest(file, folder, steps, count, true, logs));
+  file->number = next_number();
+  *out_file = ls_give(&file);
+  return ls_ok();
 }
 
 ls_status ls_saved_file_open(const char *path, ls_saved_file **out_file) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/saver.h"
-
 #include "base/memory/arena.h"
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/trace.h"
@@ -85,12 +85,10 @@ static ls_status saver_save(ls_runtime *runtime, const ls_saver *saver,
                             const char *path, const ls_safetensors_note *notes,
                             size_t num_notes) {
   LS_OWN(ls_snapshot, snapshot) = {.sums = true};
-  ls_status status =
-      ls_snapshot_take(&snapshot, runtime, saver, notes, num_notes, 0, 1);
-  if (ls_status_is_ok(status)) status = ls_snapshot_seal(&snapshot);
-  if (ls_status_is_ok(status))
-    status = write_snapshot(&snapshot, runtime, path);
-  return ls_status_annotate(status, "while saving '%s'", path);
+  LS_RETURN_IF_ERROR(
+      ls_snapshot_take(&snapshot, runtime, saver, notes, num_notes, 0, 1));
+  LS_RETURN_IF_ERROR(ls_snapshot_seal(&snapshot));
+  return write_snapshot(&snapshot, runtime, path);
 }
 
 ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
@@ -103,11 +101,78 @@ ls_status ls_saver_save_with(const ls_saver *saver, const char *path,
   if (began != LS_NO_SPAN)
     ls_span_end(runtime,
                 &(ls_span){.kind = "save", .name = path, .began = began});
-  return status;
+  return ls_status_annotate(status, "while saving '%s'", path);
 }
 
 ls_status ls_saver_save(const ls_saver *saver, const char *path) {
   LS_REQUIRE(saver);
   LS_REQUIRE(path);
   return ls_saver_save_with(saver, path, NULL, 0);
+}
+
+// ---- Reading ---------------------------------------------------------------
+
+// Makes the value of the components' values, by the rules of the container.
+static ls_status read_made(ls_store *store, ls_variable *container,
+                           ls_array **out_value) {
+  const size_t count = container->num_components;
+  LS_OWN_ARRAY_OR_RETURN(container->allocator, ls_array *, parts, count);
+  ls_status status = ls_ok();
+  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
+    status = ls_store_read(store, container->components[i], &parts[i]);
+  if (ls_status_is_ok(status))
+    status = container->rules->make_saved(container, parts, out_value);
+  for (size_t i = 0; i < count; ++i)
+    ls_array_release(parts[i]);
+  return status;
+}
+
+ls_variable *ls_state_of(ls_variable *variable) {
+  while (variable->num_targets > 0)
+    variable = variable->targets[0];
+  return variable;
+}
+
+bool ls_state_is_made(const ls_variable *variable) {
+  return variable->num_components > 0 && variable->rules->make_saved != NULL;
+}
+
+bool ls_state_is_saved(const ls_store *store, const ls_variable *variable) {
+  return variable->num_components == 0 || ls_state_is_made(variable) ||
+         variable->graph != NULL || ls_store_has_value(store, variable);
+}
+
+// Reads a container's first component, whatever device is current.
+ls_status ls_state_read(ls_store *store, ls_variable *variable,
+                        ls_array **out_value) {
+  *out_value = NULL;
+  variable = ls_state_of(variable);
+  if (ls_state_is_made(variable)) return read_made(store, variable, out_value);
+  return ls_state_is_saved(store, variable)
+             ? ls_store_read(store, variable, out_value)
+             : ls_ok();
+}
+
+size_t ls_state_parts(const ls_store *store, const ls_variable *variable) {
+  return variable->num_components > 1 && !ls_store_is_shared(store, variable)
+             ? variable->num_components
+             : 0;
+}
+
+// ---- Writing ---------------------------------------------------------------
+bool ls_state_is_stored(const ls_variable *variable) {
+  return variable->num_targets == 0 && (variable->num_components == 0 ||
+                                        variable->rules->share_saved == NULL);
+}
+
+ls_status ls_state_write(ls_store *store, ls_variable *variable,
+                         const ls_array *value) {
+  for (size_t i = 0; i < variable->num_targets; ++i)
+    LS_RETURN_IF_ERROR(ls_state_write(store, variable->targets[i], value));
+  if (variable->num_targets > 0) return ls_ok();
+  if (ls_state_is_stored(variable))
+    return ls_store_write(store, variable, value);
+  LS_OWN(ls_array, share) = NULL;
+  LS_RETURN_IF_ERROR(variable->rules->share_saved(variable, value, &share));
+  return ls_store_write(store, variable, share);
 }

@@ -7,8 +7,7 @@
 #include "lockstep/saved_file.h"
 #include "runtime/store.h"
 #include "state/own.h"
-#include "state/restore_plan.h"
-#include "state/value.h"
+#include "state/saver_file.h"
 
 // ---- Components ------------------------------------------------------------
 // The entries of all components, in `parts`, which has room for one more; false
@@ -75,7 +74,7 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   for (size_t i = 0; i < all->count; ++i)
     all->wishes[i].data = many.data[i];
   ls_status status = get_planned(source, all->wishes, all->count);
-  // What the system cannot read may be whole all the same.
+  // A failed read does not mean that the file is damaged.
   if (ls_status_code(status) == LS_UNAVAILABLE) {
     ls_status_free(status);
     status = get_planned(source, all->wishes, all->count);
@@ -84,20 +83,20 @@ static ls_status read_stored(const ls_restore_plan *plan, const stored *all) {
   return status;
 }
 
-// Of one that stands for others or keeps shares.
+// Reads the value of a variable that stands for others or keeps shares.
 static ls_status add_made(const ls_restore_plan *plan, stored *all,
                           ls_variable *variable,
                           const ls_safetensors_entry *entry) {
   if (!ls_grow(all->allocator, &all->made, &all->made_capacity,
                all->num_made + 1, sizeof(*all->made)))
     return ls_out_of_memory();
-  struct made *it = &all->made[all->num_made];
-  *it = (struct made){.variable = variable};
+  struct made *made = &all->made[all->num_made];
+  *made = (struct made){.variable = variable};
   LS_RETURN_IF_ERROR(
-      ls_array_create_unwritten(entry->dtype, entry->shape, &it->value));
+      ls_array_create_unwritten(entry->dtype, entry->shape, &made->value));
   ++all->num_made;
   ls_safetensors_wish wish = {.entry = entry,
-                              .data = ls_array_mutable_data(it->value)};
+                              .data = ls_array_mutable_data(made->value)};
   return get_planned(plan->source, &wish, 1);
 }
 
@@ -121,7 +120,7 @@ static ls_status add_parts(const ls_restore_plan *plan, stored *all,
   return ls_ok();
 }
 
-// Whether it has its value already: it started with that of this file.
+// Returns true if it started with the value of this file.
 static bool has_started_with(const ls_variable *variable, const ls_store *store,
                              uint64_t started) {
   return started != 0 && variable->restored_from == started &&
@@ -141,42 +140,40 @@ static ls_status saver_restore_one(const ls_restore_plan *plan, ls_arena *arena,
                                       : add_made(plan, all, variable, entry);
 }
 
-static ls_status saver_restore_all(const ls_restore_plan *plan,
-                                   ls_arena *arena) {
-  stored all = {.allocator = ls_runtime_allocator(plan->source->runtime)};
+static void stored_deinit(stored *all) {
+  for (size_t i = 0; i < all->num_made; ++i)
+    ls_array_release(all->made[i].value);
+  ls_release(all->allocator, all->made);
+  ls_release(all->allocator, all->variables);
+  ls_release(all->allocator, all->wishes);
+}
+LS_OWNED_STRUCT(stored, stored_deinit)
+
+static ls_status saver_restore_all(const ls_restore_plan *plan) {
+  ls_allocator *allocator = ls_runtime_allocator(plan->source->runtime);
   const size_t count = plan->saver->num_variables;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = saver_restore_one(plan, arena, i, &all);
-  if (ls_status_is_ok(status)) status = read_stored(plan, &all);
-  if (ls_status_is_ok(status)) status = set_made(plan, &all);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN(ls_arena, names) = {0};
+  ls_arena_init(&names, allocator);
+  LS_OWN(stored, all) = {.allocator = allocator};
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(saver_restore_one(plan, &names, i, &all));
+  LS_RETURN_IF_ERROR(read_stored(plan, &all));
+  LS_RETURN_IF_ERROR(set_made(plan, &all));
+  for (size_t i = 0; i < count; ++i) {
     if (plan->entries[i] != NULL) plan->saver->variables[i]->restored_from = 0;
   }
-  for (size_t i = 0; i < all.num_made; ++i)
-    ls_array_release(all.made[i].value);
-  ls_release(all.allocator, all.made);
-  ls_release(all.allocator, all.variables);
-  ls_release(all.allocator, all.wishes);
-  return status;
-}
-
-static ls_status saver_restore_run(const ls_restore_plan *plan) {
-  LS_OWN(ls_arena, names) = {0};
-  ls_arena_init(&names, ls_runtime_allocator(plan->source->runtime));
-  const ls_status status = saver_restore_all(plan, &names);
-  return ls_status_annotate(status, "while restoring '%s'", plan->source->path);
+  return ls_ok();
 }
 
 ls_status ls_restore_plan_run(const ls_restore_plan *plan) {
   ls_runtime *runtime = plan->source->runtime;
   const int64_t began = ls_span_begin(runtime);
-  const ls_status status = saver_restore_run(plan);
+  const ls_status status = saver_restore_all(plan);
   if (began != LS_NO_SPAN)
     ls_span_end(runtime, &(ls_span){.kind = "restore",
                                     .name = plan->source->path,
                                     .began = began});
-  return status;
+  return ls_status_annotate(status, "while restoring '%s'", plan->source->path);
 }
 
 // ---- Sources ---------------------------------------------------------------
@@ -240,11 +237,11 @@ ls_status ls_saver_restore_source(const ls_saver *saver,
                                   const ls_value_choice *choice,
                                   uint64_t started, ls_value_report *report) {
   LS_OWN(ls_restore_plan, plan) = {0};
-  ls_status status =
+  const ls_status status =
       ls_restore_plan_make(saver, source, choice, started, &plan);
   if (report != NULL) *report = plan.report;
-  if (ls_status_is_ok(status)) status = ls_restore_plan_run(&plan);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  return ls_restore_plan_run(&plan);
 }
 
 ls_status ls_saver_restore_from(const ls_saver *saver,

@@ -5,7 +5,6 @@
 #include "io/crc32c.h"
 #include "runtime/store.h"
 #include "state/saver_file.h"
-#include "state/value.h"
 
 // Bytes that a worker copies at least and to whose multiples parts are cut, and
 // below which the caller copies all.
@@ -19,7 +18,7 @@ typedef struct sources {
   ls_store *store;
   ls_variable **variables;  // Whose values are copied as they lie.
   size_t num_variables, variables_capacity;
-  // Of each entry: its number among these, or an array that was made for it.
+  // By entry: the number of its variable, or an array that was made for it.
   struct source {
     size_t variable;
     ls_array *array;
@@ -57,16 +56,16 @@ static ls_status snapshot_add_variable(ls_snapshot *self, sources *from,
                    (struct source){.variable = number});
 }
 
-// One that its components make.
+// Adds a value that its components make.
 static ls_status add_made(ls_snapshot *self, sources *from, const char *name,
                           ls_variable *variable) {
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   LS_RETURN_IF_ERROR(ls_state_read(from->store, variable, &array));
-  const ls_status status = add_entry(
+  LS_RETURN_IF_ERROR(add_entry(
       self, from, name, (ls_type){ls_array_dtype(array), ls_array_shape(array)},
-      (struct source){.array = array});
-  if (!ls_status_is_ok(status)) ls_array_release(array);
-  return status;
+      (struct source){.array = array}));
+  (void)ls_give(&array);
+  return ls_ok();
 }
 
 static ls_status add_saved(ls_snapshot *self, sources *from,
@@ -114,8 +113,8 @@ static size_t snapshot_find_entry(const ls_snapshot *self, size_t at) {
   size_t low = 0, high = self->count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    const ls_safetensors_entry *it = &self->entries[self->in_order[middle]];
-    if ((size_t)it->offset + it->size <= at)
+    const ls_safetensors_entry *entry = &self->entries[self->in_order[middle]];
+    if ((size_t)entry->offset + entry->size <= at)
       low = middle + 1;
     else
       high = middle;
@@ -147,23 +146,20 @@ static ls_status lay_out(ls_snapshot *self, const ls_safetensors_note *notes,
                          size_t num_notes, size_t part, size_t parts) {
   LS_OWN(ls_text, header) = {0};
   ls_text_init(&header, self->allocator);
-  ls_status status =
-      ls_safetensors_lay_out(&header, self->entries, self->count, notes,
-                             num_notes, self->sums, &self->size);
-  if (ls_status_is_ok(status)) {
-    self->header = header.size;
-    self->header_crc = ls_crc32c(0, header.data, header.size);
-    self->begin = ls_snapshot_begin_of(self->size, part, parts);
-    self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
-    status = snapshot_make_room(self);
-  }
-  if (ls_status_is_ok(status) && self->begin < header.size &&
-      self->begin < self->end) {
+  LS_RETURN_IF_ERROR(ls_safetensors_lay_out(&header, self->entries, self->count,
+                                            notes, num_notes, self->sums,
+                                            &self->size));
+  self->header = header.size;
+  self->header_crc = ls_crc32c(0, header.data, header.size);
+  self->begin = ls_snapshot_begin_of(self->size, part, parts);
+  self->end = ls_snapshot_begin_of(self->size, part + 1, parts);
+  LS_RETURN_IF_ERROR(snapshot_make_room(self));
+  if (self->begin < header.size && self->begin < self->end) {
     const size_t left = header.size - self->begin;
     const size_t here = self->end - self->begin;
     memcpy(self->bytes, header.data + self->begin, left < here ? left : here);
   }
-  return ls_status_is_ok(status) ? put_in_order(self) : status;
+  return put_in_order(self);
 }
 
 // ---- Copying ---------------------------------------------------------------
@@ -183,18 +179,19 @@ static void copy_chunks(void *user, int worker, int64_t first, int64_t last) {
   if (end > self->end) end = self->end;
   for (size_t i = snapshot_find_entry(self, begin); i < self->count; ++i) {
     const size_t number = self->in_order[i];
-    const ls_safetensors_entry *it = &self->entries[number];
-    const size_t size = ls_snapshot_overlap(it, begin, end);
-    if ((size_t)it->offset >= end) return;
+    const ls_safetensors_entry *entry = &self->entries[number];
+    const size_t size = ls_snapshot_overlap(entry, begin, end);
+    if ((size_t)entry->offset >= end) return;
     if (size == 0) continue;
-    const size_t at = (size_t)it->offset > begin ? (size_t)it->offset : begin;
+    const size_t at =
+        (size_t)entry->offset > begin ? (size_t)entry->offset : begin;
     const char *data = c->from->items[number].data;
-    char *to = self->bytes + (at - self->begin);
+    char *target = self->bytes + (at - self->begin);
     if (data == NULL)
-      memset(to, 0, size);
+      memset(target, 0, size);
     else
-      c->backend->vtable->stream_copy(c->backend, to,
-                                      data + (at - (size_t)it->offset), size);
+      c->backend->vtable->stream_copy(
+          c->backend, target, data + (at - (size_t)entry->offset), size);
   }
 }
 
@@ -222,9 +219,9 @@ static ls_status copy_values(const ls_snapshot *self, sources *from,
   LS_RETURN_IF_ERROR(ls_many_enter(from->store, from->variables,
                                    from->num_variables, false, &many));
   for (size_t i = 0; i < self->count; ++i) {
-    struct source *it = &from->items[i];
-    it->data =
-        it->array != NULL ? ls_array_data(it->array) : many.data[it->variable];
+    struct source *source = &from->items[i];
+    source->data = source->array != NULL ? ls_array_data(source->array)
+                                         : many.data[source->variable];
   }
   copy_all(self, from, backend, workers);
   ls_many_leave(&many, false);
@@ -275,9 +272,9 @@ void ls_snapshot_deinit(ls_snapshot *self) {
 // ---- Sums and writing ------------------------------------------------------
 void ls_snapshot_sum(const ls_snapshot *self, uint32_t *crcs) {
   for (size_t i = 0; i < self->count; ++i) {
-    const ls_safetensors_entry *it = &self->entries[i];
-    const size_t size = ls_snapshot_overlap(it, self->begin, self->end);
-    const size_t from = (size_t)it->offset;
+    const ls_safetensors_entry *entry = &self->entries[i];
+    const size_t size = ls_snapshot_overlap(entry, self->begin, self->end);
+    const size_t from = (size_t)entry->offset;
     const size_t at = from > self->begin ? from - self->begin : 0;
     crcs[i] = size == 0 ? 0 : ls_crc32c(0, self->bytes + at, size);
   }

@@ -11,6 +11,7 @@
 LS_OWNED_POINTER(ls_device_assignment, ls_device_assignment_release)
 LS_OWNED_POINTER(ls_infeed_queue, ls_infeed_queue_release)
 LS_OWNED_POINTER(ls_pod, ls_pod_release)
+LS_OWNED_POINTER(ls_tpu_metadata, ls_tpu_metadata_destroy)
 LS_OWNED_POINTER(ls_topology, ls_topology_release)
 LS_OWNED_POINTER(ls_tpu_resolver, ls_tpu_resolver_release)
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "distribute/replicas/sharing.h"
+#include "distribute/replicas/rounds.h"
 #include "lockstep/graph.h"
 #include "support/callbacks.h"
 #include "support/replicas.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a strategy makes of the components that a creator gives it.
-#include "distribute/variables/variable_create.h"
+#include "distribute/variables/variable.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What distributed variables have in common.
-#include "distribute/variables/variable_create.h"
+#include "distribute/variables/variable.h"
 
 #include <stdio.h>
 

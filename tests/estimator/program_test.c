@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "estimator/spec/captured.h"
+#include "estimator/spec/calls.h"
 #include "support/linear_model.h"
 
 static const int counts[] = {1, 3, 8};

@@ -3,7 +3,7 @@
 // What is made for a scaffold, beside a program.
 #include <string.h>
 
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "lockstep/replicate.h"
 #include "support/linear_model.h"
 

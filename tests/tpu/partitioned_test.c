@@ -5,7 +5,7 @@
 
 #include "support/assignments.h"
 #include "support/pod_runs.h"
-#include "tpu/feeds/pieces.h"
+#include "tpu/feeds/infeed_queue.h"
 
 // ---- Pieces ----------------------------------------------------------------
 TEST(uneven_pieces_are_greedy) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kind of strategy is and does: one static table a kind.
+// The class of a kind of strategy: one static table a kind.
 //
 // The public functions check what they are given and call the table; nobody
 // asks which kind it is. A new kind is a file with its table and a public
@@ -21,7 +21,7 @@ typedef struct ls_update_call ls_update_call;
 
 // A data set, or the function that makes one for each pipeline.
 typedef struct ls_input_request {
-  const char *what;  // The call, for messages.
+  const char *noun;  // The call, for messages.
   ls_nest dataset;
   ls_dataset_function function;  // NULL: `dataset` is given.
   void *user;
@@ -49,22 +49,23 @@ typedef struct ls_strategy_class {
   bool beside_components;
   bool has_host_tables;  // A table made in its scope is one on each host.
   bool gathers_equal;    // What its replicas gather has one shape on all.
-  // Of an add or a concatenation over components; 0: any number.
+  // The most inputs of an add or a concatenation over components; 0: any
+  // number.
   size_t most_inputs;
   bool needs_static_shapes;  // Of what replicas are given, but for batches.
   // Functions of data sets have one pipeline a host, and none a replica.
   bool has_host_pipelines;
-  // Of its variables; NULL: they are plain.
+  // The classes of its variables; NULL: they are plain.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
 
   // Checks a run before anything of it is done: its arguments are not yet bound
-  // to `parameters`, which may be NULL. `what` is what runs, for messages.
+  // to `parameters`, which may be NULL. `noun` is what runs, for messages.
   // NULL: there is nothing to check, and options for TPU strategies are
   // refused.
   ls_status (*check_run)(const ls_strategy *strategy,
                          const ls_run_request *request,
-                         const ls_parameters *parameters, const char *what);
+                         const ls_parameters *parameters, const char *noun);
   // On the replicas, from cross-replica context. Plain callables make new
   // `results`, traced ones fill those of the call before.
   ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
@@ -103,7 +104,7 @@ typedef struct ls_strategy_class {
                                ls_variable **out_variable);
   ls_status (*distribute)(ls_strategy *strategy,
                           const ls_input_request *request, ls_nest *out_value);
-  // What a value is to others; NULL: itself.
+  // Returns the value as others see it; NULL: itself.
   ls_nest (*value_container)(ls_nest leaf);
   // After a container and its components have been made; NULL: nothing.
   ls_status (*adopt)(ls_strategy *strategy, const ls_variable_options *options,
@@ -115,7 +116,7 @@ typedef struct ls_strategy_class {
                                 ls_variable *const *variables,
                                 size_t num_variables, const char **devices,
                                 size_t capacity, size_t *out_count);
-  // Of what it keeps beyond an ls_strategy, half-made too. NULL: nothing.
+  // Frees its fields beyond an ls_strategy, half-made too. NULL: nothing.
   void (*destroy)(ls_strategy *strategy);
 } ls_strategy_class;
 

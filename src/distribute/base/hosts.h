@@ -9,7 +9,7 @@
 #ifndef LS_DISTRIBUTE_BASE_HOSTS_H_
 #define LS_DISTRIBUTE_BASE_HOSTS_H_
 
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "lockstep/status.h"
 #include "lockstep/trunk.h"
 
@@ -27,8 +27,8 @@ typedef struct ls_host_map {
   size_t num_hosts, num_values;
 } ls_host_map;
 
-// Of the canonical devices of all replicas. `to_hosts`: each stands for its
-// host, once a replica. Deinit also after a failure; zeroed is fine.
+// Makes a map of the canonical devices of all replicas. `to_hosts`: each stands
+// for its host, once a replica. Deinit also after a failure; zeroed is fine.
 LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
                                        ls_allocator *allocator,
                                        const char *const *devices, size_t count,
@@ -46,7 +46,7 @@ typedef struct ls_worker_list {
   const char *const *devices;
   size_t count;
 } ls_worker_list;
-// Of what a caller lists, worker by worker.
+// Makes a map of a caller's lists, worker by worker.
 //   LS_INVALID_ARGUMENT  a device twice under one worker, one of another
 //                        worker, a worker twice or without devices.
 LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
@@ -54,6 +54,7 @@ LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
                                              const ls_worker_list *lists,
                                              size_t count);
 void ls_host_map_deinit(ls_host_map *map);
+LS_OWNED_STRUCT(ls_host_map, ls_host_map_deinit)
 
 // Returns the number of the host that reads a value.
 size_t ls_host_map_find(const ls_host_map *map, size_t value);

@@ -3,10 +3,14 @@
 
 #include <stdio.h>
 
+#include "base/memory/allocator.h"
+#include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "distribute/own.h"
+#include "graph/layers.h"
+#include "lockstep/replica.h"
 #include "lockstep/strategy_extended.h"
 
 static int32_t num_devices(const ls_strategy *strategy) {
@@ -110,17 +114,17 @@ int32_t ls_strategy_device_index(const ls_strategy *strategy,
 }
 
 ls_status ls_strategy_check_devices(const ls_strategy *strategy,
-                                    const char *what) {
+                                    const char *noun) {
   return strategy->devices != NULL
              ? ls_ok()
-             : ls_failed_precondition("%s has no %s", strategy->label, what);
+             : ls_failed_precondition("%s has no %s", strategy->label, noun);
 }
 
-static ls_status all_devices(const ls_strategy *strategy, const char *what,
+static ls_status all_devices(const ls_strategy *strategy, const char *noun,
                              const char **devices, size_t capacity,
                              size_t *out_count) {
   *out_count = 0;
-  LS_RETURN_IF_ERROR(ls_strategy_check_devices(strategy, what));
+  LS_RETURN_IF_ERROR(ls_strategy_check_devices(strategy, noun));
   *out_count = (size_t)strategy->num_replicas;
   for (size_t i = 0; i < *out_count && i < capacity; ++i)
     devices[i] = ls_strategy_device_here(strategy, (int32_t)i);
@@ -216,10 +220,10 @@ void ls_strategy_set_packs_variables(ls_strategy *strategy, bool packs) {
   strategy->packs_variables = packs;
 }
 
-ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *what) {
+ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *noun) {
   return strategy->is_v1
              ? ls_unimplemented("%s of %s: it is of version 1, which has none",
-                                what, strategy->label)
+                                noun, strategy->label)
              : ls_ok();
 }
 
@@ -233,4 +237,182 @@ ls_flag ls_strategy_prefetch(const ls_strategy *strategy) {
 
 void ls_strategy_set_prefetch(ls_strategy *strategy, ls_flag prefetch) {
   strategy->prefetch = prefetch;
+}
+
+// ---- Columns ---------------------------------------------------------------
+// Columns of devices: where replicas have several each, which of them are meant
+// where the thread is.
+
+// An open scope, on the stack of whoever opened it.
+struct ls_column_entry {
+  const struct ls_column_entry *outer;
+  const ls_strategy *strategy;
+  int32_t column;
+};
+
+void ls_column_push(ls_scope *scope, const ls_strategy *strategy,
+                    int32_t column) {
+  ls_context *context = ls_context_current();
+  struct ls_column_entry *entry = LS_SCOPE_ENTRY(struct ls_column_entry, scope);
+  *entry = (struct ls_column_entry){ls_distribute_scoped_of(context)->columns,
+                                    strategy, column};
+  ls_distribute_scoped_of(context)->columns = entry;
+}
+
+static int32_t strategy_column(const ls_strategy *strategy) {
+  const struct ls_column_entry *entry = ls_distribute_scoped_here()->columns;
+  while (entry != NULL && entry->strategy != strategy)
+    entry = entry->outer;
+  return entry != NULL ? entry->column : 0;
+}
+
+const char *ls_strategy_device_here(const ls_strategy *strategy,
+                                    int32_t replica) {
+  return ls_strategy_column_device(strategy, strategy_column(strategy),
+                                   replica);
+}
+
+const char *ls_strategy_column_device(const ls_strategy *strategy,
+                                      int32_t column, int32_t replica) {
+  return strategy->devices == NULL
+             ? ""
+             : strategy->devices[column * strategy->num_replicas + replica];
+}
+
+// ---- Label -----------------------------------------------------------------
+
+// "CPU:0" of a device of this machine.
+static const char *short_name(const char *device) {
+  static const char local[] = "/job:localhost/replica:0/task:0/device:";
+  const size_t length = sizeof(local) - 1;
+  return strncmp(device, local, length) == 0 ? device + length : device;
+}
+
+static ls_status label_set(ls_strategy *strategy, const char *text) {
+  strategy->label = ls_copy_text(strategy->allocator, text, strlen(text));
+  return strategy->label != NULL ? ls_ok() : ls_out_of_memory();
+}
+
+ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name) {
+  enum { LISTED = 4 };
+  char text[1000], whole[1100];
+  if (strategy->devices == NULL)
+    return label_set(strategy, strategy->kind->name);
+  const int32_t count = strategy->num_replicas;
+  size_t at =
+      (size_t)(name != NULL ? snprintf(text, sizeof(text), "'%.200s'", name)
+                            : snprintf(text, sizeof(text), "%llu",
+                                       (unsigned long long)strategy->id));
+  at += (size_t)snprintf(text + at, sizeof(text) - at, " (%d replica%s on ",
+                         count, count == 1 ? "" : "s");
+  for (int32_t i = 0; i < count && at < sizeof(text); ++i) {
+    if (count > LISTED && i == LISTED - 1) {
+      at += (size_t)snprintf(text + at, sizeof(text) - at, " ... ");
+      i = count - 1;
+    } else if (i > 0) {
+      at += (size_t)snprintf(text + at, sizeof(text) - at, ", ");
+    }
+    if (at < sizeof(text))
+      at += (size_t)snprintf(text + at, sizeof(text) - at, "%s",
+                             short_name(ls_strategy_device(strategy, i)));
+  }
+  snprintf(whole, sizeof(whole), "%s %s)", strategy->kind->name, text);
+  return label_set(strategy, whole);
+}
+
+const char *ls_strategy_label(const ls_strategy *strategy) {
+  return strategy->label;
+}
+
+// ---- Replica ---------------------------------------------------------------
+// Contexts of replicas: a strategy keeps those that do not run, for the next
+// run.
+
+ls_status ls_replicas_take(ls_strategy *strategy, ls_replica **out_replicas) {
+  const size_t count = (size_t)strategy->num_replicas;
+  ls_mutex_lock(&strategy->lock);
+  ls_replica *replicas = strategy->idle_replicas;
+  if (replicas != NULL) strategy->idle_replicas = replicas->next_idle;
+  ls_mutex_unlock(&strategy->lock);
+  if (replicas == NULL)
+    replicas = ls_new_array(ls_allocator_system(), ls_replica, count);
+  *out_replicas = replicas;
+  if (replicas == NULL) return ls_out_of_memory();
+  for (size_t r = 0; r < count; ++r)
+    replicas[r] = (ls_replica){.strategy = strategy,
+                               .id = (int32_t)r,
+                               .count = (int32_t)count,
+                               .runs = true};
+  return ls_ok();
+}
+
+void ls_replicas_give(ls_strategy *strategy, ls_replica *replicas) {
+  if (replicas == NULL) return;
+  for (int32_t r = 0; r < strategy->num_replicas; ++r)
+    replicas[r] =
+        (ls_replica){.strategy = strategy, .id = r, .count = replicas[r].count};
+  ls_mutex_lock(&strategy->lock);
+  replicas->next_idle = strategy->idle_replicas;
+  strategy->idle_replicas = replicas;
+  ls_mutex_unlock(&strategy->lock);
+}
+
+void ls_replicas_free(ls_strategy *strategy) {
+  while (strategy->idle_replicas != NULL) {
+    ls_replica *replicas = strategy->idle_replicas;
+    strategy->idle_replicas = replicas->next_idle;
+    for (int32_t r = 0; r < strategy->num_replicas; ++r)
+      replicas[r] = (ls_replica){.id = r, .count = replicas[r].count};
+    ls_bury(replicas);
+  }
+}
+
+ls_strategy *ls_replica_strategy(const ls_replica *replica) {
+  return replica->strategy;
+}
+
+int32_t ls_replica_num_replicas(const ls_replica *replica) {
+  return replica->count;
+}
+
+// ---- Default strategy ------------------------------------------------------
+// The default strategy of a runtime, made when it is first asked for: in force
+// where no other one is.
+
+static ls_status default_strategy_destroy(void *strategy) {
+  ls_strategy_release(strategy);
+  return ls_ok();
+}
+
+static ls_status default_strategy_make(ls_runtime *runtime,
+                                       ls_strategy **out_strategy) {
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_RETURN_IF_ERROR(ls_strategy_make(ls_library_layers.default_strategy,
+                                      runtime, 1, &strategy));
+  LS_RETURN_IF_ERROR(ls_strategy_set_label(strategy, NULL));
+  *out_strategy = ls_give(&strategy);
+  return ls_ok();
+}
+
+ls_strategy *ls_default_strategy(ls_runtime *runtime) {
+  ls_strategy *strategy = ls_runtime_slot(runtime, LS_SLOT_DISTRIBUTE);
+  if (strategy != NULL) return strategy;
+  ls_runtime_lock(runtime);
+  strategy = ls_runtime_slot(runtime, LS_SLOT_DISTRIBUTE);
+  if (strategy == NULL) {
+    const ls_status status = default_strategy_make(runtime, &strategy);
+    if (ls_status_is_ok(status))
+      ls_runtime_set_slot(runtime, LS_SLOT_DISTRIBUTE, strategy,
+                          default_strategy_destroy);
+    ls_status_free(status);
+  }
+  ls_runtime_unlock(runtime);
+  return strategy;
+}
+
+ls_status ls_strategy_default(ls_strategy **out_strategy) {
+  LS_REQUIRE_OUT(out_strategy);
+  ls_runtime *runtime = ls_runtime_current();
+  *out_strategy = runtime == NULL ? NULL : ls_default_strategy(runtime);
+  return *out_strategy == NULL ? ls_out_of_memory() : ls_ok();
 }

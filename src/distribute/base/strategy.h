@@ -8,10 +8,10 @@
 #include "base/threads/threads.h"
 #include "base/values/nest_internal.h"
 #include "distribute/base/class.h"
-#include "distribute/base/scoped.h"
 #include "graph/context.h"
 #include "lockstep/device_name.h"
 #include "lockstep/regroup.h"
+#include "lockstep/summary.h"
 #include "runtime/function.h"
 
 struct ls_strategy {
@@ -64,7 +64,7 @@ struct ls_replica {
   ls_tensor given_examples;
 };
 
-// What was to run on the replicas has failed here: other ranks, which would
+// Reports a failure of a run on the replicas, so that other ranks, which would
 // wait for this one, fail too. Does nothing where they fail by themselves.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status);
 
@@ -76,22 +76,21 @@ void ls_replicas_free(ls_strategy *strategy);
 
 // Gives it an id that no strategy has had.
 void ls_strategy_renew_id(ls_strategy *strategy);
-// FAILED_PRECONDITION if it names no devices, so that it has no `what`.
+// FAILED_PRECONDITION if it names no devices, so that it has no `noun`.
 ls_status ls_strategy_check_devices(const ls_strategy *strategy,
-                                    const char *what);
-// UNIMPLEMENTED if it has no such call, whose name is `what`.
-ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *what);
+                                    const char *noun);
+// UNIMPLEMENTED if it has no such call, whose name is `noun`.
+ls_status ls_strategy_check_has(const ls_strategy *strategy, const char *noun);
 // Makes the label; `name` is the user's, NULL: none. Its devices are known.
 ls_status ls_strategy_set_label(ls_strategy *strategy, const char *name);
 // The canonical devices, one a replica; NULL: it has none. And that of one,
 // then "".
 const char *const *ls_strategy_devices(const ls_strategy *strategy);
 const char *ls_strategy_device(const ls_strategy *strategy, int32_t replica);
-// That of a replica in a column, and in the column that is meant where the
-// thread is: column 0 but in a scope that has pushed one of this strategy's.
+// Returns the device of a replica in a column, and in the column of the thread:
+// column 0 except in a scope that has pushed one of this strategy's.
 const char *ls_strategy_column_device(const ls_strategy *strategy,
                                       int32_t column, int32_t replica);
-int32_t ls_strategy_column(const ls_strategy *strategy);
 const char *ls_strategy_device_here(const ls_strategy *strategy,
                                     int32_t replica);
 // In a scope that is open and has no entry of its own yet.
@@ -108,4 +107,31 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
 // Runs a plain callback on every replica where the thread is.
 ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                            ls_nest args, void *user, ls_nest *results);
+
+// ---- Scopes ----------------------------------------------------------------
+// This layer's room in a context (graph/context.h): scopes of strategies and
+// variables.
+typedef struct ls_distribute_scoped {
+  // Strategies and replicas entered, innermost first: context/context.h.
+  const struct ls_distribution *distribution;
+  // Columns of strategies' devices.
+  const struct ls_column_entry *columns;
+  // Strategies whose losses are scaled.
+  const struct ls_loss_scaling *loss_scaling;
+  struct ls_summary_writer *summary_writer;  // NULL: none.
+  bool sync_on_read;  // Replicas use such variables as the value of all.
+} ls_distribute_scoped;
+
+static inline ls_distribute_scoped *
+ls_distribute_scoped_in(ls_scope_state *state) {
+  return LS_CONTEXT_ROOM(ls_distribute_scoped, state, distribute);
+}
+static inline ls_distribute_scoped *
+ls_distribute_scoped_of(ls_context *context) {
+  return ls_distribute_scoped_in(&context->scoped);
+}
+static inline ls_distribute_scoped *ls_distribute_scoped_here(void) {
+  return ls_distribute_scoped_of(ls_context_current());
+}
+
 #endif  // LS_DISTRIBUTE_BASE_STRATEGY_H_

@@ -6,6 +6,7 @@
 #include "base/runtime_internal.h"
 #include "base/threads/thread_state.h"
 #include "graph/flow.h"
+#include "lockstep/strategy_extended.h"
 
 // ---- The current entry -----------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
@@ -42,10 +43,10 @@ bool ls_in_cross_replica_context(void) {
   return entry != NULL && entry->replica == NULL;
 }
 
-// What this layer keeps of a thread.
+// Per-thread state of this layer.
 typedef struct thread_part {
   ls_replica alone;  // What a thread without strategy is in: replica 0 of 1.
-  // What it has put in force without a scope, the only entry there is then.
+  // The strategy put in force without a scope, the only entry then.
   struct set_entry *set;
 } thread_part;
 
@@ -95,11 +96,11 @@ ls_status ls_mixing_error(const ls_strategy *current,
 }
 
 ls_status ls_cross_replica_error(const ls_strategy *strategy,
-                                 const char *what) {
+                                 const char *noun) {
   return ls_failed_precondition(
       "%s needs the cross-replica context of %s, but a replica of it is "
       "running; use merge_call (ls_replica_merge_call) to get there",
-      what, strategy->label);
+      noun, strategy->label);
 }
 
 // ---- Entering --------------------------------------------------------------
@@ -211,7 +212,7 @@ ls_status ls_strategy_scope_end(ls_scope *scope) {
 }
 
 static ls_status enter_cross_replica(ls_scope *scope, ls_strategy *strategy,
-                                     const char *what) {
+                                     const char *noun) {
   const ls_context *context = ls_context_current();
   if (context->refused != NULL) return ls_status_clone(context->refusal);
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
@@ -224,13 +225,13 @@ static ls_status enter_cross_replica(ls_scope *scope, ls_strategy *strategy,
   if (entry->strategy != strategy)
     return ls_mixing_error(entry->strategy, strategy);
   return entry->replica == NULL ? ls_ok()
-                                : ls_cross_replica_error(strategy, what);
+                                : ls_cross_replica_error(strategy, noun);
 }
 
 ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
-                                 const char *what) {
+                                 const char *noun) {
   crossing->scope = (ls_scope){0};
-  LS_RETURN_IF_ERROR(enter_cross_replica(&crossing->scope, strategy, what));
+  LS_RETURN_IF_ERROR(enter_cross_replica(&crossing->scope, strategy, noun));
   ls_trial_begin(&crossing->trial);
   return ls_ok();
 }
@@ -312,23 +313,23 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
 }
 
 // ---- Replica contexts ------------------------------------------------------
-ls_status ls_replica_check(const ls_replica *replica, const char *what) {
+ls_status ls_replica_check(const ls_replica *replica, const char *noun) {
   const ls_context *context = ls_context_current();
   if (context->refused != NULL) return ls_status_clone(context->refusal);
   if (replica == NULL)
     return ls_failed_precondition(
         "%s needs a replica context, there is none here: use "
         "call_for_each_replica (ls_strategy_call_for_each_replica)",
-        what);
+        noun);
   if (!replica->runs && replica->strategy == NULL)
     return ls_failed_precondition("%s: the strategy of replica %d that this "
                                   "context was lent for has gone",
-                                  what, replica->id);
+                                  noun, replica->id);
   if (!replica->runs)
     return ls_failed_precondition(
         "%s: the run of replica %d of %s that this context was lent for has "
         "ended; take the current one (ls_replica_context)",
-        what, replica->id, replica->strategy->label);
+        noun, replica->id, replica->strategy->label);
   const ls_replica *current = ls_replica_context();
   if (current == replica) return ls_ok();
   const ls_strategy *strategy = ls_strategy_current();
@@ -338,23 +339,23 @@ ls_status ls_replica_check(const ls_replica *replica, const char *what) {
     return ls_failed_precondition(
         "%s needs a replica context, this is the cross-replica context of %s: "
         "use call_for_each_replica (ls_strategy_call_for_each_replica)",
-        what, strategy->label);
+        noun, strategy->label);
   return ls_failed_precondition(
       "%s: mismatching replica context: it is that of replica %d, replica %d "
       "is running",
-      what, replica->id, current->id);
+      noun, replica->id, current->id);
 }
 
 bool ls_replica_has_no_others(const ls_replica *replica) {
   return replica->is_alone && ls_flow_replicated() == NULL;
 }
 
-ls_status ls_replica_check_others(const ls_replica *replica, const char *what) {
+ls_status ls_replica_check_others(const ls_replica *replica, const char *noun) {
   if (!ls_replica_has_no_others(replica) || replica->count == 1) return ls_ok();
   return ls_failed_precondition(
       "%s of %d replicas where one is called for all: it is for a run "
       "(ls_strategy_run)",
-      what, replica->count);
+      noun, replica->count);
 }
 
 ls_status ls_replica_device(const ls_replica *replica,
@@ -381,4 +382,45 @@ ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
   LS_RETURN_IF_ERROR(ls_replica_check(replica, "is_single_replica"));
   *out_is_single = replica->count == 1;
   return ls_ok();
+}
+
+// ---- Loss reduction --------------------------------------------------------
+// How losses are reduced over replicas: what an estimator asks of a strategy,
+// and what the losses of a graph have said.
+
+// An open scope, on the stack of whoever opened it.
+struct ls_loss_scaling {
+  const struct ls_loss_scaling *outer;
+  const ls_strategy *strategy;
+};
+
+static const ls_scope_type scale_loss_scope = {.name =
+                                                   "a scope of scaled losses"};
+
+void ls_scale_loss_scope_begin(ls_scope *scope, ls_strategy *strategy) {
+  if (strategy == NULL) {
+    ls_context_refuse(scope, ls_invalid_argument("the strategy is NULL"));
+    return;
+  }
+  ls_context *context = ls_context_open(scope, &scale_loss_scope);
+  struct ls_loss_scaling *entry = LS_SCOPE_ENTRY(struct ls_loss_scaling, scope);
+  *entry = (struct ls_loss_scaling){
+      ls_distribute_scoped_of(context)->loss_scaling, strategy};
+  ls_distribute_scoped_of(context)->loss_scaling = entry;
+}
+
+static bool scales_loss(const ls_strategy *strategy) {
+  const struct ls_loss_scaling *entry =
+      ls_distribute_scoped_here()->loss_scaling;
+  while (entry != NULL && entry->strategy != strategy)
+    entry = entry->outer;
+  return entry != NULL;
+}
+
+ls_reduce_op ls_loss_reduction(void) {
+  if (!scales_loss(ls_strategy_current())) return LS_REDUCE_SUM;
+  const char *last = ls_graph_loss_reduction(ls_graph_current());
+  const bool sum =
+      strcmp(last, "weighted_sum") == 0 || strcmp(last, "sum") == 0;
+  return sum ? LS_REDUCE_SUM : LS_REDUCE_MEAN;
 }

@@ -31,18 +31,18 @@ const ls_distribution *ls_distribution_current(void);
 // Pushes an entry onto the context; the caller puts back what was there.
 void ls_distribution_push(ls_context *context, ls_distribution *entry);
 
-// Refusals. `what` is what was asked for.
+// Refusals. `noun` is what was asked for.
 ls_status ls_mixing_error(const ls_strategy *current,
                           const ls_strategy *required);
-ls_status ls_cross_replica_error(const ls_strategy *strategy, const char *what);
+ls_status ls_cross_replica_error(const ls_strategy *strategy, const char *noun);
 
 // OK when this replica context is the current one.
-ls_status ls_replica_check(const ls_replica *replica, const char *what);
+ls_status ls_replica_check(const ls_replica *replica, const char *noun);
 // Returns true if it is called for all outside of a computation: there is one
 // value.
 bool ls_replica_has_no_others(const ls_replica *replica);
-// Refuses `what` there, unless it is the only replica.
-ls_status ls_replica_check_others(const ls_replica *replica, const char *what);
+// Refuses `noun` there, unless it is the only replica.
+ls_status ls_replica_check_others(const ls_replica *replica, const char *noun);
 
 // A call of a cross-replica context, on its C stack.
 typedef struct ls_crossing {
@@ -53,7 +53,7 @@ typedef struct ls_crossing {
 // a scope where no strategy is in force, and refuses elsewhere. What is built
 // inside is on trial.
 ls_status ls_cross_replica_begin(ls_crossing *crossing, ls_strategy *strategy,
-                                 const char *what);
+                                 const char *noun);
 // Its pair, if that went well: gives the call's status as ls_trial_end does. Of
 // a refused one `*out_value` (NULL: there is none) becomes none.
 ls_status ls_cross_replica_end(ls_crossing *crossing, ls_status status,

@@ -9,7 +9,6 @@
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/cross_device/hierarchical.h"
 #include "distribute/cross_device/packing.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
@@ -49,28 +48,33 @@ typedef struct batch {
   ls_allocator *allocator;
   const ls_device_set *devices;
   size_t count;
-  ls_tensor_row *rows, *results;  // A row for each device.
-  ls_dtype *dtypes;               // Of the values.
+  // A row for each device; `reduced` of the packs.
+  ls_tensor_row *rows, *results, *reduced;
+  ls_dtype *dtypes;  // Of the values.
 } batch;
 
-// Each value's component on each device, whatever order the value has them in.
+static void batch_deinit(batch *b) {
+  ls_tensor_rows_release(b->allocator, b->rows);
+  ls_tensor_rows_release(b->allocator, b->results);
+  ls_tensor_rows_release(b->allocator, b->reduced);
+  ls_release(b->allocator, b->dtypes);
+}
+LS_OWNED_STRUCT(batch, batch_deinit)
+
+// Fills in each value's component on each device, whatever order the value has
+// them in.
 static ls_status fill_rows(const batch *b, const ls_components *parts) {
   for (size_t v = 0; v < b->count; ++v) {
     for (size_t d = 0; d < b->devices->count; ++d) {
       const char *device = b->devices->names[d].text;
       const size_t at = ls_device_set_find(&parts[v].devices, device);
       ls_tensor *item = &b->rows[d].items[v];
-      ls_status status = ls_ok();
-      {
-        LS_DEVICE_SCOPE(device);
-        status = ls_region_tensor(parts[v].items[at], item);
-        b->dtypes[v] = ls_tensor_dtype(*item);
-        // A mean rounds once.
-        if (ls_status_is_ok(status) && b->op == LS_REDUCE_MEAN &&
-            ls_is_half(b->dtypes[v]))
-          *item = ls_convert(*item, LS_DTYPE_F32);
-      }
-      LS_RETURN_IF_ERROR(status);
+      LS_DEVICE_SCOPE(device);
+      LS_RETURN_IF_ERROR(ls_region_tensor(parts[v].items[at], item));
+      b->dtypes[v] = ls_tensor_dtype(*item);
+      // A mean rounds once.
+      if (b->op == LS_REDUCE_MEAN && ls_is_half(b->dtypes[v]))
+        *item = ls_convert(*item, LS_DTYPE_F32);
       LS_RETURN_IF_ERROR(ls_made_status(*item));
     }
   }
@@ -98,18 +102,16 @@ static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
                                 ls_tensor_row *results) {
   const size_t num_devices = b->devices->count;
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_tensor, items, 2 * num_devices);
-  ls_status status = ls_ok();
-  for (size_t c = 0; c < rows[0].count && ls_status_is_ok(status); ++c) {
+  for (size_t c = 0; c < rows[0].count; ++c) {
     for (size_t d = 0; d < num_devices; ++d)
       items[d] = rows[d].items[c];
-    status = ls_check_same_shapes(items, num_devices);
-    if (!ls_status_is_ok(status)) break;
+    LS_RETURN_IF_ERROR(ls_check_same_shapes(items, num_devices));
     reduce_column(b, items, c, items + num_devices);
     for (size_t d = 0; d < num_devices; ++d)
       results[d].items[c] = items[num_devices + d];
-    status = ls_made_status(items[num_devices]);
+    LS_RETURN_IF_ERROR(ls_made_status(items[num_devices]));
   }
-  return status;
+  return ls_ok();
 }
 
 // Values that are packed must fit before: pieces would only tell of sizes.
@@ -124,14 +126,14 @@ static ls_status check_columns(const batch *b) {
   return ls_ok();
 }
 
-static ls_status reduce_packed(const batch *b) {
+static ls_status reduce_packed(batch *b) {
   const all_reduce *how = b->how;
   const size_t num_rows = b->devices->count;
   const bool small = how->small_max_bytes > 0 && how->small_max_group > 0;
   if (how->num_packs <= 0 && !small)
     return reduce_columns(b, b->rows, b->results);
   LS_RETURN_IF_ERROR(check_columns(b));
-  ls_packed packed;
+  LS_OWN(ls_packed, packed) = {0};
   LS_RETURN_IF_ERROR(how->num_packs > 0
                          ? ls_pack_joined(b->rows, num_rows, b->devices,
                                           how->num_packs, &packed)
@@ -139,15 +141,10 @@ static ls_status reduce_packed(const batch *b) {
                                          LS_SOME(how->small_max_bytes),
                                          LS_SOME(how->small_max_group),
                                          &packed));
-  ls_tensor_row *reduced =
-      ls_tensor_rows(b->allocator, num_rows, packed.pieces[0].count);
-  ls_status status = reduced == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status))
-    status = reduce_columns(b, packed.pieces, reduced);
-  if (ls_status_is_ok(status)) status = ls_unpack(&packed, reduced, b->results);
-  ls_tensor_rows_release(b->allocator, reduced);
-  ls_packed_deinit(&packed);
-  return status;
+  b->reduced = ls_tensor_rows(b->allocator, num_rows, packed.pieces[0].count);
+  LS_RETURN_IF_NO_MEMORY(b->reduced);
+  LS_RETURN_IF_ERROR(reduce_columns(b, packed.pieces, b->reduced));
+  return ls_unpack(&packed, b->reduced, b->results);
 }
 
 // Each device divides its own sums.
@@ -186,12 +183,11 @@ static ls_status all_reduce_together(const all_reduce *how, ls_reduce_op op,
                                      const ls_components *parts,
                                      const ls_device_set *to, size_t count,
                                      ls_nest *results) {
-  batch b = {.how = how,
-             .op = op,
-             .allocator = how->allocator,
-             .devices = &parts[0].devices,
-             .count = count};
-  LS_OWN_FIELD(b.allocator, b.dtypes);
+  LS_OWN(batch, b) = {.how = how,
+                      .op = op,
+                      .allocator = how->allocator,
+                      .devices = &parts[0].devices,
+                      .count = count};
   ls_log_limited(
       ls_runtime_current(), "all_reduce batch", 10, LS_LOG_INFO, "distribute",
       "batch all-reduce of %zu values: algorithm %s, num_packs %lld, "
@@ -201,17 +197,14 @@ static ls_status all_reduce_together(const all_reduce *how, ls_reduce_op op,
   b.rows = ls_tensor_rows(b.allocator, b.devices->count, count);
   b.results = ls_tensor_rows(b.allocator, b.devices->count, count);
   b.dtypes = ls_new_array(b.allocator, ls_dtype, count);
-  ls_status status = b.rows == NULL || b.results == NULL || b.dtypes == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  if (ls_status_is_ok(status)) status = fill_rows(&b, parts);
-  if (ls_status_is_ok(status)) status = reduce_packed(&b);
-  if (ls_status_is_ok(status) && op == LS_REDUCE_MEAN) status = divide(&b);
-  for (size_t v = 0; v < count && ls_status_is_ok(status); ++v)
-    status = all_reduce_wrap(&b, v, &to[v], &results[v]);
-  ls_tensor_rows_release(b.allocator, b.rows);
-  ls_tensor_rows_release(b.allocator, b.results);
-  return status;
+  LS_RETURN_IF_NO_MEMORY(b.rows != NULL && b.results != NULL &&
+                         b.dtypes != NULL);
+  LS_RETURN_IF_ERROR(fill_rows(&b, parts));
+  LS_RETURN_IF_ERROR(reduce_packed(&b));
+  if (op == LS_REDUCE_MEAN) LS_RETURN_IF_ERROR(divide(&b));
+  for (size_t v = 0; v < count; ++v)
+    LS_RETURN_IF_ERROR(all_reduce_wrap(&b, v, &to[v], &results[v]));
+  return ls_ok();
 }
 
 // ---- The table -------------------------------------------------------------
@@ -223,26 +216,21 @@ static bool in_build_graph(void) {
 static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
                                      ls_destinations where,
                                      ls_nest *out_value) {
-  ls_components parts;
-  ls_device_set to;
+  LS_OWN(ls_components, parts) = {0};
+  LS_OWN(ls_device_set, to) = {0};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &to));
-  ls_status status = ls_components_init(&parts, value);
-  if (ls_status_is_ok(status)) {
-    if (ls_has_sparse_parts(&parts))
-      ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
-                     LS_LOG_WARNING, "distribute",
-                     "all-reduce of sparse slices is done on one device");
-    status = in_build_graph() && is_plain(&parts) &&
-                     !ls_device_set_has_cpu(&parts.devices) &&
-                     !ls_device_set_has_cpu(&to) &&
-                     ls_device_set_match(&parts.devices, &to)
-                 ? all_reduce_together(self, op, &parts, &to, 1, out_value)
-                 : ls_reduce_to_one(op, value, where, out_value);
-  }
-  ls_components_deinit(&parts);
-  ls_device_set_deinit(&to);
-  return status;
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
+  if (ls_has_sparse_parts(&parts))
+    ls_log_limited(ls_runtime_current(), "all_reduce slices", 10,
+                   LS_LOG_WARNING, "distribute",
+                   "all-reduce of sparse slices is done on one device");
+  return in_build_graph() && is_plain(&parts) &&
+                 !ls_device_set_has_cpu(&parts.devices) &&
+                 !ls_device_set_has_cpu(&to) &&
+                 ls_device_set_match(&parts.devices, &to)
+             ? all_reduce_together(self, op, &parts, &to, 1, out_value)
+             : ls_reduce_to_one(op, value, where, out_value);
 }
 
 // The values of a batch that can go together: parts, destinations and numbers.
@@ -282,7 +270,7 @@ static ls_status find_plain(together *t, const ls_nest *values,
   return ls_ok();
 }
 
-static void deinit_together(together *t) {
+static void together_deinit(together *t) {
   for (size_t i = 0; i < t->count; ++i) {
     ls_components_deinit(&t->parts[i]);
     ls_device_set_deinit(&t->to[i]);
@@ -292,19 +280,22 @@ static void deinit_together(together *t) {
   ls_release(t->allocator, t->numbers);
   ls_release(t->allocator, t->results);
 }
+LS_OWNED_STRUCT(together, together_deinit)
 
 static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
                                          const ls_nest *values,
                                          const ls_destinations *where,
                                          size_t count, ls_nest *results) {
-  together t = {.allocator = ls_current_allocator()};
+  LS_OWN(together, t) = {.allocator = ls_current_allocator()};
   size_t done = 0;  // Of those that go together.
-  ls_status status =
-      in_build_graph() ? find_plain(&t, values, where, count) : ls_ok();
-  if (ls_status_is_ok(status) && t.count > 0 && t.fits) {
-    status = all_reduce_together(self, op, t.parts, t.to, t.count, t.results);
+  if (in_build_graph())
+    LS_RETURN_IF_ERROR(find_plain(&t, values, where, count));
+  if (t.count > 0 && t.fits) {
+    const ls_status status =
+        all_reduce_together(self, op, t.parts, t.to, t.count, t.results);
     for (size_t i = 0; i < t.count; ++i)
       results[t.numbers[i]] = t.results[i];
+    LS_RETURN_IF_ERROR(status);
     done = t.count;
   } else if (t.count > 1) {
     ls_log_limited(ls_runtime_current(), "all_reduce destinations", 10,
@@ -312,14 +303,14 @@ static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
                    "values of a batch are on differing devices or go to "
                    "differing destinations: they are reduced one by one");
   }
-  for (size_t i = 0, next = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0, next = 0; i < count; ++i) {
     if (next < done && t.numbers[next] == i)
       ++next;
     else
-      status = cross_device_reduce(self, op, values[i], where[i], &results[i]);
+      LS_RETURN_IF_ERROR(
+          cross_device_reduce(self, op, values[i], where[i], &results[i]));
   }
-  deinit_together(&t);
-  return status;
+  return ls_ok();
 }
 
 static ls_status all_reduce_gather(void *self, ls_nest value, int axis,

@@ -67,20 +67,18 @@ static ls_status nothing_left(void) {
 ls_status ls_component_tensors(ls_nest leaf, ls_allocator *allocator,
                                ls_tensor **items, size_t *out_count) {
   tensor_list list = {.allocator = allocator};
-  ls_status status = ls_ok();
+  LS_OWN_FIELD(allocator, list.items);
   const ls_variable *variable = ls_nest_as_variable(leaf);
-  if (variable != NULL && variable->num_components > 0)
-    for (size_t i = 0; i < variable->num_components && ls_status_is_ok(status);
-         ++i)
-      status = combine_push(&list,
-                            (ls_nest){.kind = LS_KIND_VARIABLE,
-                                      .as.ref = ls_variable_seen(variable, i)});
-  else
-    status = combine_push(&list, leaf);
-  if (ls_status_is_ok(status) && list.count == 0) status = nothing_left();
-  *items = list.items;
+  const size_t count = variable == NULL ? 0 : variable->num_components;
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(combine_push(
+        &list, (ls_nest){.kind = LS_KIND_VARIABLE,
+                         .as.ref = ls_variable_seen(variable, i)}));
+  if (count == 0) LS_RETURN_IF_ERROR(combine_push(&list, leaf));
+  if (list.count == 0) return nothing_left();
+  *items = ls_give(&list.items);
   *out_count = list.count;
-  return status;
+  return ls_ok();
 }
 
 // ---- Means -----------------------------------------------------------------
@@ -101,7 +99,8 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
 }
 
 // ---- Sums ------------------------------------------------------------------
-// Of an add or a concatenation of the strategy in force.
+// Returns the most inputs of an add or a concatenation of the strategy in
+// force.
 static size_t most_inputs(void) {
   const ls_distribution *entry = ls_distribution_current();
   const size_t most = entry != NULL ? entry->strategy->kind->most_inputs : 0;
@@ -181,7 +180,7 @@ ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
   return ls_ok();
 }
 
-// What is added: one tensor a component, absent where it has none, made from
+// Terms of a sum: one tensor a component, absent where it has none, made from
 // map outputs by adding their items from left to right.
 typedef struct terms {
   ls_allocator *allocator;
@@ -195,24 +194,24 @@ typedef struct terms {
 static ls_status combine_add_term(terms *t, ls_nest component, bool wide) {
   LS_OWN_MEMORY(t->allocator, ls_tensor, items) = NULL;
   size_t count = 0;
-  const bool none = component.kind == LS_KIND_NONE ||
-                    (component.kind == LS_KIND_DISTRIBUTED &&
-                     ls_distributed_count(component) == 0);
-  ls_status status = ls_ok();
+  const bool is_absent = component.kind == LS_KIND_NONE ||
+                         (component.kind == LS_KIND_DISTRIBUTED &&
+                          ls_distributed_count(component) == 0);
   ls_tensor sum = ls_failed_tensor();
-  if (!none)
-    status = ls_component_tensors(component, t->allocator, &items, &count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  if (!is_absent)
+    LS_RETURN_IF_ERROR(
+        ls_component_tensors(component, t->allocator, &items, &count));
+  for (size_t i = 0; i < count; ++i) {
     t->dtype = ls_tensor_dtype(items[i]);
     const ls_tensor item = wide && ls_is_half(t->dtype)
                                ? ls_convert(items[i], LS_DTYPE_F32)
                                : items[i];
     sum = i == 0 ? item : ls_add(sum, item);
-    status = ls_made_status(sum);
+    LS_RETURN_IF_ERROR(ls_made_status(sum));
   }
   t->items[t->count++] = sum;
   t->num_values += count;
-  return status;
+  return ls_ok();
 }
 
 static ls_status fill_terms(terms *t, ls_reduce_op op,
@@ -286,15 +285,14 @@ ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
   *out_value = ls_none();
   if (ls_has_sparse_parts(parts)) return ls_join_parts(op, parts, out_value);
   terms t = {.allocator = ls_current_allocator()};
+  LS_OWN_FIELD(t.allocator, t.items);
   ls_tensor made = ls_failed_tensor();
-  ls_status status = fill_terms(&t, op, parts, accumulate != NULL);
-  if (ls_status_is_ok(status))
-    status = accumulate == NULL
-                 ? reduce_terms(op, &t, &made)
-                 : accumulate_terms(op, &t, accumulate, user, &made);
-  ls_release(t.allocator, t.items);
-  if (ls_status_is_ok(status)) *out_value = ls_leaf(made);
-  return status;
+  LS_RETURN_IF_ERROR(fill_terms(&t, op, parts, accumulate != NULL));
+  LS_RETURN_IF_ERROR(accumulate == NULL
+                         ? reduce_terms(op, &t, &made)
+                         : accumulate_terms(op, &t, accumulate, user, &made));
+  *out_value = ls_leaf(made);
+  return ls_ok();
 }
 
 // ---- One gradient ----------------------------------------------------------
@@ -326,7 +324,7 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
 }
 
 // ---- Gathering -------------------------------------------------------------
-// Behind the first chunk comes what is there with the next ones.
+// Concatenates the first chunk, then that with each next one.
 static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
                                        int axis) {
   const size_t most = most_inputs();

@@ -48,12 +48,12 @@ static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
   for (size_t i = 0; mixed && i < list->count; ++i)
     indices[i] = ls_convert(indices[i], LS_DTYPE_I64);
   ls_tensor where = ls_concatenate(indices, list->count, 0);
-  ls_tensor what = ls_concatenate(values, list->count, 0);
+  ls_tensor noun = ls_concatenate(values, list->count, 0);
   if (op == LS_REDUCE_MEAN)
-    what = ls_mean_of_sum(what, (double)list->count, false);
+    noun = ls_mean_of_sum(noun, (double)list->count, false);
   LS_RETURN_IF_ERROR(ls_made_status(where));
-  LS_RETURN_IF_ERROR(ls_made_status(what));
-  return ls_take_nest(ls_nest_slices(ls_leaf(what), where, shape), out_value);
+  LS_RETURN_IF_ERROR(ls_made_status(noun));
+  return ls_take_nest(ls_nest_slices(ls_leaf(noun), where, shape), out_value);
 }
 
 // A dense value among them makes all dense: each one's rows are added up first,

@@ -9,6 +9,7 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "distribute/context/context.h"
 #include "runtime/eager/eager.h"
 
@@ -60,9 +61,9 @@ const char *ls_cross_device_name(const ls_cross_device *ops) {
 }
 
 // ---- Checks ----------------------------------------------------------------
-static ls_status lacks(const ls_cross_device *ops, const char *what) {
+static ls_status lacks(const ls_cross_device *ops, const char *noun) {
   return ls_unimplemented("the cross-device ops '%s' have no %s",
-                          ls_cross_device_name(ops), what);
+                          ls_cross_device_name(ops), noun);
 }
 
 static bool can_be_reduced(ls_nest value) {
@@ -73,18 +74,18 @@ static bool can_be_reduced(ls_nest value) {
 }
 
 static ls_status cross_device_check_pair(ls_nest value, ls_destinations where,
-                                         const char *what) {
+                                         const char *noun) {
   char text[200];
   ls_device_set devices;
   LS_RETURN_IF_ERROR(ls_nest_status(value));
   if (!can_be_reduced(value))
     return ls_invalid_argument("%s of %s, which is no distributed value or "
                                "tensor",
-                               what, ls_nest_print(value, text, sizeof(text)));
+                               noun, ls_nest_print(value, text, sizeof(text)));
   if (value.kind == LS_KIND_DISTRIBUTED && ls_distributed_count(value) == 0)
     return ls_invalid_argument("%s: the values to put together must be "
                                "non-empty",
-                               what);
+                               noun);
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
   ls_device_set_deinit(&devices);
   return ls_ok();
@@ -207,23 +208,17 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
   *out_value = ls_none();
   ls_allocator *allocator = ls_current_allocator();
   const size_t count = devices->count;
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, const char *, names, count);
-  ls_status status =
-      items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
-  size_t made = 0;
-  for (; made < count && ls_status_is_ok(status); ++made) {
-    names[made] = devices->names[made].text;
-    {
-      LS_DEVICE_SCOPE(names[made]);
-      status = cross_device_copy(value, &items[made]);
-    }
+  LS_OWN(ls_nest_builder, copies) = {.allocator = allocator};
+  LS_OWN_ARRAY_OR_RETURN(allocator, const char *, names, count);
+  for (size_t i = 0; i < count; ++i) {
+    ls_nest copied = ls_none();
+    names[i] = devices->names[i].text;
+    LS_DEVICE_SCOPE(names[i]);
+    LS_RETURN_IF_ERROR(cross_device_copy(value, &copied));
+    LS_RETURN_IF_NO_MEMORY(ls_nest_builder_append(&copies, copied));
   }
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(
-        ls_nest_distributed_on(LS_MIRRORED, items, names, count), out_value);
-  else
-    for (size_t i = 0; items != NULL && i < made; ++i)
-      ls_nest_release(items[i]);
-  return status;
+  copies.count = 0;  // The distributed value takes them over.
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_MIRRORED, copies.items, names, count),
+      out_value);
 }

@@ -4,7 +4,7 @@
 #ifndef LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
 #define LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_
 
-#include "distribute/values/destinations.h"
+#include "distribute/values/values.h"
 #include "lockstep/cross_device.h"
 
 struct ls_cross_device {
@@ -22,7 +22,8 @@ ls_status ls_cross_device_make(const ls_cross_device_table *table, void *self,
 // By collectives of this implementation, for ls_cross_device_auto.
 ls_status ls_collective_create(const char *implementation,
                                ls_cross_device **out_ops);
-// What reduce_to_one does with default options: what other sets fall back to.
+// Reduces as reduce_to_one does with default options: the fallback of other
+// sets.
 ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
                            ls_destinations where, ls_nest *out_value);
 ls_status ls_gather_to_one(ls_nest value, int axis, ls_destinations where,
@@ -50,8 +51,8 @@ ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
 ls_status ls_reduce_parts(ls_reduce_op op, const ls_components *parts,
                           ls_accumulate_function accumulate, void *user,
                           ls_nest *out_value);
-// Whether a component, or an item of a map output, is slices; and what becomes
-// of components then.
+// Returns true if a component, or an item of a map output, is slices; joins
+// such components.
 bool ls_has_sparse_parts(const ls_components *parts);
 ls_status ls_join_parts(ls_reduce_op op, const ls_components *parts,
                         ls_nest *out_value);
@@ -76,5 +77,61 @@ ls_status ls_check_reduce_op(ls_reduce_op op);
 // A copy of a tensor or of slices on each device, as a Mirrored.
 ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
                      ls_nest *out_value);
+
+// ---- Reduce ----------------------------------------------------------------
+// A reduction of a strategy, leaf by leaf.
+typedef struct ls_strategy_reduction {
+  ls_strategy *strategy;
+  ls_reduce_op op;
+  const ls_reduce_options *options;
+  ls_destinations where;
+} ls_strategy_reduction;
+
+bool ls_has_components(ls_nest leaf);
+bool ls_has_axes(const ls_strategy_reduction *r);
+bool ls_is_host_zero(ls_nest leaf);
+// Returns true if a leaf is a value of each replica, not the same on all.
+bool ls_is_of_replicas(ls_nest leaf);
+// Unwraps a value on one device; takes `value` over.
+ls_nest ls_without_wrapper(ls_nest value);
+// Wraps a value as that of the only replica.
+ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
+                      ls_nest *out_value);
+
+// Reduces a leaf to one value, the caller's: by the cross-device ops; of
+// components, within them first, arrays to arrays; of a value that is the same
+// on all replicas.
+ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
+                           ls_nest value, ls_nest *out_value);
+ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
+                               ls_nest *out_value);
+ls_status ls_refuse_sum(const ls_strategy_reduction *r, ls_nest leaf);
+ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
+                              ls_nest *out_value);
+
+// ---- Within ----------------------------------------------------------------
+// The part of a reduction within each replica, before the sum over all, and
+// with that sum afterwards: sums along axes, weights.
+typedef struct ls_within {
+  ls_nest value;   // A PerReplica, to be summed; none: nothing has weight.
+  double total;    // What a mean divides the sum by: elements, or weights.
+  ls_tensor late;  // More of it, of sizes not known while building; or failed.
+  bool divides;    // By a division, else by the reciprocal.
+  ls_dtype dtype;  // Of the components as they were.
+  ls_tensor like;  // One of them.
+} ls_within;
+
+// Sums each component along the options' axes. The caller releases
+// out_within->value.
+//   LS_INVALID_ARGUMENT  an axis that there is not.
+ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
+                        ls_within *out_within);
+// Multiplies the components by their weights; those of weight 0 are absent.
+//   LS_INVALID_ARGUMENT  another number of weights, a negative one.
+ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
+                   ls_within *out_within);
+// Makes the result of the sum over all components, a tensor leaf, the caller's.
+ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
+                           ls_nest sum, ls_nest *out_value);
 
 #endif  // LS_DISTRIBUTE_CROSS_DEVICE_CROSS_DEVICE_H_

@@ -2,6 +2,7 @@
 //
 // Choosing a set of cross-device ops by what devices there are and how they are
 // linked. Whatever is chosen, results have the same bits.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
@@ -35,16 +36,20 @@ static size_t device_links_count_of(const ls_device_set *set,
   return count;
 }
 
-// The number of a device in the machine, or the number of those.
+// Writes the canonical name of a device of the machine; false: it has none.
+static bool visible_name(const ls_machine *machine, size_t i,
+                         ls_device_name *out_name) {
+  LS_OWN(ls_status, status) =
+      ls_device_canonical(machine->devices[i].name, NULL, out_name);
+  return ls_status_is_ok(status);
+}
+
+// Returns the number of a device in the machine, or the number of devices.
 static size_t find_visible(const ls_machine *machine, const char *name) {
   for (size_t i = 0; i < machine->num_devices; ++i) {
     ls_device_name visible;
-    const ls_status status =
-        ls_device_canonical(machine->devices[i].name, NULL, &visible);
-    const bool same =
-        ls_status_is_ok(status) && strcmp(visible.text, name) == 0;
-    ls_status_free(status);
-    if (same) return i;
+    if (visible_name(machine, i, &visible) && strcmp(visible.text, name) == 0)
+      return i;
   }
   return machine->num_devices;
 }
@@ -52,13 +57,10 @@ static size_t find_visible(const ls_machine *machine, const char *name) {
 static void log_unused(const ls_device_set *set, const ls_machine *machine) {
   for (size_t i = 0; i < machine->num_devices; ++i) {
     ls_device_name visible;
-    const ls_status status =
-        ls_device_canonical(machine->devices[i].name, NULL, &visible);
-    if (ls_status_is_ok(status) &&
+    if (visible_name(machine, i, &visible) &&
         ls_device_set_find(set, visible.text) == set->count)
       ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "distribute",
                      "device %s is visible and not used", visible.text);
-    ls_status_free(status);
   }
 }
 
@@ -134,21 +136,16 @@ ls_status ls_cross_device_by_links(const char *const *devices,
   LS_REQUIRE_OUT(out_ops);
   LS_RETURN_IF_ERROR(check_machine(__func__, machine));
   LS_REQUIRE_EACH(devices, num_devices);
-  ls_device_set set;
-  ls_status status =
-      canonical_set(ls_current_allocator(), devices, num_devices, &set);
-  if (ls_status_is_ok(status)) {
-    log_unused(&set, machine);
-    if (!all_are_visible_gpus(&set, machine))
-      status = ls_reduce_to_one_create(NULL, out_ops);
-    else if (is_cube_mesh(&set, machine))
-      status =
-          ls_hierarchical_copy_create(LS_SOME((long long)set.count), out_ops);
-    else
-      status = ls_nccl_all_reduce_create(LS_SOME(1), out_ops);
-  }
-  ls_device_set_deinit(&set);
-  return status;
+  LS_OWN(ls_device_set, set) = {0};
+  LS_RETURN_IF_ERROR(
+      canonical_set(ls_current_allocator(), devices, num_devices, &set));
+  log_unused(&set, machine);
+  if (!all_are_visible_gpus(&set, machine))
+    return ls_reduce_to_one_create(NULL, out_ops);
+  return is_cube_mesh(&set, machine)
+             ? ls_hierarchical_copy_create(LS_SOME((long long)set.count),
+                                           out_ops)
+             : ls_nccl_all_reduce_create(LS_SOME(1), out_ops);
 }
 
 static const char *choose_implementation(const ls_device_set *set,
@@ -162,11 +159,8 @@ static const char *choose_implementation(const ls_device_set *set,
   size_t visible = 0;
   for (size_t i = 0; i < machine->num_devices; ++i) {
     ls_device_name name;
-    const ls_status status =
-        ls_device_canonical(machine->devices[i].name, NULL, &name);
-    visible += ls_status_is_ok(status) &&
+    visible += visible_name(machine, i, &name) &&
                device_links_is_of(name.text, "/device:GPU:");
-    ls_status_free(status);
   }
   // Two logical devices on one GPU cannot both be of one NCCL group.
   const bool shared =
@@ -180,17 +174,12 @@ ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
   LS_REQUIRE_OUT(out_ops);
   LS_RETURN_IF_ERROR(check_machine(__func__, machine));
   LS_REQUIRE_EACH(devices, num_devices);
-  ls_device_set set;
-  ls_status status =
-      canonical_set(ls_current_allocator(), devices, num_devices, &set);
-  if (ls_status_is_ok(status)) {
-    const char *implementation = choose_implementation(&set, machine);
-    status = implementation == NULL
-                 ? ls_reduce_to_one_create(NULL, out_ops)
-                 : ls_collective_create(implementation, out_ops);
-  }
-  ls_device_set_deinit(&set);
-  return status;
+  LS_OWN(ls_device_set, set) = {0};
+  LS_RETURN_IF_ERROR(
+      canonical_set(ls_current_allocator(), devices, num_devices, &set));
+  const char *implementation = choose_implementation(&set, machine);
+  return implementation == NULL ? ls_reduce_to_one_create(NULL, out_ops)
+                                : ls_collective_create(implementation, out_ops);
 }
 
 // ---- Of a strategy ---------------------------------------------------------

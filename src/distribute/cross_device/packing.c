@@ -221,13 +221,12 @@ ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
   if (num_packs <= 0)
     return ls_invalid_argument("num_packs %lld: one pack at least",
                                (long long)num_packs);
-  ls_status status = packing_init(out_packed, rows, num_rows, devices);
-  if (ls_status_is_ok(status)) {
-    group_by_dtype(out_packed, (size_t)num_packs);
-    status = pack(out_packed);
-  }
-  if (!ls_status_is_ok(status)) ls_packed_deinit(out_packed);
-  return status;
+  LS_OWN(ls_packed, packed) = {0};
+  LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
+  group_by_dtype(&packed, (size_t)num_packs);
+  LS_RETURN_IF_ERROR(pack(&packed));
+  *out_packed = ls_give(&packed);
+  return ls_ok();
 }
 
 ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
@@ -241,14 +240,14 @@ ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
     return ls_invalid_argument("small tensors are packed up to max_bytes %lld "
                                "and max_group %lld: both are above 0",
                                bytes, group);
-  ls_status status = packing_init(out_packed, rows, num_rows, devices);
-  out_packed->scope = "pack";
-  out_packed->unpack_scope = "unpack";
-  if (ls_status_is_ok(status))
-    status = group_small(out_packed, bytes, (size_t)group);
-  if (ls_status_is_ok(status)) status = pack(out_packed);
-  if (!ls_status_is_ok(status)) ls_packed_deinit(out_packed);
-  return status;
+  LS_OWN(ls_packed, packed) = {0};
+  LS_RETURN_IF_ERROR(packing_init(&packed, rows, num_rows, devices));
+  packed.scope = "pack";
+  packed.unpack_scope = "unpack";
+  LS_RETURN_IF_ERROR(group_small(&packed, bytes, (size_t)group));
+  LS_RETURN_IF_ERROR(pack(&packed));
+  *out_packed = ls_give(&packed);
+  return ls_ok();
 }
 
 // ---- Unpacking -------------------------------------------------------------
@@ -289,4 +288,35 @@ ls_status ls_unpack(const ls_packed *p, const ls_tensor_row *reduced,
   }
   ls_scope_end(&names);
   return status;
+}
+
+static ls_tensor copy_on(const char *device, ls_tensor x) {
+  ls_tensor made = ls_failed_tensor();
+  {
+    LS_DEVICE_SCOPE(device);
+    made = ls_identity(x);
+  }
+  return made;
+}
+
+void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,
+                          size_t index, ls_tensor *out_items) {
+  const size_t count = devices->count, half = count / 2;
+  if (count == 1) {
+    out_items[0] = copy_on(devices->names[0].text, items[0]);
+    return;
+  }
+  const size_t mains[2] = {index % count, (index % count + half) % count};
+  ls_tensor total = ls_failed_tensor(), copies[2];
+  {
+    LS_DEVICE_SCOPE(devices->names[mains[0]].text);
+    total = ls_add_n(items, count);
+  }
+  for (size_t i = 0; i < 2; ++i)
+    copies[i] = copy_on(devices->names[mains[i]].text, total);
+  // The first main device serves its own half, the second the other.
+  const bool first_half = mains[0] < half;
+  for (size_t d = 0; d < count; ++d)
+    out_items[d] = copy_on(devices->names[d].text,
+                           copies[(d < half) == first_half ? 0 : 1]);
 }

@@ -6,7 +6,7 @@
 #ifndef LS_DISTRIBUTE_CROSS_DEVICE_PACKING_H_
 #define LS_DISTRIBUTE_CROSS_DEVICE_PACKING_H_
 
-#include "distribute/values/destinations.h"
+#include "distribute/values/values.h"
 
 // The tensors of one device.
 typedef struct ls_tensor_row {
@@ -27,7 +27,7 @@ typedef struct ls_pack_group {
   size_t pieces;  // 0: the only column goes as it is.
 } ls_pack_group;
 
-// What was packed, and how.
+// Packed tensors, and how they were packed.
 typedef struct ls_packed {
   ls_allocator *allocator;
   const ls_tensor_row *rows;  // Lent: what was packed.
@@ -59,6 +59,7 @@ ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
 ls_status ls_unpack(const ls_packed *packed, const ls_tensor_row *reduced,
                     ls_tensor_row *rows);
 void ls_packed_deinit(ls_packed *packed);
+LS_OWNED_STRUCT(ls_packed, ls_packed_deinit)
 
 // Cuts ascending indices into runs of consecutive ones, of two to `limit` (0:
 // 32), each as its first and last, and what is left. Both have room for
@@ -69,5 +70,16 @@ typedef struct ls_index_range {
 void ls_index_ranges(const size_t *indices, size_t count, size_t limit,
                      ls_index_range *ranges, size_t *out_num_ranges,
                      size_t *singles, size_t *out_num_singles);
+
+// ---- Hierarchical ----------------------------------------------------------
+// Two main devices, one for each half of the devices, which alternate from
+// value to value.
+//
+// Reduces the `index`-th value of a batch: the sum of `items`, one a device, on
+// the first main device, copied to both, and from there to each device of the
+// half; of an odd number of devices the second half has one more. The sum is
+// one sum in the canonical order, whatever the halves.
+void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,
+                          size_t index, ls_tensor *out_items);
 
 #endif  // LS_DISTRIBUTE_CROSS_DEVICE_PACKING_H_

@@ -2,13 +2,12 @@
 //
 // Reducing and gathering from a strategy's cross-replica context: what the
 // rules of strategies leave is work for its cross-device ops.
-#include "distribute/cross_device/reduce.h"
+#include "distribute/cross_device/cross_device.h"
 
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/within.h"
 #include "graph/flow.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
@@ -26,11 +25,11 @@ static bool holds_arrays(ls_nest leaf) {
          ls_distributed_component(leaf, 0).kind == LS_KIND_ARRAY;
 }
 
-bool ls_has_axes(const ls_reduction *r) {
+bool ls_has_axes(const ls_strategy_reduction *r) {
   return r->options->axes != NULL && r->options->num_axes > 0;
 }
 
-// What is on one device is that device's value; taken over.
+// Unwraps a value on one device; takes `value` over.
 ls_nest ls_without_wrapper(ls_nest value) {
   if (ls_distributed_count(value) != 1) return value;
   const ls_nest only = ls_nest_retain(ls_distributed_component(value, 0));
@@ -39,7 +38,7 @@ ls_nest ls_without_wrapper(ls_nest value) {
 }
 
 // ---- One leaf --------------------------------------------------------------
-ls_status ls_reduce_by_ops(const ls_reduction *r, ls_reduce_op op,
+ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
                            ls_nest value, ls_nest *out_value) {
   ls_nest made = ls_none();
   ls_cross_device *ops = r->strategy->cross_device;
@@ -54,7 +53,7 @@ ls_status ls_reduce_by_ops(const ls_reduction *r, ls_reduce_op op,
 }
 
 // Across replicas the sum of what each one's part comes to.
-static ls_status reduce_parts_of(const ls_reduction *r, ls_nest leaf,
+static ls_status reduce_parts_of(const ls_strategy_reduction *r, ls_nest leaf,
                                  ls_nest *out_value) {
   const bool weighted = r->options->weights != NULL;
   if (!ls_has_axes(r) && !weighted)
@@ -62,36 +61,34 @@ static ls_status reduce_parts_of(const ls_reduction *r, ls_nest leaf,
   ls_within within;
   LS_RETURN_IF_ERROR(weighted ? ls_weigh(leaf, r->options, &within)
                               : ls_sum_within(leaf, r->options, &within));
+  LS_OWN(ls_nest, value) = within.value;
   LS_OWN(ls_nest, sum) = ls_none();
-  ls_status status = ls_ok();
-  if (within.value.kind != LS_KIND_NONE)
-    status = ls_reduce_by_ops(r, LS_REDUCE_SUM, within.value, &sum);
-  if (ls_status_is_ok(status))
-    status = ls_finish_within(r->op, &within, sum, out_value);
-  ls_nest_release(within.value);
-  return status;
+  if (value.kind != LS_KIND_NONE)
+    LS_RETURN_IF_ERROR(ls_reduce_by_ops(r, LS_REDUCE_SUM, value, &sum));
+  return ls_finish_within(r->op, &within, sum, out_value);
 }
 
 // Arrays in, an array out: in a frame of its own.
-static ls_status reduce_arrays(const ls_reduction *r, ls_nest leaf,
-                               ls_nest *out_value) {
-  LS_RETURN_IF_ERROR(ls_frame_begin());
-  ls_nest made = ls_none();
+static ls_status reduce_to_array(const ls_strategy_reduction *r, ls_nest leaf,
+                                 ls_array **out_array) {
+  LS_OWN(ls_nest, made) = ls_none();
   ls_tensor tensor = ls_failed_tensor();
-  ls_array *array = NULL;
-  ls_status status = reduce_parts_of(r, leaf, &made);
-  if (ls_status_is_ok(status)) status = ls_distributed_as_tensor(made, &tensor);
-  if (ls_status_is_ok(status)) status = ls_tensor_value(tensor, &array);
-  ls_nest_release(made);
-  status = ls_status_join(status, ls_frame_end(NULL));
-  if (ls_status_is_ok(status))
-    *out_value = ls_nest_array(array);
-  else
-    ls_array_release(array);
-  return status;
+  LS_RETURN_IF_ERROR(reduce_parts_of(r, leaf, &made));
+  LS_RETURN_IF_ERROR(ls_distributed_as_tensor(made, &tensor));
+  return ls_tensor_value(tensor, out_array);
 }
 
-ls_status ls_reduce_components(const ls_reduction *r, ls_nest leaf,
+static ls_status reduce_arrays(const ls_strategy_reduction *r, ls_nest leaf,
+                               ls_nest *out_value) {
+  LS_OWN(ls_array, array) = NULL;
+  LS_RETURN_IF_ERROR(ls_frame_begin());
+  const ls_status status = reduce_to_array(r, leaf, &array);
+  LS_RETURN_IF_ERROR(ls_status_join(status, ls_frame_end(NULL)));
+  *out_value = ls_nest_array(ls_give(&array));
+  return ls_ok();
+}
+
+ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
                                ls_nest *out_value) {
   return holds_arrays(leaf) && ls_graph_is_eager(ls_graph_current())
              ? reduce_arrays(r, leaf, out_value)
@@ -107,7 +104,7 @@ ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       out_value);
 }
 
-ls_status ls_refuse_sum(const ls_reduction *r, ls_nest leaf) {
+ls_status ls_refuse_sum(const ls_strategy_reduction *r, ls_nest leaf) {
   LS_RETURN_IF_ERROR(ls_nest_status(leaf));
   char text[200];
   return ls_invalid_argument(
@@ -117,31 +114,24 @@ ls_status ls_refuse_sum(const ls_reduction *r, ls_nest leaf) {
       r->strategy->num_replicas);
 }
 
-// A leaf that is the same on all replicas.
-ls_status ls_reduce_one_value(const ls_reduction *r, ls_nest leaf,
+// Reduces a leaf that is the same on all replicas.
+ls_status ls_reduce_one_value(const ls_strategy_reduction *r, ls_nest leaf,
                               ls_nest *out_value) {
   const bool sum = r->op == LS_REDUCE_SUM;
   if (sum && r->strategy->num_replicas > 1 && !ls_is_host_zero(leaf))
     return ls_refuse_sum(r, leaf);
-  ls_nest value = ls_nest_retain(leaf);
   if (ls_has_components(leaf)) {
     ls_tensor tensor;
-    ls_nest_release(value);
     LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
-    value = ls_leaf(tensor);
+    leaf = ls_leaf(tensor);
   }
-  ls_status status = ls_ok();
-  if (ls_has_axes(r) || (sum && value.kind == LS_KIND_TENSOR)) {
-    ls_nest wrapped = ls_none();
-    status = ls_wrap_one(r->strategy, value, &wrapped);
-    if (ls_status_is_ok(status))
-      status = ls_reduce_components(r, wrapped, out_value);
-    ls_nest_release(wrapped);
-    ls_nest_release(value);
-  } else {
-    *out_value = value;
+  if (ls_has_axes(r) || (sum && leaf.kind == LS_KIND_TENSOR)) {
+    LS_OWN(ls_nest, wrapped) = ls_none();
+    LS_RETURN_IF_ERROR(ls_wrap_one(r->strategy, leaf, &wrapped));
+    return ls_reduce_components(r, wrapped, out_value);
   }
-  return status;
+  *out_value = ls_nest_retain(leaf);
+  return ls_ok();
 }
 
 bool ls_is_of_replicas(ls_nest leaf) {
@@ -149,7 +139,7 @@ bool ls_is_of_replicas(ls_nest leaf) {
 }
 
 static ls_nest reduce_leaf(ls_nest leaf, void *user) {
-  const ls_reduction *r = user;
+  const ls_strategy_reduction *r = user;
   ls_nest made = ls_none();
   const ls_status status = leaf.kind == LS_KIND_NONE ? ls_ok()
                            : ls_is_of_replicas(leaf)
@@ -173,7 +163,8 @@ static const char *scope_device(void) {
 ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest value, const ls_reduce_options *options,
                              ls_nest *out_value) {
-  ls_reduction r = {strategy, op, options, {.device = result_device()}};
+  ls_strategy_reduction r = {
+      strategy, op, options, {.device = result_device()}};
   return ls_take_nest(ls_nest_map(value, reduce_leaf, &r), out_value);
 }
 
@@ -211,24 +202,20 @@ ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
 static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
                                 const ls_tensor *items, size_t count,
                                 ls_tensor *out_tensor) {
-  ls_allocator *allocator = strategy->allocator;
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, leaves, count);
   LS_OWN(ls_nest, value) = ls_none();
   LS_OWN(ls_nest, made) = ls_none();
-  if (leaves == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     leaves[i] = ls_leaf(items[i]);
   const bool all = count == (size_t)strategy->num_replicas;
-  ls_status status = ls_take_nest(
+  LS_RETURN_IF_ERROR(ls_take_nest(
       ls_nest_distributed_on(LS_PER_REPLICA, leaves,
                              all ? ls_strategy_devices(strategy) : NULL, count),
-      &value);
-  const ls_reduction r = {.strategy = strategy,
-                          .where = {.device = result_device()}};
-  if (ls_status_is_ok(status)) status = ls_reduce_by_ops(&r, op, value, &made);
-  if (ls_status_is_ok(status))
-    status = ls_distributed_as_tensor(made, out_tensor);
-  return status;
+      &value));
+  const ls_strategy_reduction r = {.strategy = strategy,
+                                   .where = {.device = result_device()}};
+  LS_RETURN_IF_ERROR(ls_reduce_by_ops(&r, op, value, &made));
+  return ls_distributed_as_tensor(made, out_tensor);
 }
 
 ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,

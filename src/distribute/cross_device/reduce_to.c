@@ -6,12 +6,12 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/reduce.h"
+#include "distribute/cross_device/cross_device.h"
 #include "lockstep/strategy_extended.h"
 
 // ---- To destinations -------------------------------------------------------
-// What the cross-device ops are given for a value: itself, of one replica
-// wrapped; none where they have no part in it. The caller's.
+// Makes the operand of the cross-device ops for a value: itself, wrapped with
+// one replica, or none where they have no part in it. The caller's.
 static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
                          ls_nest *out_value) {
   *out_value = ls_none();
@@ -24,34 +24,31 @@ static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
              : ls_ok();
 }
 
-// A value that is the same on all replicas is copied where it goes.
-static ls_status copy_one_value(const ls_reduction *r, ls_nest value,
+// Copies a value that is the same on all replicas where it goes.
+static ls_status copy_one_value(const ls_strategy_reduction *r, ls_nest value,
                                 ls_nest *out_value) {
-  ls_device_set devices;
-  ls_nest one = ls_none();
+  LS_OWN(ls_device_set, devices) = {0};
+  LS_OWN(ls_nest, reduced) = ls_none();
+  ls_nest made = ls_none();
   ls_destinations where = r->where;
   if (ls_destinations_is_none(where) && !ls_has_components(value)) {
     where.devices = ls_strategy_devices(r->strategy);
     where.num_devices = (size_t)r->strategy->num_replicas;
   }
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(devices.names[0].text);
-    status = ls_reduce_one_value(r, value, &one);
-    if (ls_status_is_ok(status) && one.kind != LS_KIND_SLICES) {
+    LS_RETURN_IF_ERROR(ls_reduce_one_value(r, value, &reduced));
+    if (reduced.kind != LS_KIND_SLICES) {
       ls_tensor tensor;
-      status = ls_distributed_as_tensor(one, &tensor);
-      ls_nest_release(one);
-      one = ls_leaf(tensor);
+      LS_RETURN_IF_ERROR(ls_distributed_as_tensor(reduced, &tensor));
+      ls_nest_release(reduced);
+      reduced = ls_leaf(tensor);
     }
   }
-  ls_nest made = ls_none();
-  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, &made);
-  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
-  ls_nest_release(one);
-  ls_device_set_deinit(&devices);
-  return status;
+  LS_RETURN_IF_ERROR(ls_copy_to(reduced, &devices, &made));
+  *out_value = ls_without_wrapper(made);
+  return ls_ok();
 }
 
 static const ls_reduce_options no_options;
@@ -59,7 +56,7 @@ static const ls_reduce_options no_options;
 ls_status ls_mirrored_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, ls_destinations where,
                                 ls_nest *out_value) {
-  const ls_reduction r = {strategy, op, &no_options, where};
+  const ls_strategy_reduction r = {strategy, op, &no_options, where};
   LS_OWN(ls_nest, given) = ls_none();
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   LS_RETURN_IF_ERROR(for_ops(strategy, value, &given));
@@ -112,7 +109,8 @@ static ls_status reduce_pairs(pairs *p) {
   LS_OWN(ls_nest, list) = ls_none();
   LS_RETURN_IF_ERROR(reduce_chosen(p, &list));
   for (size_t i = 0, next = 0; i < p->count; ++i) {
-    const ls_reduction r = {p->strategy, p->op, &no_options, p->where[i]};
+    const ls_strategy_reduction r = {p->strategy, p->op, &no_options,
+                                     p->where[i]};
     if (p->given[i].kind != LS_KIND_NONE)
       p->results[i] =
           ls_without_wrapper(ls_nest_retain(ls_nest_item(list, next++)));
@@ -128,23 +126,19 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                       size_t count, ls_nest *results) {
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
   ls_allocator *allocator = strategy->allocator;
-  LS_OWN_ARRAY(allocator, ls_nest, room, 2 * count);
-  LS_OWN_ARRAY(allocator, ls_destinations, chosen, count);
-  ls_status status = ls_out_of_memory();
-  if (room != NULL && chosen != NULL) {
-    ls_status_free(status);
-    status = reduce_pairs(&(pairs){.strategy = strategy,
-                                   .op = op,
-                                   .values = values,
-                                   .where = where,
-                                   .count = count,
-                                   .results = results,
-                                   .given = room,
-                                   .chosen = room + count,
-                                   .chosen_where = chosen});
-    for (size_t i = 0; i < count; ++i)
-      ls_nest_release(room[i]);
-  }
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, 2 * count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_destinations, chosen, count);
+  const ls_status status = reduce_pairs(&(pairs){.strategy = strategy,
+                                                 .op = op,
+                                                 .values = values,
+                                                 .where = where,
+                                                 .count = count,
+                                                 .results = results,
+                                                 .given = room,
+                                                 .chosen = room + count,
+                                                 .chosen_where = chosen});
+  for (size_t i = 0; i < count; ++i)
+    ls_nest_release(room[i]);
   return status;
 }
 
@@ -154,10 +148,9 @@ static ls_status reduce_to_batch_reduce(ls_strategy *strategy, ls_reduce_op op,
                                         const ls_destinations *where,
                                         size_t count, ls_nest *out_list) {
   LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, results, count);
-  ls_status status = strategy->kind->batch_reduce_to(strategy, op, values,
-                                                     where, count, results);
-  status = ls_list_results(status, results, count, out_list);
-  return status;
+  const ls_status status = strategy->kind->batch_reduce_to(
+      strategy, op, values, where, count, results);
+  return ls_list_results(status, results, count, out_list);
 }
 
 ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
@@ -179,24 +172,20 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
 // ---- Broadcasting ----------------------------------------------------------
 ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_destinations where, ls_nest *out_value) {
-  ls_nest one = ls_nest_retain(value), made = ls_none();
-  ls_status status = ls_ok();
+  ls_nest made = ls_none();
   if (ls_destinations_is_none(where)) {
     where.devices = ls_strategy_devices(strategy);
     where.num_devices = (size_t)strategy->num_replicas;
   }
   if (value.kind != LS_KIND_SLICES) {
     ls_tensor tensor;
-    ls_nest_release(one);
-    status = ls_distributed_as_tensor(value, &tensor);
-    one = ls_leaf(tensor);
+    LS_RETURN_IF_ERROR(ls_distributed_as_tensor(value, &tensor));
+    value = ls_leaf(tensor);
   }
-  if (ls_status_is_ok(status))
-    status =
-        ls_cross_device_broadcast(strategy->cross_device, one, where, &made);
-  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
-  ls_nest_release(one);
-  return status;
+  LS_RETURN_IF_ERROR(
+      ls_cross_device_broadcast(strategy->cross_device, value, where, &made));
+  *out_value = ls_without_wrapper(made);
+  return ls_ok();
 }
 
 ls_status ls_strategy_broadcast_to(ls_strategy *strategy, ls_nest value,

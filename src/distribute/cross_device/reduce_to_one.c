@@ -39,22 +39,18 @@ static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
                                      ls_destinations where,
                                      ls_nest *out_value) {
   const reduce_to_one *r = self;
-  ls_components parts;
-  ls_device_set devices;
+  LS_OWN(ls_components, parts) = {0};
+  LS_OWN(ls_device_set, devices) = {0};
   ls_device_name device = {{0}};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_components_init(&parts, value);
-  if (ls_status_is_ok(status))
-    status = r->device != NULL
-                 ? ls_device_canonical(
-                       r->device, ls_context_current()->scoped.device, &device)
-                 : ls_device_canonical(devices.names[0].text, NULL, &device);
-  if (ls_status_is_ok(status))
-    status = reduce_at(r, device.text, op, &parts, &devices, out_value);
-  ls_components_deinit(&parts);
-  ls_device_set_deinit(&devices);
-  return status;
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
+  LS_RETURN_IF_ERROR(
+      r->device != NULL
+          ? ls_device_canonical(r->device, ls_context_current()->scoped.device,
+                                &device)
+          : ls_device_canonical(devices.names[0].text, NULL, &device));
+  return reduce_at(r, device.text, op, &parts, &devices, out_value);
 }
 
 static ls_status reduce_to_one_batch_reduce(void *self, ls_reduce_op op,
@@ -70,36 +66,30 @@ static ls_status reduce_to_one_batch_reduce(void *self, ls_reduce_op op,
 static ls_status gather_at(const ls_components *parts, int axis,
                            ls_nest *out_value) {
   const size_t count = parts->devices.count;
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, ls_tensor, items, count);
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_tensor, items, count);
   ls_tensor made = ls_failed_tensor();
-  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_region_tensor(parts->items[i], &items[i]);
-  if (ls_status_is_ok(status))
-    status = ls_gather_tensors(items, count, axis, &made);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(ls_region_tensor(parts->items[i], &items[i]));
+  LS_RETURN_IF_ERROR(ls_gather_tensors(items, count, axis, &made));
   *out_value = ls_leaf(made);
-  return status;
+  return ls_ok();
 }
 
 static ls_status reduce_to_one_gather(void *self, ls_nest value, int axis,
                                       ls_destinations where,
                                       ls_nest *out_value) {
   (void)self;
-  ls_components parts;
-  ls_device_set devices;
-  ls_nest one = ls_none();
+  LS_OWN(ls_components, parts) = {0};
+  LS_OWN(ls_device_set, devices) = {0};
+  ls_nest gathered = ls_none();
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_components_init(&parts, value);
+  LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
   {
     LS_DEVICE_SCOPE(devices.names[0].text);
-    if (ls_status_is_ok(status)) status = gather_at(&parts, axis, &one);
+    LS_RETURN_IF_ERROR(gather_at(&parts, axis, &gathered));
   }
-  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, out_value);
-  ls_components_deinit(&parts);
-  ls_device_set_deinit(&devices);
-  return status;
+  return ls_copy_to(gathered, &devices, out_value);
 }
 
 static void reduce_to_one_release(void *self) {
@@ -107,6 +97,7 @@ static void reduce_to_one_release(void *self) {
   ls_release(r->allocator, r->device);
   ls_release(r->allocator, r);
 }
+LS_OWNED_POINTER(reduce_to_one, reduce_to_one_release)
 
 static const ls_cross_device_table table = {.name = "reduce_to_one",
                                             .reduce = cross_device_reduce,
@@ -133,23 +124,21 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
   static const ls_reduce_to_one_options defaults;
   if (options == NULL) options = &defaults;
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, reduce_to_one, self);
-  self->allocator = allocator;
+  LS_NEW_OR_RETURN(allocator, reduce_to_one, made);
+  made->allocator = allocator;
+  LS_OWN(reduce_to_one, self) = made;
   self->accumulate = options->accumulate;
   self->user = options->user;
-  ls_status status = ls_ok();
   if (options->device != NULL) {
     ls_device_name checked;
-    status = ls_device_canonical(options->device, NULL, &checked);
+    LS_RETURN_IF_ERROR(ls_device_canonical(options->device, NULL, &checked));
     self->device =
         ls_copy_text(allocator, options->device, strlen(options->device));
-    if (ls_status_is_ok(status) && self->device == NULL)
-      status = ls_out_of_memory();
+    LS_RETURN_IF_NO_MEMORY(self->device);
   }
-  // The caller's function is the only thing in it that is not ours.
-  if (ls_status_is_ok(status))
-    status =
-        ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops);
-  if (!ls_status_is_ok(status)) reduce_to_one_release(self);
-  return status;
+  // Only the caller's function in it is not the library's.
+  LS_RETURN_IF_ERROR(
+      ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops));
+  (void)ls_give(&self);
+  return ls_ok();
 }

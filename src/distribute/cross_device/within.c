@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/cross_device/within.h"
-
 #include <math.h>
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
+#include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
+#include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "graph/region.h"
+#include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
 
 // ---- Along axes ------------------------------------------------------------
@@ -59,55 +60,44 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   return ls_made_status(x);
 }
 
-// A component, the items of a map output one by one.
+// Sums a component, the items of a map output one by one.
 static ls_nest sum_component(const summing *s, ls_nest component) {
-  const size_t count = ls_distributed_count(component);
   ls_nest sum = ls_none();
   if (component.kind == LS_KIND_NONE) return sum;
   if (component.kind != LS_KIND_DISTRIBUTED) {
     const ls_status status = sum_leaf(s, component, &sum);
     return ls_status_is_ok(status) ? sum : ls_fail(status);
   }
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  const size_t count = ls_distributed_count(component);
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, items, count);
   if (items == NULL) return ls_fail(ls_out_of_memory());
   for (size_t i = 0; i < count; ++i)
     items[i] = sum_component(s, ls_distributed_component(component, i));
-  sum = ls_nest_distributed(LS_MAP_OUTPUT, items, count);
-  return sum;
+  return ls_nest_distributed(LS_MAP_OUTPUT, items, count);
 }
 
 // ---- Components ------------------------------------------------------------
 typedef ls_nest (*component_function)(ls_nest component, size_t index,
                                       void *user);
 
-// A PerReplica of what the function makes of each component, on its device.
+// Makes a PerReplica of the function's value of each component, on its device.
 static ls_status each_component(ls_nest leaf, component_function fn, void *user,
                                 ls_nest *out_value) {
-  ls_components parts;
+  LS_OWN(ls_components, parts) = {0};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_components_init(&parts, leaf));
   ls_allocator *allocator = parts.devices.allocator;
   const size_t count = parts.devices.count;
-  ls_nest *items = ls_new_array(allocator, ls_nest, count);
-  const char **names = ls_new_array(allocator, const char *, count);
-  ls_status status =
-      items == NULL || names == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, const char *, names, count);
+  for (size_t i = 0; i < count; ++i) {
     const char *device = parts.devices.names[i].text;
     names[i] = device[0] != '\0' ? device : NULL;
-    {
-      LS_DEVICE_SCOPE(device);
-      items[i] = fn(parts.items[i], i, user);
-    }
+    LS_DEVICE_SCOPE(device);
+    items[i] = fn(parts.items[i], i, user);
   }
-  if (ls_status_is_ok(status))
-    status = ls_take_nest(
-        ls_nest_distributed_on(LS_PER_REPLICA, items, names, count), out_value);
-  ls_release(allocator, items);
-  ls_release(allocator, names);
-  ls_components_deinit(&parts);
-  return status;
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_PER_REPLICA, items, names, count), out_value);
 }
 
 static ls_nest sum_each(ls_nest component, size_t index, void *user) {
@@ -123,8 +113,8 @@ ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
 }
 
 // ---- Weights ---------------------------------------------------------------
-ls_status ls_check_weights(const double *weights, size_t num_weights,
-                           size_t count, double *out_total) {
+static ls_status check_weights(const double *weights, size_t num_weights,
+                               size_t count, double *out_total) {
   *out_total = 0;
   if (num_weights != count)
     return ls_invalid_argument("%zu weights for %zu values", num_weights,
@@ -171,8 +161,8 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   const ls_variable *variable = ls_nest_as_variable(leaf);
   const size_t count =
       variable != NULL ? variable->num_components : ls_distributed_count(leaf);
-  LS_RETURN_IF_ERROR(ls_check_weights(options->weights, options->num_weights,
-                                      count, &out_within->total));
+  LS_RETURN_IF_ERROR(check_weights(options->weights, options->num_weights,
+                                   count, &out_within->total));
   weighing w = {options->weights, out_within};
   LS_RETURN_IF_ERROR(each_component(leaf, weigh_each, &w, &out_within->value));
   if (out_within->total == 0) {
@@ -210,4 +200,57 @@ ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
   }
   *out_value = ls_leaf(x);
   return ls_made_status(x);
+}
+
+// ---- Weighted --------------------------------------------------------------
+// Means over the replicas by weights, from within them.
+
+typedef struct weighting {
+  const double *weights;
+  size_t count;
+  double total;
+} weighting;
+
+// This replica's weight. The same ops on all of them, whose traces are one.
+static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
+  LS_OWN(ls_array, array) = NULL;
+  const ls_status status =
+      ls_array_create(dtype, LS_SHAPE((int64_t)w->count), &array);
+  if (!ls_status_is_ok(status)) return ls_make_failed("weighted_mean", status);
+  for (size_t i = 0; i < w->count; ++i)
+    ls_array_set_f64(array, (int64_t)i, w->weights[i]);
+  const ls_tensor all = ls_constant(array);
+  return ls_gather(all, ls_replica_id(), 0);
+}
+
+static ls_nest weighted_leaf(ls_nest leaf, void *user) {
+  const weighting *w = user;
+  ls_tensor x;
+  const ls_status status = ls_distributed_as_tensor(leaf, &x);
+  if (!ls_status_is_ok(status)) return ls_fail(status);
+  const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(x));
+  const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
+  const ls_tensor weight = own_weight(w, wide);
+  // -0 added to any number is that number, which +0 is not.
+  const ls_tensor present =
+      ls_select(ls_greater(weight, ls_scalar(wide, 0)),
+                ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));
+  const ls_tensor sum = ls_all_reduce(LS_REDUCE_SUM, present);
+  const ls_tensor made = ls_convert(ls_mean_of_sum(sum, w->total, false), mean);
+  return ls_leaf(ls_same_note(made));
+}
+
+ls_nest ls_replica_weighted_mean(ls_replica *replica, ls_nest nest,
+                                 const double *weights, size_t num_weights) {
+  ls_status status = ls_replica_check(replica, "weighted_mean");
+  weighting w = {.weights = weights, .count = num_weights};
+  if (ls_status_is_ok(status))
+    status = ls_replica_check_others(replica, "weighted_mean");
+  if (ls_status_is_ok(status) && weights == NULL)
+    status = ls_invalid_argument("the weights are NULL");
+  if (ls_status_is_ok(status))
+    status =
+        check_weights(weights, num_weights, (size_t)replica->count, &w.total);
+  return ls_status_is_ok(status) ? ls_nest_map(nest, weighted_leaf, &w)
+                                 : ls_fail(status);
 }

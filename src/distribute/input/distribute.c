@@ -195,7 +195,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   if (dataset->kind->is_last)
     return ls_unimplemented("%s of a data set behind %s, which must be the "
                             "last step",
-                            self->request->what, dataset->kind->name);
+                            self->request->noun, dataset->kind->name);
   const bool to_hosts = options->fetch_to_device == LS_FLAG_OFF;
   const bool splits = !options->whole_elements && data->num_replicas > 1;
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));
@@ -244,7 +244,7 @@ static ls_status call_function(making *self, size_t index, const char *device) {
     return ls_invalid_argument(
         "the function of %s gave %s for pipeline %zu: it is to give a data set "
         "(ls_nest_dataset) or a callable (ls_nest_input_callable)",
-        self->request->what, ls_nest_print(value, text, sizeof(text)), index);
+        self->request->noun, ls_nest_print(value, text, sizeof(text)), index);
   return ls_ok();
 }
 
@@ -334,7 +334,7 @@ static ls_status from_function(making *self) {
   if (data->first_own == data->end_own)
     return ls_failed_precondition(
         "%s on rank %d of %d, which has none of the %zu replicas",
-        self->request->what, self->trunk->rank, self->trunk->ranks,
+        self->request->noun, self->trunk->rank, self->trunk->ranks,
         data->num_replicas);
   LS_RETURN_IF_ERROR(self->options->replication == LS_PIPELINE_PER_REPLICA
                          ? call_for_replicas(self)
@@ -365,7 +365,7 @@ static ls_status fill_data(making *self) {
   ls_dataset *dataset = ls_nest_as_dataset(self->request->dataset);
   if (dataset == NULL)
     return ls_invalid_argument(
-        "%s of %s: it is no data set (ls_nest_dataset)", self->request->what,
+        "%s of %s: it is no data set (ls_nest_dataset)", self->request->noun,
         ls_nest_print(self->request->dataset, text, sizeof(text)));
   return from_dataset(self, dataset);
 }

@@ -119,8 +119,8 @@ static ls_status request_distribute(ls_strategy *strategy,
   LS_RETURN_IF_ERROR(request_check_values(request.options));
   LS_RETURN_IF_ERROR(
       request.function == NULL
-          ? check_dataset(request.options, request.what)
-          : check_function(strategy, request.options, request.what));
+          ? check_dataset(request.options, request.noun)
+          : check_function(strategy, request.options, request.noun));
   return strategy->kind->distribute(strategy, &request, out);
 }
 
@@ -132,7 +132,7 @@ ls_status ls_strategy_distribute_dataset_with(ls_strategy *strategy,
   LS_REQUIRE(strategy);
   return request_distribute(
       strategy,
-      (ls_input_request){.what = "distribute_dataset", .dataset = dataset},
+      (ls_input_request){.noun = "distribute_dataset", .dataset = dataset},
       options, out_dataset);
 }
 
@@ -152,7 +152,7 @@ ls_status ls_strategy_distribute_datasets_from_function_with(
   LS_REQUIRE(function);
   return request_distribute(
       strategy,
-      (ls_input_request){.what = "distribute_datasets_from_function",
+      (ls_input_request){.noun = "distribute_datasets_from_function",
                          .function = function,
                          .user = user},
       options, out_dataset);
@@ -186,7 +186,7 @@ ls_strategy_make_dataset_iterator(ls_strategy *strategy, ls_nest dataset,
   LS_REQUIRE(strategy);
   return make_iterator(
       strategy,
-      (ls_input_request){.what = "make_dataset_iterator", .dataset = dataset},
+      (ls_input_request){.noun = "make_dataset_iterator", .dataset = dataset},
       out_iterator);
 }
 
@@ -204,7 +204,7 @@ ls_status ls_strategy_make_input_fn_iterator(
             ? "a pipeline for each replica (PER_REPLICA)"
             : "a mode that there is not");
   return make_iterator(strategy,
-                       (ls_input_request){.what = "make_input_fn_iterator",
+                       (ls_input_request){.noun = "make_input_fn_iterator",
                                           .function = function,
                                           .user = user},
                        out_iterator);

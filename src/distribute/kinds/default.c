@@ -5,8 +5,8 @@
 #include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/cross_device/reduce.h"
-#include "distribute/variables/update.h"
+#include "distribute/cross_device/cross_device.h"
+#include "distribute/variables/variable.h"
 #include "graph/context.h"
 
 // ---- Running ---------------------------------------------------------------
@@ -73,7 +73,8 @@ static ls_nest default_reduce_leaf(ls_nest leaf, void *user) {
 static ls_status default_reduce(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, const ls_reduce_options *options,
                                 ls_nest *out_value) {
-  ls_reduction r = {.strategy = strategy, .op = op, .options = options};
+  ls_strategy_reduction r = {
+      .strategy = strategy, .op = op, .options = options};
   if (options->axes != NULL && options->num_axes > 0)
     return ls_take_nest(ls_nest_map(value, default_reduce_leaf, &r), out_value);
   *out_value = ls_nest_retain(value);

@@ -135,7 +135,7 @@ static ls_status set_devices(ls_strategy *strategy, const placement *place) {
   return check_workers(strategy, place);
 }
 
-// What else is said of it.
+// Sets the other options.
 static ls_status set_options(ls_strategy *strategy,
                              const ls_mirrored_options *options) {
   strategy->prefetch = options->prefetch;

@@ -3,7 +3,6 @@
 // A plain callback on every replica, where the thread is: in eager op by op, in
 // a graph under construction as ops of it. Replica 0's merge functions run
 // here, in cross-replica context.
-#include "distribute/replicas/call.h"
 
 #include <stdio.h>
 
@@ -11,7 +10,6 @@
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/examples.h"
 #include "distribute/replicas/rounds.h"
 #include "distribute/values/values.h"
 #include "graph/flow.h"
@@ -63,7 +61,7 @@ static const ls_replica_hooks hooks = {ls_replica_table_reduce, hook_all_gather,
                                        hook_rows_before, hook_replica_id,
                                        ls_merge_gradient};
 
-// Whether replicas have other numbers of rows, or may have.
+// Returns true if replicas have, or may have, different numbers of rows.
 static bool rows_differ(ls_nest rows) {
   const size_t count = ls_distributed_count(rows);
   for (size_t r = 0; r < count && count > 1; ++r)
@@ -118,22 +116,18 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   LS_OWN_MEMORY(call->strategy->allocator, ls_op, control) = NULL;
   size_t num_control = 0;
   const ls_replica_task *first = &call->tasks[0];
-  ls_status status = join_control(call, &control, &num_control);
-  if (ls_status_is_ok(status)) {
-    ls_scope names = {0}, controls = {0};
-    ls_context *context = ls_context_open(&names, &ls_graph_scopes.name);
-    context->scoped.names = first->context.scoped.names;
-    if (num_control > 0)
-      ls_control_scope_begin(&controls, control, num_control);
-    status = ls_take_nest(first->merge(call->strategy, args, first->merge_user),
-                          out_result);
-    ls_scope_end(&controls);
-    ls_scope_end(&names);
-  }
-  return status;
+  LS_RETURN_IF_ERROR(join_control(call, &control, &num_control));
+  ls_scope names = {0}, controls = {0};
+  ls_context *context = ls_context_open(&names, &ls_graph_scopes.name);
+  context->scoped.names = first->context.scoped.names;
+  if (num_control > 0) ls_control_scope_begin(&controls, control, num_control);
+  const ls_nest made = first->merge(call->strategy, args, first->merge_user);
+  ls_scope_end(&controls);
+  ls_scope_end(&names);
+  return ls_take_nest(made, out_result);
 }
 
-// What is for all, or mirrored, is the same on all.
+// Notes that a value for all, or a mirrored one, is the same on all.
 static ls_nest note_same(ls_nest leaf, void *user) {
   ls_replica_task *task = user;
   ls_nest own = leaf;
@@ -160,17 +154,21 @@ static ls_status call_give_results(ls_rounds *call, ls_nest result) {
   return ls_ok();
 }
 
-static ls_status merge(ls_rounds *call) {
+static ls_status merge_once(ls_rounds *call) {
   LS_OWN(ls_nest, args) = ls_none();
   LS_OWN(ls_nest, result) = ls_none();
   const ls_graph *graph = call->tasks[0].graph;
-  call->merge_first = graph->next_id;
-  ls_status status = regroup_merge_args(call, &args);
-  if (ls_status_is_ok(status)) status = call_merge(call, args, &result);
+  call->merge_first = call->merge_end = graph->next_id;
+  LS_RETURN_IF_ERROR(regroup_merge_args(call, &args));
+  const ls_status status = call_merge(call, args, &result);
   call->merge_end = graph->next_id;
-  if (ls_status_is_ok(status)) status = call_give_results(call, result);
-  return ls_status_annotate(status, "in the merge call of %zu replicas",
-                            call->count);
+  LS_RETURN_IF_ERROR(status);
+  return call_give_results(call, result);
+}
+
+static ls_status merge(ls_rounds *call) {
+  return ls_status_annotate(merge_once(call),
+                            "in the merge call of %zu replicas", call->count);
 }
 
 // ---- All of them -----------------------------------------------------------
@@ -193,6 +191,20 @@ static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   return ls_ok();
 }
 
+static ls_status run_call(ls_strategy *strategy, replica_call *call,
+                          ls_nest *results) {
+  LS_OWN(ls_rounds, rounds) = {.strategy = strategy,
+                               .around = ls_context_graph(),
+                               .call = call_run_replica,
+                               .hooks = &hooks,
+                               .prepare = call_prepare,
+                               .merge = merge,
+                               .user = call};
+  LS_RETURN_IF_ERROR(select_args(strategy, call));
+  LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
+  return gather_results(&rounds, results);
+}
+
 ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                            ls_nest args, void *user, ls_nest *results) {
   replica_call call = {.callback = callback,
@@ -200,36 +212,36 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
                        .args = args,
                        .rows = ls_examples_argument(strategy, args),
                        .graph = ls_graph_current()};
-  LS_OWN_FIELD(strategy->allocator, call.each);
   if (call.graph == NULL) return ls_out_of_memory();
   call.losses = call.graph->losses;
-  ls_rounds rounds = {.strategy = strategy,
-                      .around = ls_context_graph(),
-                      .call = call_run_replica,
-                      .hooks = &hooks,
-                      .prepare = call_prepare,
-                      .merge = merge,
-                      .user = &call};
-  ls_status status = select_args(strategy, &call);
-  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
-  if (ls_status_is_ok(status)) status = gather_results(&rounds, results);
-  ls_rounds_deinit(&rounds);
+  const ls_status status = run_call(strategy, &call, results);
   for (int32_t r = 0; call.each != NULL && r < strategy->num_replicas; ++r)
     ls_nest_release(call.each[r]);
+  ls_release(strategy->allocator, call.each);
   return status;
 }
 
+// The default strategy's: at once, in a cross-replica context of its own.
+static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
+                             ls_nest args, void *user) {
+  ls_context *context = ls_context_current();
+  ls_distribution entry = {.strategy = strategy};
+  ls_distribution_push(context, &entry);
+  const ls_nest made = function(strategy, args, user);
+  ls_distribute_scoped_of(context)->distribution = entry.outer;
+  return made;
+}
+
 // ---- From inside -----------------------------------------------------------
-// A replica that is traced alone has all there is, and takes its part of it.
+// A replica that is traced alone has all values, and takes its part of them.
 static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
-  const ls_nest made =
-      ls_default_merge(replica->strategy, function, args, user);
+  LS_OWN(ls_nest, made) =
+      default_merge(replica->strategy, function, args, user);
   if (!replica->strategy->kind->distributes || ls_nest_is_failed(made))
-    return made;
+    return ls_give(&made);
   ls_nest own = ls_none();
   const ls_status status = ls_select_replica(0, made, &own);
-  ls_nest_release(made);
   return ls_status_is_ok(status) ? own : ls_fail(status);
 }
 
@@ -252,22 +264,12 @@ ls_nest ls_replica_merge_call(ls_replica *replica, ls_merge_function function,
              : ls_merge_meeting(replica->task->rounds, args, made);
 }
 
-// The default strategy's: at once, in a cross-replica context of its own.
-ls_nest ls_default_merge(ls_strategy *strategy, ls_merge_function function,
-                         ls_nest args, void *user) {
-  ls_context *context = ls_context_current();
-  ls_distribution entry = {.strategy = strategy};
-  ls_distribution_push(context, &entry);
-  const ls_nest made = function(strategy, args, user);
-  ls_distribute_scoped_of(context)->distribution = entry.outer;
-  return made;
-}
-
 static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_all_reduce_merged(strategy, *(const ls_reduce_op *)user, args);
 }
 
-// What a merge has made of a tensor; a failed one fails where it is used.
+// Returns the tensor that a merge has made; a failed one fails where it is
+// used.
 static ls_tensor merged_tensor(ls_nest made) {
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
   const ls_status status = ls_nest_status(made);
@@ -349,25 +351,16 @@ static ls_nest read_variable(ls_nest leaf, void *user) {
 
 static ls_nest call_reduce_together(ls_replica *replica, ls_reduce_op op,
                                     ls_nest nest) {
-  const ls_nest values = ls_nest_map(nest, read_variable, NULL);
-  if (ls_nest_is_failed(values)) return values;
-  ls_nest made = meet(replica, reduce_merge, values, &op);
-  ls_allocator *allocator = replica->strategy->allocator;
+  LS_OWN(ls_nest, values) = ls_nest_map(nest, read_variable, NULL);
+  if (ls_nest_is_failed(values)) return ls_give(&values);
+  LS_OWN(ls_nest, made) = meet(replica, reduce_merge, values, &op);
   const size_t count = ls_nest_num_leaves(values);
-  ls_nest *given = ls_new_array(allocator, ls_nest, count);
-  if (given == NULL) {
-    ls_nest_release(made);
-    made = ls_fail(ls_out_of_memory());
-  } else if (!ls_nest_is_failed(made)) {
-    reduced r = {op, given, 0};
-    ls_nest_flatten(values, given, count);
-    const ls_nest met = ls_nest_map(made, reduced_leaf, &r);
-    ls_nest_release(made);
-    made = met;
-  }
-  ls_release(allocator, given);
-  ls_nest_release(values);
-  return made;
+  LS_OWN_ARRAY(replica->strategy->allocator, ls_nest, given, count);
+  if (given == NULL) return ls_fail(ls_out_of_memory());
+  if (ls_nest_is_failed(made)) return ls_give(&made);
+  reduced r = {op, given, 0};
+  ls_nest_flatten(values, given, count);
+  return ls_nest_map(made, reduced_leaf, &r);
 }
 
 static ls_nest reduce_alone(ls_strategy *strategy, ls_nest nest, void *user) {
@@ -398,7 +391,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                    "all_reduce by %s, which is neither SUM nor MEAN",
                    LS_REDUCE_OP_TEXT(op));
   if (ls_replica_has_no_others(replica))
-    return ls_default_merge(replica->strategy, reduce_alone, nest, &op);
+    return default_merge(replica->strategy, reduce_alone, nest, &op);
   // A table of the user's own is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)

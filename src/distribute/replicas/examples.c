@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/replicas/examples.h"
+#include "distribute/replicas/rounds.h"
 
 #include "distribute/context/context.h"
 #include "graph/context.h"
@@ -48,7 +48,7 @@ static ls_tensor examples_count_rows(ls_nest leaf) {
 }
 
 // ---- Finding ---------------------------------------------------------------
-// Whether two graphs, NULL for eager, are regions of one.
+// Returns true if two graphs, NULL for eager, are regions of one.
 static bool is_same_whole(const ls_graph *a, const ls_graph *b) {
   if (a == NULL || b == NULL) return a == b;
   return ls_graph_whole((ls_graph *)(uintptr_t)a) ==
@@ -88,7 +88,7 @@ static bool find_parameter(ls_tensor *out_parameter) {
   return false;
 }
 
-// What a function, a computation or a run of one replica is called with. A
+// Finds the arguments of a function, a computation or a run of one replica. A
 // function around replicas has the arguments of all: those are not one's own.
 static ls_nest find_argument(bool is_alone) {
   const ls_examples_entry *entry = examples_find_entry(true);

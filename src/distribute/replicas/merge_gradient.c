@@ -8,7 +8,6 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
-#include "distribute/replicas/call.h"
 #include "distribute/replicas/rounds.h"
 #include "grad/grad.h"
 #include "grad/rules.h"
@@ -65,13 +64,13 @@ static ls_nest place_behind(ls_nest leaf, void *user) {
   return ls_leaf(ls_same_is_noted(leaf.as.tensor) ? ls_same_note(made) : made);
 }
 
-// What the function reads of variables it is given, too: by all replicas.
+// Notes the variables that the function reads as given by all replicas, too.
 static ls_status note_reads(const ls_rounds *rounds, tensors *all) {
   ls_graph *graph = rounds->tasks[0].graph;
   for (size_t i = graph->num_nodes; i > 0; --i) {
     const ls_node *node = graph->nodes[i - 1];
     if (node->id < rounds->merge_first) break;
-    // What eager does not record has no attributes.
+    // Unrecorded eager ops have no attributes.
     if (node->id >= rounds->merge_end || node->type != LS_OP_READ ||
         node->num_attrs == 0)
       continue;
@@ -81,24 +80,28 @@ static ls_status note_reads(const ls_rounds *rounds, tensors *all) {
   return ls_ok();
 }
 
+static ls_status meet_tensors(meeting *m, const ls_rounds *rounds, ls_nest args,
+                              ls_nest *made) {
+  LS_RETURN_IF_ERROR(note_tensors(args, &m->given));
+  LS_RETURN_IF_ERROR(note_tensors(*made, &m->got));
+  if (m->got.count == 0) return ls_ok();
+  LS_RETURN_IF_ERROR(note_reads(rounds, &m->given));
+  if (m->given.count == 0) return ls_ok();
+  const ls_nest met = ls_nest_map(*made, place_behind, m);
+  ls_nest_release(*made);
+  *made = met;
+  return ls_ok();
+}
+
 ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made) {
   if (ls_nest_is_failed(made)) return made;
   ls_allocator *allocator = ls_current_allocator();
   meeting m = {.given.allocator = allocator, .got.allocator = allocator};
-  ls_status status = note_tensors(args, &m.given);
-  if (ls_status_is_ok(status)) status = note_tensors(made, &m.got);
-  if (ls_status_is_ok(status) && m.got.count > 0)
-    status = note_reads(rounds, &m.given);
-  if (ls_status_is_ok(status) && m.given.count > 0 && m.got.count > 0) {
-    const ls_nest behind = ls_nest_map(made, place_behind, &m);
-    ls_nest_release(made);
-    made = behind;
-  }
-  ls_release(allocator, m.given.items);
-  ls_release(allocator, m.got.items);
-  if (ls_status_is_ok(status)) return made;
-  ls_nest_release(made);
-  return ls_fail(status);
+  LS_OWN_FIELD(allocator, m.given.items);
+  LS_OWN_FIELD(allocator, m.got.items);
+  LS_OWN(ls_nest, result) = made;
+  const ls_status status = meet_tensors(&m, rounds, args, &result);
+  return ls_status_is_ok(status) ? ls_give(&result) : ls_fail(status);
 }
 
 // ---- All together ----------------------------------------------------------
@@ -114,8 +117,8 @@ static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
              : leaf;
 }
 
-// What is behind a copy or a meeting; else a failed tensor. What is not
-// recorded has no operands.
+// Returns the operand of a copy or of a collective, else a failed tensor.
+// Unrecorded ops have no operands.
 static ls_tensor behind(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -142,7 +145,7 @@ static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
   return x;
 }
 
-// What all have got alike is one result, whose gradient is that of all.
+// A result that is the same for all is one, with the gradient of all.
 static void merge_gradient_add_result(walk_back *w, ls_nest result,
                                       ls_nest gradient) {
   ls_allocator *allocator = ls_current_allocator();

@@ -2,10 +2,13 @@
 //
 // all_reduce and all_gather of replicas that meet: the merged part, in
 // cross-replica context.
-#include "base/memory/own.h"
+#include <ctype.h>
+
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/call.h"
+#include "distribute/own.h"
+#include "distribute/replicas/rounds.h"
+#include "lockstep/shape_rules.h"
 
 // A value of each replica: the same object counts as often as there are
 // replicas.
@@ -44,12 +47,13 @@ static ls_nest of_all_leaf(ls_nest leaf, void *user) {
 }
 
 // The leaves go to the ops together.
-static ls_status reduce_leaves(const merged *m, ls_nest nest, ls_nest *leaves,
-                               size_t count, ls_nest *out_value) {
+static ls_status reduce_leaves(const merged *m, ls_nest nest,
+                               ls_nest *out_value) {
   ls_allocator *allocator = m->strategy->allocator;
-  LS_OWN_ARRAY(allocator, ls_destinations, where, count);
+  const size_t count = ls_nest_num_leaves(nest);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_destinations, where, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count);
   LS_OWN(ls_nest, list) = ls_none();
-  if (where == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < count; ++i)
     where[i] = all_devices(m->strategy);
   ls_nest_flatten(nest, leaves, count);
@@ -61,48 +65,40 @@ static ls_status reduce_leaves(const merged *m, ls_nest nest, ls_nest *leaves,
 }
 
 // The largest or smallest is no business of tables.
-static ls_nest extreme_leaf(ls_nest leaf, void *user) {
-  const merged *m = user;
-  ls_tensor *items = NULL, made = ls_failed_tensor();
+static ls_status reduce_extreme(const merged *m, ls_nest leaf,
+                                ls_nest *out_value) {
+  LS_OWN_MEMORY(m->strategy->allocator, ls_tensor, items) = NULL;
+  LS_OWN(ls_device_set, devices) = {0};
+  ls_tensor made = ls_failed_tensor();
   size_t count = 0;
-  ls_nest copies = ls_none();
-  ls_device_set devices;
-  ls_status status =
-      ls_destination_set(all_devices(m->strategy), ls_none(), &devices);
-  if (!ls_status_is_ok(status)) return ls_fail(status);
-  status = ls_component_tensors(leaf, m->strategy->allocator, &items, &count);
+  LS_RETURN_IF_ERROR(
+      ls_destination_set(all_devices(m->strategy), ls_none(), &devices));
+  LS_RETURN_IF_ERROR(
+      ls_component_tensors(leaf, m->strategy->allocator, &items, &count));
   {
     LS_DEVICE_SCOPE(devices.names[0].text);
-    if (ls_status_is_ok(status))
-      status = ls_reduce_tensors(m->op, items, count, &made);
+    LS_RETURN_IF_ERROR(ls_reduce_tensors(m->op, items, count, &made));
   }
-  if (ls_status_is_ok(status))
-    status = ls_copy_to(ls_leaf(made), &devices, &copies);
-  ls_release(m->strategy->allocator, items);
-  ls_device_set_deinit(&devices);
+  return ls_copy_to(ls_leaf(made), &devices, out_value);
+}
+
+static ls_nest extreme_leaf(ls_nest leaf, void *user) {
+  ls_nest copies = ls_none();
+  const ls_status status = reduce_extreme(user, leaf, &copies);
   return ls_status_is_ok(status) ? copies : ls_fail(status);
 }
 
 ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
                              ls_nest args) {
   merged m = {.strategy = strategy, .op = op};
-  const size_t count = ls_nest_num_leaves(args);
-  if (count == 0) return ls_nest_retain(args);
-  const ls_nest nest = ls_nest_map(args, of_all_leaf, &m);
-  if (ls_nest_is_failed(nest)) return nest;
+  if (ls_nest_num_leaves(args) == 0) return ls_nest_retain(args);
+  LS_OWN(ls_nest, nest) = ls_nest_map(args, of_all_leaf, &m);
+  if (ls_nest_is_failed(nest)) return ls_give(&nest);
+  if (op == LS_REDUCE_MAX || op == LS_REDUCE_MIN)
+    return ls_nest_map(nest, extreme_leaf, &m);
   ls_nest made = ls_none();
-  if (op == LS_REDUCE_MAX || op == LS_REDUCE_MIN) {
-    made = ls_nest_map(nest, extreme_leaf, &m);
-  } else {
-    ls_nest *leaves = ls_new_array(strategy->allocator, ls_nest, count);
-    const ls_status status =
-        leaves == NULL ? ls_out_of_memory()
-                       : reduce_leaves(&m, nest, leaves, count, &made);
-    ls_release(strategy->allocator, leaves);
-    if (!ls_status_is_ok(status)) made = ls_fail(status);
-  }
-  ls_nest_release(nest);
-  return made;
+  const ls_status status = reduce_leaves(&m, nest, &made);
+  return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
 // ---- Gathering -------------------------------------------------------------
@@ -117,19 +113,148 @@ static ls_status check_equal(const ls_strategy *strategy, ls_nest all) {
 static ls_nest merged_gather_leaf(ls_nest leaf, void *user) {
   const merged *m = user;
   ls_nest made = ls_none();
-  const ls_nest all = of_all(m->strategy, leaf);
-  if (ls_nest_is_failed(all)) return all;
+  LS_OWN(ls_nest, all) = of_all(m->strategy, leaf);
+  if (ls_nest_is_failed(all)) return ls_give(&all);
   ls_status status = m->strategy->kind->gathers_equal
                          ? check_equal(m->strategy, all)
                          : ls_ok();
   if (ls_status_is_ok(status))
     status = ls_cross_device_gather(m->strategy->cross_device, all, m->axis,
                                     all_devices(m->strategy), &made);
-  ls_nest_release(all);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
 ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args) {
   merged m = {.strategy = strategy, .axis = axis};
   return ls_nest_map(args, merged_gather_leaf, &m);
+}
+
+typedef struct made_list {
+  ls_variable **items;
+  size_t count, capacity;
+} made_list;
+
+void ls_sharing_init(ls_sharing *sharing, ls_strategy *strategy) {
+  sharing->strategy = strategy;
+  ls_map_init(&sharing->made, strategy->allocator);
+}
+
+void ls_sharing_deinit(ls_sharing *sharing) {
+  ls_map_item item;
+  if (sharing->strategy == NULL) return;
+  for (size_t at = 0; ls_map_next(&sharing->made, &at, &item);) {
+    made_list *list = item.value;
+    for (size_t i = 0; i < list->count; ++i)
+      ls_variable_release(list->items[i]);
+    ls_release(sharing->strategy->allocator, list->items);
+    ls_release(sharing->strategy->allocator, list);
+  }
+  ls_map_deinit(&sharing->made);
+}
+
+void ls_shared_requests_deinit(ls_shared_requests *requests) {
+  if (requests->counts.allocator != NULL) ls_map_deinit(&requests->counts);
+}
+
+void ls_canonical_variable_name(const char *name, char *out) {
+  while (*name != '\0') {
+    const char *end = name + 1;
+    while (isdigit((unsigned char)*end))
+      ++end;
+    const bool numbered =
+        *name == '_' && end > name + 1 && (*end == '/' || *end == '\0');
+    if (numbered)
+      name = end;
+    else
+      *out++ = *name++;
+  }
+  *out = '\0';
+}
+
+static ls_status sharing_keep(ls_sharing *sharing, const char *name,
+                              ls_variable *variable) {
+  ls_allocator *allocator = sharing->strategy->allocator;
+  made_list *list = ls_map_find_text(&sharing->made, name);
+  if (list == NULL) {
+    list = ls_new(allocator, made_list);
+    if (list == NULL) return ls_out_of_memory();
+    if (!ls_map_insert_text(&sharing->made, name, list)) {
+      ls_release(allocator, list);
+      return ls_out_of_memory();
+    }
+  }
+  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
+               sizeof(*list->items)))
+    return ls_out_of_memory();
+  list->items[list->count++] = ls_variable_retain(variable);
+  return ls_ok();
+}
+
+// Checks the type of a request that has one.
+static ls_status sharing_check_type(const ls_variable_options *options,
+                                    const ls_variable *made) {
+  const ls_array *array = options->initial_array;
+  ls_dtype dtype = options->dtype;
+  ls_shape shape = options->shape;
+  bool has_shape = array == NULL && options->initial_value.ref == 0 &&
+                   dtype != LS_DTYPE_NONE;
+  if (array != NULL) {
+    dtype = ls_array_dtype(array);
+    shape = ls_array_shape(array);
+    has_shape = true;
+  } else if (options->initial_value.ref != 0) {
+    dtype = ls_tensor_dtype(options->initial_value);
+    shape = ls_tensor_shape(options->initial_value);
+    has_shape = true;
+  }
+  if ((dtype == LS_DTYPE_NONE || dtype == made->type.dtype) &&
+      (!has_shape || ls_shape_compatible(shape, made->type.shape)))
+    return ls_ok();
+  return ls_invalid_argument(
+      "variable '%s' is %s on replica 0 and asked for as %s", made->name,
+      LS_SHAPE_TEXT(made->type.dtype, made->type.shape),
+      LS_SHAPE_TEXT(dtype, has_shape ? shape : made->type.shape));
+}
+
+static ls_status sharing_find(ls_shared_requests *requests, const char *asked,
+                              const char *name,
+                              const ls_variable_options *options,
+                              ls_variable **out_variable) {
+  const ls_sharing *sharing = requests->sharing;
+  if (requests->counts.allocator == NULL)
+    ls_map_init(&requests->counts, sharing->strategy->allocator);
+  const size_t before =
+      (size_t)(uintptr_t)ls_map_find_text(&requests->counts, name);
+  const made_list *list = ls_map_find_text(&sharing->made, name);
+  if (list == NULL || before >= list->count)
+    return ls_failed_precondition(
+        "variable '%s' was made on replica %d (%s), but not on replica 0; all "
+        "replicas make the same variables",
+        asked, requests->replica,
+        ls_strategy_device(sharing->strategy, requests->replica));
+  LS_RETURN_IF_ERROR(sharing_check_type(options, list->items[before]));
+  if (!ls_map_insert_text(&requests->counts, name,
+                          (void *)(uintptr_t)(before + 1)))
+    return ls_out_of_memory();
+  *out_variable = ls_variable_retain(list->items[before]);
+  return ls_ok();
+}
+
+ls_status ls_sharing_create(const ls_creator *next,
+                            const ls_variable_options *options, void *user,
+                            ls_variable **out_variable) {
+  ls_shared_requests *requests = user;
+  const char *wanted = options->name != NULL ? options->name : "Variable";
+  char name[LS_MAX_NAME];
+  if (strlen(wanted) >= sizeof(name))
+    return ls_invalid_argument("a variable's name of %zu characters",
+                               strlen(wanted));
+  ls_canonical_variable_name(wanted, name);
+  if (requests->replica > 0)
+    return sharing_find(requests, wanted, name, options, out_variable);
+  LS_OWN(ls_variable, variable) = NULL;
+  LS_RETURN_IF_ERROR(ls_creator_create(next, options, &variable));
+  LS_RETURN_IF_ERROR(sharing_keep(requests->sharing, name, variable));
+  *out_variable = ls_give(&variable);
+  return ls_ok();
 }

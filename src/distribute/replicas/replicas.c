@@ -10,7 +10,7 @@
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
-#include "distribute/replicas/trace_merge.h"
+#include "distribute/replicas/rounds.h"
 #include "graph/compare/compare.h"
 #include "graph/context.h"
 #include "graph/region.h"
@@ -216,6 +216,21 @@ static ls_status note_splits(tracing *all) {
 // function's, or part of the graph that is being built.
 static ls_status trace_one(tracing *all, ls_nest *out_result);
 
+static ls_status trace_all(tracing *all, ls_nest *out_result) {
+  LS_OWN(ls_rounds, rounds) = {.strategy = all->strategy,
+                               .around = all->graph,
+                               .call = replicas_run_replica,
+                               .prepare = prepare_replica,
+                               .end = share_replica,
+                               .merge = ls_trace_merge,
+                               .user = all};
+  ls_op op = {0};
+  LS_RETURN_IF_ERROR(note_splits(all));
+  LS_RETURN_IF_ERROR(ls_rounds_run(&rounds));
+  LS_RETURN_IF_ERROR(replicas_add_op(all, &op));
+  return replicas_gather(all, op, rounds.tasks[0].result, out_result);
+}
+
 ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
                             const ls_function_options *function, ls_nest args,
                             ls_nest *out_result) {
@@ -224,20 +239,7 @@ ls_status ls_replicas_trace(ls_strategy *strategy, ls_graph *graph,
   LS_OWN_FIELD(graph->allocator, all.split_types);
   LS_OWN_FIELD(graph->allocator, all.split);
   if (strategy->num_replicas == 1) return trace_one(&all, out_result);
-  ls_rounds rounds = {.strategy = strategy,
-                      .around = graph,
-                      .call = replicas_run_replica,
-                      .prepare = prepare_replica,
-                      .end = share_replica,
-                      .merge = ls_trace_merge,
-                      .user = &all};
-  ls_op op = {0};
-  ls_status status = note_splits(&all);
-  if (ls_status_is_ok(status)) status = ls_rounds_run(&rounds);
-  if (ls_status_is_ok(status)) status = replicas_add_op(&all, &op);
-  if (ls_status_is_ok(status))
-    status = replicas_gather(&all, op, rounds.tasks[0].result, out_result);
-  ls_rounds_deinit(&rounds);
+  const ls_status status = trace_all(&all, out_result);
   ls_graph_free(all.first);
   return status;
 }

@@ -3,7 +3,6 @@
 
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/replicas/call.h"
 #include "graph/region.h"
 #include "runtime/eager/eager.h"
 
@@ -121,13 +120,23 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
-// What replicas come to a merge call with: a failed nest is a failed replica.
+// Checks the arguments of a merge call: a failed nest is a failed replica.
 static ls_status check_merge_args(const ls_rounds *rounds) {
   for (size_t r = 0; r < rounds->count; ++r)
     if (ls_nest_is_failed(rounds->tasks[r].merge_args))
       return ls_status_annotate(ls_nest_status(rounds->tasks[r].merge_args),
                                 "on replica %zu", r);
   return ls_ok();
+}
+
+static ls_status run_rounds(ls_rounds *rounds) {
+  for (;;) {
+    bool is_done = false;
+    LS_RETURN_IF_ERROR(run_round(rounds, &is_done));
+    if (is_done) return ls_ok();
+    LS_RETURN_IF_ERROR(check_merge_args(rounds));
+    LS_RETURN_IF_ERROR(rounds->merge(rounds));
+  }
 }
 
 ls_status ls_rounds_run(ls_rounds *rounds) {
@@ -142,13 +151,7 @@ ls_status ls_rounds_run(ls_rounds *rounds) {
   LS_RETURN_IF_ERROR(ls_replicas_take(rounds->strategy, &rounds->replicas));
   const uint64_t outside = ls_eager_begin_replicas(eager);
   ls_runtime_begin_callback(runtime);
-  ls_status status = ls_ok();
-  for (bool done = false; !done && ls_status_is_ok(status);) {
-    status = run_round(rounds, &done);
-    if (done || !ls_status_is_ok(status)) break;
-    status = check_merge_args(rounds);
-    if (ls_status_is_ok(status)) status = rounds->merge(rounds);
-  }
+  const ls_status status = run_rounds(rounds);
   if (!ls_status_is_ok(status)) stop(rounds, status);
   ls_runtime_end_callback(runtime);
   ls_eager_end_replicas(eager, outside);

@@ -155,7 +155,7 @@ static ls_status run_check_options(const ls_strategy *strategy,
                              strategy->label);
 }
 
-// With the arguments as the callable gets them.
+// Binds the arguments as the callable gets them, and runs.
 static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
                      const ls_run_options *options, ls_nest *results) {
   LS_RETURN_IF_ERROR(run_find_entry(&callable));
@@ -165,21 +165,21 @@ static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
       callable.traced != NULL ? ls_function_options_of(callable.traced) : NULL;
   const ls_parameters *parameters =
       function != NULL ? function->parameters : callable.parameters;
-  const char *what = function != NULL ? function->name : "a run's callback";
+  const char *noun = function != NULL ? function->name : "a run's callback";
   ls_run_request request = {
       .callable = callable, .args = args, .options = options};
   if (strategy->kind->check_run != NULL)
     LS_RETURN_IF_ERROR(
-        strategy->kind->check_run(strategy, &request, parameters, what));
+        strategy->kind->check_run(strategy, &request, parameters, noun));
   if (ls_arguments_are_bound(parameters, args, options->named))
     return run_bound(strategy, &request, results);
-  ls_status status =
-      ls_parameters_bind(parameters, what, args, options->named, &request.args);
+  LS_OWN(ls_nest, bound) = ls_none();
+  LS_RETURN_IF_ERROR(
+      ls_parameters_bind(parameters, noun, args, options->named, &bound));
+  request.args = bound;
   request.has_names = parameters != NULL ? parameters->any_names
                                          : ls_nest_count(options->named) > 0;
-  if (ls_status_is_ok(status)) status = run_bound(strategy, &request, results);
-  ls_nest_release(request.args);
-  return status;
+  return run_bound(strategy, &request, results);
 }
 
 ls_status ls_strategy_run_with(ls_strategy *strategy, ls_callable callable,

@@ -6,7 +6,8 @@
 // are parameters, R for each argument. What the function gives leaves the body
 // as results, one for all or R. Replica 0's op holds the body, those of the
 // others a stub that stands for it.
-#include "distribute/replicas/trace_merge.h"
+#include "base/values/nest_builder.h"
+#include "distribute/replicas/rounds.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -113,20 +114,16 @@ static ls_nest replace_value(ls_nest leaf, void *user) {
   return ls_leaf((ls_tensor){a->m->body, a->m->body->parameters[at]});
 }
 
-// The replicas' arguments, put together.
-static ls_status regroup(merging *m, ls_nest *out_args) {
-  LS_OWN_ARRAY_OR_RETURN(allocator_of(m), ls_nest, values, m->replicas);
-  ls_status status = ls_ok();
-  for (size_t r = 0; r < m->replicas && ls_status_is_ok(status); ++r) {
+// Regroups the replicas' arguments.
+static ls_status regroup_args(merging *m, ls_nest *out_args) {
+  LS_OWN(ls_nest_builder, values) = {.allocator = allocator_of(m)};
+  for (size_t r = 0; r < m->replicas; ++r) {
     replica_args a = {.m = m, .task = &m->rounds->tasks[r]};
-    values[r] = ls_nest_map(a.task->merge_args, replace_value, &a);
-    status = ls_nest_status(values[r]);
+    if (!ls_nest_builder_append(
+            &values, ls_nest_map(a.task->merge_args, replace_value, &a)))
+      return ls_take_nest(ls_give(&values.failed), out_args);
   }
-  if (ls_status_is_ok(status))
-    status = ls_regroup(values, m->replicas, NULL, out_args);
-  for (size_t r = 0; r < m->replicas; ++r)
-    ls_nest_release(values[r]);
-  return status;
+  return ls_regroup(values.items, values.count, NULL, out_args);
 }
 
 // ---- The function ----------------------------------------------------------
@@ -144,7 +141,7 @@ static ls_status trace_merge_push(const merging *m, uint64_t **refs,
 // How a leaf of the result comes back.
 typedef enum way { AS_IT_IS, FOR_ALL, FOR_EACH } way;
 
-// What a value is a copy of.
+// Returns the origin of a copy.
 static ls_tensor origin_of(ls_tensor x) {
   for (const ls_node *node = ls_graph_node_of(x.graph, x.ref);
        node != NULL && node->type == LS_OP_IDENTITY;
@@ -195,8 +192,8 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// What cannot be computed again is a result, too, beside what is given: values
-// of variables, above all. Gradients need it; who has no use for it, drops it.
+// Makes values that cannot be computed again results, too: values of variables,
+// above all. Gradients need them; without a gradient they are dropped.
 static ls_status note_once(merging *m) {
   const size_t given = m->num_gathered + m->num_uniform;
   for (size_t i = 0; given > 0 && i < m->body->num_nodes; ++i) {
@@ -236,8 +233,9 @@ static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
     ls_status_free(status);
     status = ls_graph_take_error(m->body);
   }
-  if (ls_status_is_ok(status)) status = note_once(m);
-  return ls_status_is_ok(status) ? trace_merge_set_results(m) : status;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(note_once(m));
+  return trace_merge_set_results(m);
 }
 
 // ---- The ops ---------------------------------------------------------------
@@ -317,41 +315,35 @@ static ls_status join_control(merging *m) {
 static ls_status trace_merge_add_op(const merging *m, size_t replica,
                                     bool *out_taken, ls_op *out_op) {
   const size_t num_inputs = m->num_args + m->body->num_captures;
-  LS_OWN_ARRAY(allocator_of(m), ls_tensor, inputs, num_inputs);
-  LS_OWN_ARRAY(allocator_of(m), ls_op, control, m->num_control + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator_of(m), ls_tensor, inputs, num_inputs);
+  LS_OWN_ARRAY_OR_RETURN(allocator_of(m), ls_op, control, m->num_control + 1);
   ls_graph *body = NULL, *graph = m->rounds->tasks[replica].graph;
-  ls_status status = inputs == NULL || control == NULL
-                         ? ls_out_of_memory()
-                         : fill_inputs(m, replica, inputs);
-  for (size_t i = 0; i < m->num_control && ls_status_is_ok(status); ++i)
+  LS_RETURN_IF_ERROR(fill_inputs(m, replica, inputs));
+  for (size_t i = 0; i < m->num_control; ++i)
     control[i] = control_of(m, &m->control[i], replica);
-  if (ls_status_is_ok(status)) status = body_for(m, replica, &body);
-  if (ls_status_is_ok(status)) {
-    const ls_attr attrs[] = {
-        LS_OWN_I(REPLICAS, (int64_t)m->replicas),
-        LS_OWN_I(NUM_ARGS, (int64_t)m->num_args),
-        LS_OWN_I(NUM_GATHERED, (int64_t)(m->num_gathered / m->replicas))};
-    ls_scope scope = {0}, controls = {0};
-    ls_context_enter_graph(&scope, graph);
-    if (m->num_control > 0)
-      ls_control_scope_begin(&controls, control, m->num_control);
-    *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
-                                      .name = "merge_call",
-                                      .inputs = inputs,
-                                      .num_inputs = num_inputs,
-                                      .attrs = attrs,
-                                      .num_attrs = LS_COUNT_OF(attrs),
-                                      .regions = &body,
-                                      .num_regions = 1});
-    ls_scope_end(&controls);
-    ls_scope_end(&scope);
-    *out_taken = !ls_op_is_failed(*out_op);
-    if (!*out_taken) {
-      status = ls_graph_take_error(graph);
-      if (replica > 0) ls_graph_free(body);
-    }
-  }
-  return status;
+  LS_RETURN_IF_ERROR(body_for(m, replica, &body));
+  const ls_attr attrs[] = {
+      LS_OWN_I(REPLICAS, (int64_t)m->replicas),
+      LS_OWN_I(NUM_ARGS, (int64_t)m->num_args),
+      LS_OWN_I(NUM_GATHERED, (int64_t)(m->num_gathered / m->replicas))};
+  ls_scope scope = {0}, controls = {0};
+  ls_context_enter_graph(&scope, graph);
+  if (m->num_control > 0)
+    ls_control_scope_begin(&controls, control, m->num_control);
+  *out_op = ls_op_add(&(ls_op_spec){.type = LS_OP_MERGE_CALL,
+                                    .name = "merge_call",
+                                    .inputs = inputs,
+                                    .num_inputs = num_inputs,
+                                    .attrs = attrs,
+                                    .num_attrs = LS_COUNT_OF(attrs),
+                                    .regions = &body,
+                                    .num_regions = 1});
+  ls_scope_end(&controls);
+  ls_scope_end(&scope);
+  *out_taken = !ls_op_is_failed(*out_op);
+  if (*out_taken) return ls_ok();
+  if (replica > 0) ls_graph_free(body);
+  return ls_graph_take_error(graph);
 }
 
 // ---- What each gets --------------------------------------------------------
@@ -402,23 +394,25 @@ static ls_status trace_merge_give_results(merging *m, ls_nest result,
   return ls_ok();
 }
 
+static ls_status trace_merge(merging *m, bool *out_taken) {
+  LS_OWN(ls_nest, args) = ls_none();
+  LS_OWN(ls_nest, result) = ls_none();
+  LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_REGION, "merge", m->first->runtime,
+                                   m->first, &m->body));
+  LS_RETURN_IF_ERROR(find_values(m));
+  LS_RETURN_IF_ERROR(trace_merge_add_parameters(m));
+  LS_RETURN_IF_ERROR(regroup_args(m, &args));
+  LS_RETURN_IF_ERROR(trace_function(m, args, &result));
+  LS_RETURN_IF_ERROR(join_control(m));
+  return trace_merge_give_results(m, result, out_taken);
+}
+
 ls_status ls_trace_merge(ls_rounds *rounds) {
   merging m = {.rounds = rounds,
                .replicas = rounds->count,
                .first = rounds->tasks[0].graph};
-  ls_nest args = ls_none(), result = ls_none();
   bool taken = false;
-  ls_status status = ls_graph_make(LS_GRAPH_REGION, "merge", m.first->runtime,
-                                   m.first, &m.body);
-  if (ls_status_is_ok(status)) status = find_values(&m);
-  if (ls_status_is_ok(status)) status = trace_merge_add_parameters(&m);
-  if (ls_status_is_ok(status)) status = regroup(&m, &args);
-  if (ls_status_is_ok(status)) status = trace_function(&m, args, &result);
-  if (ls_status_is_ok(status)) status = join_control(&m);
-  if (ls_status_is_ok(status))
-    status = trace_merge_give_results(&m, result, &taken);
-  ls_nest_release(args);
-  ls_nest_release(result);
+  const ls_status status = trace_merge(&m, &taken);
   ls_release(allocator_of(&m), m.control);
   ls_release(allocator_of(&m), m.refs);
   ls_release(allocator_of(&m), m.gathered);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/values/destinations.h"
-
 #include <stdio.h>
 
+#include "base/memory/own.h"
+#include "base/require.h"
 #include "base/runtime_internal.h"
+#include "distribute/base/strategy.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
+#include "lockstep/strategy_extended.h"
+#include "runtime/eager/eager.h"
 
 // ---- Sets of devices -------------------------------------------------------
 void ls_device_set_deinit(ls_device_set *set) {
@@ -157,26 +160,26 @@ static void order_by_replica(ls_components *parts) {
     }
 }
 
-ls_status ls_components_init(ls_components *parts, ls_nest value) {
-  *parts = (ls_components){0};
+static ls_status fill_components(ls_components *parts, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
-  ls_status status = destinations_make_room(&parts->devices, count);
-  if (ls_status_is_ok(status)) {
-    parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
-    if (parts->items == NULL) status = ls_out_of_memory();
-  }
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_RETURN_IF_ERROR(destinations_make_room(&parts->devices, count));
+  parts->items = ls_new_array(parts->devices.allocator, ls_nest, count);
+  LS_RETURN_IF_NO_MEMORY(parts->items);
+  for (size_t i = 0; i < count; ++i) {
     parts->items[i] = is_whole(value) ? value : component(value, i);
-    status = device_of_component(value, i, &parts->devices.names[i]);
+    LS_RETURN_IF_ERROR(device_of_component(value, i, &parts->devices.names[i]));
     ++parts->devices.count;
-  }
-  if (!ls_status_is_ok(status)) {
-    ls_components_deinit(parts);
-    return status;
   }
   place_by_position(&parts->devices);
   order_by_replica(parts);
   return ls_ok();
+}
+
+ls_status ls_components_init(ls_components *parts, ls_nest value) {
+  *parts = (ls_components){0};
+  const ls_status status = fill_components(parts, value);
+  if (!ls_status_is_ok(status)) ls_components_deinit(parts);
+  return status;
 }
 
 void ls_components_deinit(ls_components *parts) {
@@ -267,4 +270,72 @@ ls_status ls_destination_set(ls_destinations where, ls_nest value,
   const ls_status status = fill_set(where, value, out_set);
   if (!ls_status_is_ok(status)) ls_device_set_deinit(out_set);
   return status;
+}
+
+// ---- Fetch -----------------------------------------------------------------
+// Fetching: a value of one device on another one.
+
+// Finds the value to be fetched, and the device where `fn` runs on it.
+static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
+                              const char *destination, ls_nest *out_source,
+                              ls_device_name *out_device) {
+  const ls_variable *variable = ls_nest_as_variable(value);
+  strcpy(out_device->text, destination);
+  if (variable != NULL && variable->num_components > 0 &&
+      !ls_is_mirrored(value)) {
+    LS_DEVICE_SCOPE(destination);
+    *out_source = ls_leaf(ls_variable_read(ls_nest_as_variable(value)));
+    return ls_made_status(out_source->as.tensor);
+  }
+  if (!ls_is_mirrored(value)) {
+    char text[200];
+    return ls_invalid_argument("fetch of %s: a mirrored value or a "
+                               "distributed variable can be fetched",
+                               ls_nest_print(value, text, sizeof(text)));
+  }
+  for (int32_t i = 0; i < strategy->num_replicas &&
+                      !ls_distributed_is_on(value, out_device->text);
+       ++i)
+    strcpy(out_device->text, ls_strategy_device(strategy, i));
+  if (!ls_distributed_is_on(value, out_device->text))
+    strcpy(out_device->text, destination);  // The failure names it.
+  return ls_distributed_get(value, out_device->text, out_source);
+}
+
+ls_status ls_mirrored_fetch(ls_strategy *strategy, ls_nest value,
+                            const char *destination, ls_callback fn, void *user,
+                            ls_nest *out_value) {
+  LS_OWN(ls_nest, source) = ls_none();
+  LS_OWN(ls_nest, made) = ls_none();
+  ls_device_name device;
+  ls_tensor tensor = ls_failed_tensor();
+  LS_RETURN_IF_ERROR(
+      fetch_source(strategy, value, destination, &source, &device));
+  {
+    LS_DEVICE_SCOPE(device.text);
+    made = fn != NULL ? fn(source, user) : ls_nest_retain(source);
+    LS_RETURN_IF_ERROR(ls_nest_status(made));
+    LS_RETURN_IF_ERROR(ls_distributed_as_tensor(made, &tensor));
+  }
+  LS_DEVICE_SCOPE(destination);
+  *out_value = ls_leaf(ls_identity(tensor));
+  return ls_made_status(out_value->as.tensor);
+}
+
+ls_status ls_strategy_fetch(ls_strategy *strategy, ls_nest value,
+                            const char *destination, ls_callback fn, void *user,
+                            ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
+  LS_REQUIRE(strategy);
+  ls_device_name name;
+  if (destination != NULL && destination[0] == '\0')
+    return ls_invalid_argument("the destination of a fetch is one device, got "
+                               "an empty name");
+  LS_RETURN_IF_ERROR(ls_device_canonical(
+      destination != NULL ? destination : "/device:CPU:0", NULL, &name));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "fetch"));
+  const ls_status status =
+      strategy->kind->fetch(strategy, value, name.text, fn, user, out_value);
+  return ls_cross_replica_end(&crossing, status, out_value);
 }

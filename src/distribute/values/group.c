@@ -7,7 +7,9 @@
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "distribute/context/context.h"
 #include "distribute/values/values.h"
 #include "graph/make/make.h"
 #include "graph/trial.h"
@@ -57,16 +59,12 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, device_op, items, count);
   LS_OWN_ARRAY(allocator, ls_op, groups, count);
-  ls_op made = {0};
-  if (items != NULL && groups != NULL) {
-    for (size_t i = 0; i < count; ++i)
-      items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
-    if (count > 1) qsort(items, count, sizeof(*items), group_compare_devices);
-    made = group_each(items, count, groups, name);
-  } else {
-    made = ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
-  }
-  return made;
+  if (items == NULL || groups == NULL)
+    return ls_tensor_op(ls_make_failed("group_deps", ls_out_of_memory()));
+  for (size_t i = 0; i < count; ++i)
+    items[i] = (device_op){ls_op_device(ops[i]), ops[i], i};
+  if (count > 1) qsort(items, count, sizeof(*items), group_compare_devices);
+  return group_each(items, count, groups, name);
 }
 
 // ---- Of values -------------------------------------------------------------
@@ -85,24 +83,79 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
   LS_OWN(ls_nest, results) = ls_none();
   LS_RETURN_IF_ERROR(ls_strategy_local_results(strategy, value, &results));
   const size_t count = ls_nest_num_leaves(results);
-  LS_OWN_ARRAY(strategy->allocator, ls_nest, leaves, count);
-  LS_OWN_ARRAY(strategy->allocator, ls_op, ops, count);
-  ls_status status =
-      leaves == NULL || ops == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) ls_nest_flatten(results, leaves, count);
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, leaves, count);
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_op, ops, count);
+  ls_nest_flatten(results, leaves, count);
+  for (size_t i = 0; i < count; ++i) {
     ops[i] = group_op_of(leaves[i]);
     char text[160];
     if (ops[i].id == 0)
-      status =
-          ls_invalid_argument("%s cannot be grouped: it is no op",
-                              ls_nest_print(leaves[i], text, sizeof(text)));
+      return ls_invalid_argument("%s cannot be grouped: it is no op",
+                                 ls_nest_print(leaves[i], text, sizeof(text)));
   }
   ls_trial trial;
   ls_trial_begin(&trial);
-  if (ls_status_is_ok(status))
-    *out_op = count == 1 && name == NULL ? ops[0]
-                                         : ls_group_by_device(ops, count, name);
-  status = ls_trial_end(&trial, status);
-  return status;
+  *out_op = count == 1 && name == NULL ? ops[0]
+                                       : ls_group_by_device(ops, count, name);
+  return ls_trial_end(&trial, ls_ok());
+}
+
+// ---- Made ------------------------------------------------------------------
+// Values that are made with a part for each replica.
+
+ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
+                                          ls_nest *out_index) {
+  LS_REQUIRE_OUT(out_index);
+  LS_REQUIRE(strategy);
+  LS_RETURN_IF_ERROR(
+      ls_strategy_check_devices(strategy, "worker_device_index"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, strategy, "worker_device_index"));
+  LS_RETURN_IF_ERROR(ls_cross_replica_end(&crossing, ls_ok(), NULL));
+  const size_t count = (size_t)strategy->num_replicas;
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, items, count);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = ls_nest_i64((int64_t)i);
+  const ls_nest made = ls_nest_distributed_on(
+      LS_PER_REPLICA, items, ls_strategy_devices(strategy), count);
+  return ls_take_nest(made, out_index);
+}
+
+ls_status ls_strategy_split(ls_strategy *strategy, ls_array *array,
+                            ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(array);
+  return ls_array_split(array, strategy->num_replicas, out_value);
+}
+
+static ls_status make_values(const ls_strategy *strategy,
+                             ls_value_function function, void *user,
+                             ls_nest *out_value) {
+  const int32_t count = strategy->num_replicas;
+  LS_OWN(ls_nest_builder, values) = {.allocator = strategy->allocator};
+  for (int32_t r = 0; r < count; ++r)
+    if (!ls_nest_builder_append(&values, function(r, count, user)))
+      return ls_take_nest(ls_give(&values.failed), out_value);
+  if (strategy->kind->distributes)
+    return ls_regroup(values.items, values.count,
+                      &(ls_regroup_options){.always_wrap = true}, out_value);
+  *out_value = ls_nest_retain(values.items[0]);
+  return ls_ok();
+}
+
+ls_status ls_strategy_values_from_function(ls_strategy *strategy,
+                                           ls_value_function function,
+                                           void *user, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
+  LS_REQUIRE(strategy);
+  LS_REQUIRE(function);
+  LS_RETURN_IF_ERROR(
+      ls_strategy_check_has(strategy, "distribute_values_from_function"));
+  ls_crossing crossing;
+  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy,
+                                            "distribute_values_from_function"));
+  return ls_cross_replica_end(
+      &crossing, make_values(strategy, function, user, out_value), out_value);
 }

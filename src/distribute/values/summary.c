@@ -26,19 +26,17 @@ ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
                                  ls_summary_function function, void *user,
                                  ls_summary_writer **out_writer) {
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, ls_summary_writer, writer);
-  const ls_status status = ls_mutex_init(&writer->lock);
-  if (!ls_status_is_ok(status)) {
-    ls_release(allocator, writer);
-    return status;
-  }
+  LS_OWN_MEMORY(allocator, ls_summary_writer, writer) =
+      ls_new(allocator, ls_summary_writer);
+  LS_RETURN_IF_NO_MEMORY(writer);
+  LS_RETURN_IF_ERROR(ls_mutex_init(&writer->lock));
   ls_object_init(&writer->object, &writer_type);
   writer->allocator = allocator;
   writer->kind = kind;
   writer->function = function;
   writer->user = user;
   writer->every = 1;
-  *out_writer = writer;
+  *out_writer = ls_give(&writer);
   return ls_ok();
 }
 
@@ -74,7 +72,7 @@ void ls_summary_scope_begin(ls_scope *scope, ls_summary_writer *writer) {
 }
 
 // ---- The op ----------------------------------------------------------------
-// What a call knows of its op.
+// State of a summary op.
 typedef struct summary {
   ls_object object;
   ls_allocator *allocator;
@@ -88,7 +86,7 @@ static void destroy_summary(ls_object *object) {
   ls_release(s->allocator, s);
 }
 
-// Those of other replicas mean the same as replica 0's.
+// Summaries of other replicas mean the same as replica 0's.
 static bool same_summary(const ls_object *a, const ls_object *b) {
   const summary *x = (const summary *)a, *y = (const summary *)b;
   return x->writer == y->writer && strcmp(x->tag, y->tag) == 0;
@@ -139,11 +137,9 @@ static const ls_host_kernel summary_kernel = {.name = "summary",
 
 const char *ls_summary_tag(ls_op op) {
   const ls_attr *kernel = NULL, *state = NULL;
-  ls_status status = ls_op_attr(op, "kernel", &kernel);
-  if (ls_status_is_ok(status)) status = ls_op_attr(op, "state", &state);
-  const bool has_both = ls_status_is_ok(status);
-  ls_status_free(status);
-  return has_both && kernel->kind == LS_ATTR_KERNEL &&
+  ls_status_free(ls_op_attr(op, "kernel", &kernel));
+  ls_status_free(ls_op_attr(op, "state", &state));
+  return kernel != NULL && state != NULL && kernel->kind == LS_ATTR_KERNEL &&
                  kernel->as.kernel == &summary_kernel
              ? ((const summary *)state->as.object)->tag
              : NULL;

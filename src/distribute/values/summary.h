@@ -33,7 +33,7 @@ LS_MUST_USE ls_status ls_summary_writer_make(const ls_summary_writer_kind *kind,
                                              ls_summary_function function,
                                              void *user,
                                              ls_summary_writer **out_writer);
-// Whether ops that record to it are made; NULL: they are not.
+// Returns true if ops that record to it are made; NULL: they are not.
 static inline bool ls_summary_writer_records(const ls_summary_writer *writer) {
   return writer != NULL &&
          (writer->kind == NULL || writer->kind->instead == NULL);
@@ -43,8 +43,8 @@ LS_MUST_USE ls_status ls_summary_record_call(const ls_host_call *call,
                                              ls_summary_writer *writer,
                                              ls_summary_kind kind,
                                              const char *tag, int64_t step);
-// Whether the replica at hand has ops of its own and is not the first, whose
-// values alone are recorded.
+// Returns true if the current replica has ops of its own and is not the first,
+// whose values alone are recorded.
 bool ls_summary_is_left_out(void);
 // The tag of an op of ls_summary; NULL: it is another op.
 const char *ls_summary_tag(ls_op op);

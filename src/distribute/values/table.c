@@ -2,11 +2,11 @@
 //
 // Tables of keys, one alone or one on each host, and their ops.
 #include "lockstep/table.h"
+#include "distribute/own.h"
 
 #include <stdio.h>
 
 #include "base/memory/map.h"
-#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
@@ -80,13 +80,13 @@ static const char *table_name_of(const ls_table_options *options) {
   return options->name != NULL ? options->name : "table";
 }
 
-static ls_status check_vector(const char *name, const char *what,
+static ls_status check_vector(const char *name, const char *noun,
                               const ls_array *array) {
   if (array == NULL)
-    return ls_invalid_argument("table '%s' has no %s", name, what);
+    return ls_invalid_argument("table '%s' has no %s", name, noun);
   if (ls_array_shape(array).rank == 1) return ls_ok();
   return ls_invalid_argument(
-      "the %s of table '%s' must be a vector, are %s", what, name,
+      "the %s of table '%s' must be a vector, are %s", noun, name,
       LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
 }
 
@@ -190,23 +190,18 @@ ls_status ls_table_create(const ls_table_options *options,
   LS_REQUIRE(options);
   LS_RETURN_IF_ERROR(table_check(options));
   const ls_strategy *strategy = ls_strategy_current();
-  ls_table *table = NULL;
-  ls_status status = ls_ok();
+  LS_OWN(ls_table, table) = NULL;
   if (strategy != NULL && strategy->kind->has_host_tables) {
-    ls_host_map map = {0};
-    status = ls_host_map_init(&map, strategy->allocator,
-                              (const char *const *)strategy->devices,
-                              (size_t)strategy->num_replicas, true);
-    if (ls_status_is_ok(status)) status = make_on_hosts(options, &map, &table);
-    ls_host_map_deinit(&map);
+    LS_OWN(ls_host_map, map) = {0};
+    LS_RETURN_IF_ERROR(ls_host_map_init(&map, strategy->allocator,
+                                        (const char *const *)strategy->devices,
+                                        (size_t)strategy->num_replicas, true));
+    LS_RETURN_IF_ERROR(make_on_hosts(options, &map, &table));
   } else {
-    status = make_one(options, &table);
+    LS_RETURN_IF_ERROR(make_one(options, &table));
   }
-  if (ls_status_is_ok(status))
-    *out_table = table;
-  else
-    ls_table_release(table);
-  return status;
+  *out_table = ls_give(&table);
+  return ls_ok();
 }
 
 // ---- Where -----------------------------------------------------------------

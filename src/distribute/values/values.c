@@ -24,7 +24,7 @@ const char *ls_leaf_device(ls_nest leaf) {
   return variable == NULL ? "" : ls_variable_device(variable);
 }
 
-// What a leaf is made of: components of a value or of a variable.
+// Counts the components of a value or of a variable.
 static size_t values_count_of(ls_nest leaf) {
   const ls_variable *variable = ls_nest_as_variable(leaf);
   return variable != NULL ? variable->num_components
@@ -216,27 +216,33 @@ ls_status ls_distributed_as_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   return ls_region_tensor(component, out_tensor);
 }
 
+static ls_status as_tensor_of(ls_nest leaf, ls_dtype dtype,
+                              ls_tensor *out_tensor) {
+  ls_tensor tensor;
+  LS_RETURN_IF_ERROR(ls_distributed_as_tensor(leaf, &tensor));
+  if (ls_tensor_dtype(tensor) != dtype) {
+    const bool converts = ls_is_distributed_variable(leaf) &&
+                          ls_variable_is_replicated(leaf.as.ref);
+    if (!converts)
+      return ls_invalid_argument("a value of type %s is used as %s",
+                                 ls_dtype_name(ls_tensor_dtype(tensor)),
+                                 ls_dtype_name(dtype));
+    tensor = ls_convert(tensor, dtype);
+    LS_RETURN_IF_ERROR(ls_made_status(tensor));
+  }
+  *out_tensor = tensor;
+  return ls_ok();
+}
+
 ls_status ls_distributed_as_tensor_of(ls_nest leaf, ls_dtype dtype,
                                       ls_tensor *out_tensor) {
   LS_REQUIRE_OUT(out_tensor);
-  ls_tensor tensor;
+  ls_tensor tensor = *out_tensor;
   ls_trial trial;
   ls_trial_begin(&trial);
-  ls_status status = ls_distributed_as_tensor(leaf, &tensor);
-  const bool converts = ls_is_distributed_variable(leaf) &&
-                        ls_variable_is_replicated(leaf.as.ref);
-  const bool differs =
-      ls_status_is_ok(status) && ls_tensor_dtype(tensor) != dtype;
-  if (differs && converts) {
-    tensor = ls_convert(tensor, dtype);
-    status = ls_made_status(tensor);
-  } else if (differs)
-    status = ls_invalid_argument("a value of type %s is used as %s",
-                                 ls_dtype_name(ls_tensor_dtype(tensor)),
-                                 ls_dtype_name(dtype));
-  status = ls_trial_end(&trial, status);
-  if (ls_status_is_ok(status)) *out_tensor = tensor;
-  return status;
+  LS_RETURN_IF_ERROR(ls_trial_end(&trial, as_tensor_of(leaf, dtype, &tensor)));
+  *out_tensor = tensor;
+  return ls_ok();
 }
 
 // ---- Mapping components ----------------------------------------------------
@@ -250,15 +256,14 @@ static ls_nest map_components(const mapping *m, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(allocator, ls_nest, items, count);
   LS_OWN_ARRAY(allocator, const char *, devices, count);
-  const bool room = items != NULL && devices != NULL;
-  for (size_t i = 0; room && i < count; ++i) {
+  if (items == NULL || devices == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
     items[i] = m->function(ls_distributed_component(leaf, i), m->user);
     const char *device = ls_distributed_device(leaf, i);
     devices[i] = device[0] == '\0' ? NULL : device;
   }
-  return room ? ls_nest_distributed_on(ls_distributed_kind_of(leaf), items,
-                                       devices, count)
-              : ls_fail(ls_out_of_memory());
+  return ls_nest_distributed_on(ls_distributed_kind_of(leaf), items, devices,
+                                count);
 }
 
 static ls_nest map_leaf(ls_nest leaf, void *user) {
@@ -373,27 +378,21 @@ ls_status ls_strategy_unwrap(ls_strategy *strategy, ls_nest value,
     const ls_nest item = ls_nest_retain(value);
     return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, &item, 1), out_list);
   }
-  LS_OWN_ARRAY(strategy->allocator, placed, items, count);
-  LS_OWN_ARRAY(strategy->allocator, ls_nest, ordered, count);
-  ls_status status =
-      items == NULL || ordered == NULL ? ls_out_of_memory() : ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, placed, items, count);
+  LS_OWN_ARRAY_OR_RETURN(strategy->allocator, ls_nest, ordered, count);
   bool known = true;
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     items[i].component = component_of(value, i);
     items[i].position = i;
-    status = ls_component_device(value, i, &items[i].device);
+    LS_RETURN_IF_ERROR(ls_component_device(value, i, &items[i].device));
     known = known && items[i].device.text[0] != '\0';
   }
-  if (ls_status_is_ok(status)) {
-    if (known && !lies_in_order(strategy, value) &&
-        !order_as(strategy, items, count))
-      qsort(items, count, sizeof(*items), by_device);
-    for (size_t i = 0; i < count; ++i)
-      ordered[i] = ls_nest_retain(items[i].component);
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
-  }
-  return status;
+  if (known && !lies_in_order(strategy, value) &&
+      !order_as(strategy, items, count))
+    qsort(items, count, sizeof(*items), by_device);
+  for (size_t i = 0; i < count; ++i)
+    ordered[i] = ls_nest_retain(items[i].component);
+  return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, ordered, count), out_list);
 }
 
 // ---- Local results ---------------------------------------------------------

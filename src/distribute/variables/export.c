@@ -48,12 +48,12 @@ ls_status ls_note_unsaveable(const ls_variable *container, const char *access,
   return ls_graph_note_unsaveable(graph, why);
 }
 
-static ls_status check_in_export(const char *what) {
+static ls_status check_in_export(const char *noun) {
   LS_RETURN_IF_ERROR(ls_scope_status());
   return ls_in_export() ? ls_ok()
                         : ls_failed_precondition("%s outside of an export "
                                                  "(LS_EXPORT_SCOPE)",
-                                                 what);
+                                                 noun);
 }
 
 // ---- Variables -------------------------------------------------------------

@@ -114,7 +114,7 @@ void ls_caching_scope_begin(ls_scope *scope) {
 }
 
 // ---- Caching variables -----------------------------------------------------
-// What a read left. Good in its scope, and for its graph and those inside.
+// The value of a read. Valid in its scope, and for its graph and those inside.
 typedef struct cache {
   ls_object object;
   ls_allocator *allocator;
@@ -132,7 +132,7 @@ static void destroy_cache(ls_object *object) {
 static const ls_object_type cache_type = {.name = "cache",
                                           .destroy = destroy_cache};
 
-// Whether the graph of this number is the current one or around it.
+// Returns true if the graph of this number is the current one or around it.
 static bool is_inside(uint64_t graph_id) {
   const ls_graph *at = ls_graph_resolve(ls_graph_current());
   for (; at != NULL; at = ls_graph_resolve(at->parent))

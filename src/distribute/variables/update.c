@@ -9,9 +9,12 @@
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/variables/update.h"
+#include "distribute/values/values.h"
+#include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
+#include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
+#include "runtime/eager/eager.h"
 
 // ---- Updating --------------------------------------------------------------
 ls_status ls_update_check_args(ls_nest args, bool mirrored) {
@@ -26,57 +29,47 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
 
-// (first, arguments...); `first` is lent, none: left out.
+// Makes (first, arguments...); `first` is lent, and left out if none.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id) {
-  const size_t count = ls_nest_count(call->args) + (has_first ? 1 : 0);
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  if (items == NULL) return ls_fail(ls_out_of_memory());
-  size_t at = 0;
-  if (has_first) items[at++] = ls_nest_retain(first);
-  for (size_t i = 0; at < count; ++at, ++i) {
+  LS_OWN(ls_nest_builder, args) = {0};
+  if (has_first) ls_nest_builder_append(&args, ls_nest_retain(first));
+  for (size_t i = 0; i < ls_nest_count(call->args); ++i) {
+    ls_nest part = ls_none();
     const ls_status status =
-        ls_select_replica((int64_t)id, ls_nest_item(call->args, i), &items[at]);
-    if (!ls_status_is_ok(status)) items[at] = ls_fail(status);
+        ls_select_replica((int64_t)id, ls_nest_item(call->args, i), &part);
+    ls_nest_builder_append(&args,
+                           ls_status_is_ok(status) ? part : ls_fail(status));
   }
-  return ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  return ls_nest_builder_finish(&args, LS_KIND_TUPLE);
 }
 
 ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
                               bool has_first, size_t position, int32_t id,
-                              const char *device, ls_nest *out_result) {
+                              const char *device, ls_nest_builder *results) {
   LS_OWN(ls_nest, args) = ls_update_args(call, first, has_first, position);
-  ls_status status = ls_nest_status(args);
+  ls_nest result = ls_none();
   char name[32];
   snprintf(name, sizeof(name), "update_%d", id);
+  LS_RETURN_IF_ERROR(ls_nest_status(args));
   ls_scope update = {0};
   {
     LS_DEVICE_SCOPE(device);
     {
       LS_NAME_SCOPE(name);
       ls_update_begin(&update, call->strategy, id, device);
-      if (ls_status_is_ok(status))
-        status = ls_take_nest(call->fn(args, call->user), out_result);
+      result = call->fn(args, call->user);
       ls_scope_end(&update);
     }
   }
-  return status;
-}
-
-ls_status ls_update_end(const ls_update_call *call, ls_nest *results,
-                        size_t count, ls_status status, ls_nest *out_value) {
-  if (ls_status_is_ok(status))
-    status = ls_update_regroup(call->strategy, results, count, call->group,
-                               out_value);
-  for (size_t i = 0; results != NULL && i < count; ++i)
-    ls_nest_release(results[i]);
-  ls_release(call->strategy->allocator, results);
-  return status;
+  return ls_nest_builder_append(results, result)
+             ? ls_ok()
+             : ls_take_nest(ls_give(&results->failed), &result);
 }
 
 static ls_status update_components(const ls_update_call *call,
                                    ls_variable *variable, ls_nest *out_value) {
+  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
   const size_t count = variable->num_components;
   for (size_t i = 0; i < count; ++i)
     if (ls_strategy_device_index(
@@ -85,18 +78,17 @@ static ls_status update_components(const ls_update_call *call,
           "component %zu of '%s' is on '%s', which is no device of %s", i,
           variable->name, ls_variable_device(variable->components[i]),
           call->strategy->label);
-  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
-  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
-    const ls_variable *component = variable->components[i];
+  LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
+  for (size_t i = 0; i < count; ++i) {
+    const char *device = ls_variable_device(variable->components[i]);
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE,
                           .as.ref = ls_variable_seen(variable, i)};
-    const int32_t id =
-        ls_strategy_device_index(call->strategy, ls_variable_device(component));
-    status = ls_update_call_once(call, leaf, true, i, id,
-                                 ls_variable_device(component), &results[i]);
+    LS_RETURN_IF_ERROR(ls_update_call_once(
+        call, leaf, true, i, ls_strategy_device_index(call->strategy, device),
+        device, &results));
   }
-  return ls_update_end(call, results, count, status, out_value);
+  return ls_update_regroup(call->strategy, results.items, results.count,
+                           call->group, out_value);
 }
 
 // In a replica an update is a merge call.
@@ -107,7 +99,7 @@ typedef struct replica_update {
   bool group;
 } replica_update;
 
-// Whether each leaf of a replica's arguments is the same on all.
+// Checks that each leaf of a replica's arguments is the same on all.
 static ls_nest update_is_same(ls_nest leaf, void *user) {
   (void)user;
   return ls_nest_i64(leaf.kind == LS_KIND_TENSOR &&
@@ -153,21 +145,23 @@ static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
   return ls_nest_map(args, as_mirrored, &r);
 }
 
-static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
-  const replica_update *u = user;
-  ls_nest result = ls_none();
+static ls_status update_merged(ls_strategy *strategy, const replica_update *u,
+                               ls_nest args, ls_nest *out_value) {
   LS_OWN(ls_nest, given) =
       mirrored_args(u->variable, ls_nest_item(args, 0), ls_nest_item(args, 1));
-  ls_status status = ls_nest_status(given);
-  if (ls_status_is_ok(status))
-    status = ls_status_annotate(
-        ls_assert_mirrored(given),
-        "replicas update '%s' with what is the same on all, as all_reduce or a "
-        "merge call gives it",
-        u->variable->name);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
-                                u->group, &result);
+  LS_RETURN_IF_ERROR(ls_nest_status(given));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_assert_mirrored(given),
+      "replicas update '%s' with what is the same on all, as all_reduce or a "
+      "merge call gives it",
+      u->variable->name));
+  return ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
+                            u->group, out_value);
+}
+
+static ls_nest merge_update(ls_strategy *strategy, ls_nest args, void *user) {
+  ls_nest result = ls_none();
+  const ls_status status = update_merged(strategy, user, args, &result);
   return ls_status_is_ok(status) ? result : ls_fail(status);
 }
 
@@ -190,7 +184,6 @@ ls_status ls_update_in_replica(const ls_update_call *call,
 
 ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
                              ls_nest *out_value) {
-  ls_strategy *strategy = call->strategy;
   if (variable->num_components == 0)
     return ls_invalid_argument(
         "update of '%s', which is a %s, not a distributed variable",
@@ -199,11 +192,10 @@ ls_status ls_mirrored_update(const ls_update_call *call, ls_variable *variable,
   if (ls_update_is_in_replica(call))
     return ls_update_in_replica(call, variable, out_value);
   ls_crossing crossing;
-  LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "update"));
-  ls_status status = ls_update_check_args(call->args, true);
-  if (ls_status_is_ok(status))
-    status = update_components(call, variable, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  LS_RETURN_IF_ERROR(
+      ls_cross_replica_begin(&crossing, call->strategy, "update"));
+  return ls_cross_replica_end(
+      &crossing, update_components(call, variable, out_value), out_value);
 }
 
 ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
@@ -223,20 +215,20 @@ ls_status ls_strategy_update(ls_strategy *strategy, ls_variable *variable,
 static ls_status update_devices(const ls_update_call *call,
                                 const char *const *devices, size_t count,
                                 ls_nest *out_value) {
-  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
-  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
+  LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
+  for (size_t i = 0; i < count; ++i) {
     ls_device_name name;
-    status = ls_device_canonical(devices[i], NULL, &name);
+    LS_RETURN_IF_ERROR(ls_device_canonical(devices[i], NULL, &name));
     const int32_t id = ls_strategy_device_index(call->strategy, name.text);
-    if (ls_status_is_ok(status) && id < 0)
-      status = ls_invalid_argument("'%s' is no device of %s", devices[i],
-                                   call->strategy->label);
-    if (ls_status_is_ok(status))
-      status = ls_update_call_once(call, ls_none(), false, i, id, name.text,
-                                   &results[i]);
+    if (id < 0)
+      return ls_invalid_argument("'%s' is no device of %s", devices[i],
+                                 call->strategy->label);
+    LS_RETURN_IF_ERROR(ls_update_call_once(call, ls_none(), false, i, id,
+                                           name.text, &results));
   }
-  return ls_update_end(call, results, count, status, out_value);
+  return ls_update_regroup(call->strategy, results.items, results.count,
+                           call->group, out_value);
 }
 
 ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
@@ -247,10 +239,9 @@ ls_status ls_mirrored_update_non_slot(const ls_update_call *call,
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
-  ls_status status = ls_update_check_args(call->args, true);
-  if (ls_status_is_ok(status))
-    status = update_devices(call, devices, num_devices, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return ls_cross_replica_end(
+      &crossing, update_devices(call, devices, num_devices, out_value),
+      out_value);
 }
 
 ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
@@ -295,35 +286,30 @@ static ls_status map_all(const ls_update_call *call, const ls_nest *items,
   ls_allocator *allocator = call->strategy->allocator;
   const size_t replicas = (size_t)call->strategy->num_replicas;
   const size_t used = num_items < replicas ? num_items : replicas;
-  LS_OWN_ARRAY(allocator, ls_nest, results, num_items);
-  LS_OWN_ARRAY(allocator, ls_nest, room, num_items);
-  LS_OWN_ARRAY(allocator, ls_nest, outputs, used);
-  ls_status status = results == NULL || room == NULL || outputs == NULL
-                         ? ls_out_of_memory()
-                         : ls_ok();
-  for (size_t k = 0; k < num_items && ls_status_is_ok(status); ++k)
-    status = map_item(call, items[k], (int32_t)(k % replicas), &results[k]);
-  if (ls_status_is_ok(status)) {
-    for (size_t d = 0; d < used; ++d)
-      outputs[d] = map_output(call, results, num_items, d, room);
-    status = ls_take_nest(
-        ls_nest_distributed_on(LS_PER_REPLICA, outputs,
-                               ls_strategy_devices(call->strategy), used),
-        out_value);
+  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, true));
+  LS_OWN(ls_nest_builder, results) = {.allocator = allocator};
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, num_items);
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, outputs, used);
+  for (size_t k = 0; k < num_items; ++k) {
+    ls_nest result = ls_none();
+    LS_RETURN_IF_ERROR(
+        map_item(call, items[k], (int32_t)(k % replicas), &result));
+    LS_RETURN_IF_NO_MEMORY(ls_nest_builder_append(&results, result));
   }
-  for (size_t k = 0; results != NULL && k < num_items; ++k)
-    ls_nest_release(results[k]);
-  return status;
+  for (size_t d = 0; d < used; ++d)
+    outputs[d] = map_output(call, results.items, num_items, d, room);
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_PER_REPLICA, outputs,
+                             ls_strategy_devices(call->strategy), used),
+      out_value);
 }
 
 ls_status ls_mirrored_map(const ls_update_call *call, const ls_nest *items,
                           size_t num_items, ls_nest *out_value) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, call->strategy, "map"));
-  ls_status status = ls_update_check_args(call->args, true);
-  if (ls_status_is_ok(status))
-    status = map_all(call, items, num_items, out_value);
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return ls_cross_replica_end(
+      &crossing, map_all(call, items, num_items, out_value), out_value);
 }
 
 ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
@@ -336,4 +322,101 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
   const ls_update_call call = {strategy, fn, user, args, false};
   if (fn == NULL) return ls_invalid_argument("a map needs a function");
   return strategy->kind->map(&call, items, num_items, out_value);
+}
+
+// ---- Update results --------------------------------------------------------
+// Results of updates become mirrored values that bring each other, or tuples.
+
+static ls_op update_results_op_of(ls_nest leaf) {
+  if (leaf.kind == LS_KIND_OP) return leaf.as.op;
+  if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
+  return (ls_op){0};
+}
+
+static bool update_results_is_value(ls_nest leaf) {
+  return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
+}
+
+// Component i after the group: an identity beside it.
+static ls_nest after(ls_nest component, ls_op group) {
+  ls_tensor made = ls_failed_tensor();
+  const char *device = ls_leaf_device(component);
+  {
+    LS_DEVICE_SCOPE(device[0] != '\0' ? device : NULL);
+    {
+      LS_CONTROL_SCOPE(&group, 1);
+      made = component.kind == LS_KIND_VARIABLE
+                 ? ls_variable_read(ls_nest_as_variable(component))
+                 : ls_identity(component.as.tensor);
+    }
+  }
+  const ls_status status = ls_made_status(made);
+  return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
+}
+
+// Wraps the components of a leaf so that one of them brings all.
+static ls_nest wrap_grouped(const ls_nest *components, size_t count,
+                            void *user) {
+  (void)user;
+  const bool eager = ls_graph_current()->kind == LS_GRAPH_EAGER;
+  bool values = true;
+  for (size_t i = 0; i < count; ++i)
+    values = values && update_results_is_value(components[i]);
+  if (count == 1 || (eager && values)) {
+    for (size_t i = 0; i < count; ++i)
+      ls_nest_retain(components[i]);
+    return ls_nest_distributed(LS_MIRRORED, components, count);
+  }
+  if (eager) return ls_none();  // Everything has run.
+  ls_allocator *allocator = ls_current_allocator();
+  LS_OWN_ARRAY(allocator, ls_op, ops, count);
+  LS_OWN_ARRAY(allocator, ls_nest, items, count);
+  if (ops == NULL || items == NULL) return ls_fail(ls_out_of_memory());
+  for (size_t i = 0; i < count; ++i) {
+    ops[i] = update_results_op_of(components[i]);
+    char text[160];
+    if (ops[i].id == 0 && components[i].kind == LS_KIND_VARIABLE)
+      ops[i] = ls_tensor_op(ls_variable_read(components[i].as.ref));
+    if (ops[i].id == 0)
+      return LS_FAIL(LS_INVALID_ARGUMENT,
+                     "%s is the result of an update on replica %zu; results "
+                     "that differ are tensors, variables or ops",
+                     ls_nest_print(components[i], text, sizeof(text)), i);
+  }
+  const ls_op group = ls_group_by_device(ops, count, NULL);
+  if (!values) return ls_nest_op(group);
+  for (size_t i = 0; i < count; ++i)
+    items[i] = after(components[i], group);
+  return ls_nest_distributed(LS_MIRRORED, items, count);
+}
+
+static ls_nest local_results(ls_nest leaf, void *user) {
+  ls_nest tuple = ls_none();
+  const ls_status status = ls_strategy_local_results(user, leaf, &tuple);
+  return ls_status_is_ok(status) ? tuple : ls_fail(status);
+}
+
+ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
+                            ls_nest *out_value) {
+  return ls_take_nest(ls_nest_map(value, local_results, strategy), out_value);
+}
+
+ls_status ls_update_regroup(ls_strategy *strategy, const ls_nest *updates,
+                            size_t count, bool group, ls_nest *out_value) {
+  LS_REQUIRE_OUT(out_value);
+  LS_REQUIRE(strategy);
+  LS_REQUIRE_ITEMS(updates, count);
+  if (group) {
+    ls_trial trial;
+    ls_trial_begin(&trial);
+    return ls_trial_end_with(
+        &trial,
+        ls_regroup(updates, count, &(ls_regroup_options){.wrap = wrap_grouped},
+                   out_value),
+        out_value);
+  }
+  LS_OWN(ls_nest, regrouped) = ls_none();
+  LS_RETURN_IF_ERROR(ls_regroup(
+      updates, count, &(ls_regroup_options){.kind = LS_MIRRORED}, &regrouped));
+  return ls_update_ungroup(strategy, regrouped, out_value);
 }

@@ -5,7 +5,10 @@
 #ifndef LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 #define LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 
+#include "base/values/nest_builder.h"
 #include "distribute/base/strategy.h"
+#include "lockstep/strategy_extended.h"
+#include "lockstep/variable_recipe.h"
 
 extern const ls_variable_rules ls_mirrored_rules;
 extern const ls_variable_rules ls_sync_on_read_rules;
@@ -35,7 +38,7 @@ static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
 // another strategy will do, too.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
-// Which component is a replica's own: that on its device.
+// Finds a replica's own component: that on its device.
 //   LS_INVALID_ARGUMENT  none is: names the replica.
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index);
@@ -67,7 +70,7 @@ ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
 bool ls_value_is_distributed(ls_nest leaf);
 // The part of a value that is for component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
-// What each component gets so that the sum of all is the value.
+// Makes each component's share, so that the sum of all is the value.
 ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
                           ls_nest *out_share);
 
@@ -84,12 +87,87 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
 ls_variable *ls_container_here(const ls_variable *container);
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates);
-// What is saved of a variable that is synchronized on read, and what each
-// component gets of it.
+// Makes the saved value of a variable that is synchronized on read, and each
+// component's share of it.
 ls_status ls_make_saved_on_read(ls_variable *container,
                                 ls_array *const *components,
                                 ls_array **out_value);
 ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
                                  ls_array **out_share);
+
+// ---- Updates ---------------------------------------------------------------
+// A function that is called for each component or device, or item of a map.
+struct ls_update_call {
+  ls_strategy *strategy;
+  ls_callback fn;
+  void *user;
+  ls_nest args;
+  bool group;
+};
+// Makes the function's arguments: (first, arguments of component `id`...);
+// `first` is lent, and left out without `has_first`.
+ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
+                       bool has_first, size_t id);
+// Checks that the arguments are a list or a tuple, with `mirrored` of mirrored
+// values.
+ls_status ls_update_check_args(ls_nest args, bool mirrored);
+// Calls the function under the device, in the name scope "update_<id>", as the
+// update of component `id`, with the arguments of component `position`; appends
+// its result.
+ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
+                              bool has_first, size_t position, int32_t id,
+                              const char *device, ls_nest_builder *results);
+// Returns true if it was called in a replica of the strategy; updates there.
+bool ls_update_is_in_replica(const ls_update_call *call);
+ls_status ls_update_in_replica(const ls_update_call *call,
+                               ls_variable *variable, ls_nest *out_value);
+
+// Makes a nest of tuples of a nest of mirrored values, each by
+// ls_strategy_local_results.
+ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
+                            ls_nest *out_value);
+
+// ---- Creation (lockstep/variable_recipe.h) ---------------------------------
+struct ls_component_list {
+  ls_allocator *allocator;
+  ls_variable **items;
+  size_t count, capacity;
+};
+
+// The policy of a variable of a general class. Its own, never shared.
+typedef struct ls_variable_policy {
+  const ls_variable_rules *rules;
+  ls_variable_aggregation aggregation;
+} ls_variable_policy;
+
+// ---- Writes (write_values.c) -----------------------------------------------
+// A write under way.
+typedef struct ls_writing {
+  ls_variable *variable;
+  uint16_t op;  // LS_OP_ASSIGN...
+  const ls_write_options *options;
+} ls_writing;
+
+static inline const char *ls_writing_name(const ls_writing *w) {
+  return ls_op_table[w->op].name;
+}
+
+// Refuses a distributed value `where` its parts have no meaning.
+ls_status ls_write_refuse_parts(const ls_writing *w, const char *where);
+// Refuses one value of all replicas for a sum, except zero.
+ls_status ls_write_check_one(const ls_writing *w, ls_nest value);
+// Checks that the value has a part for each component, and that each fits, as
+// far as known.
+ls_status ls_write_check_count(const ls_writing *w, ls_nest value);
+ls_status ls_write_check_parts(const ls_writing *w, ls_nest value);
+// Refuses a distributed value that a replica has made of its own.
+ls_status ls_write_refuse_own(const ls_writing *w, ls_nest value);
+
+// Returns true if a value has parts that may differ: a distributed one, or a
+// variable of which each replica may have its own.
+bool ls_value_has_parts(ls_nest value);
+// Aggregates one leaf, or a value of each replica: lent, or a tensor.
+ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
+                             ls_nest *out_value);
 
 #endif  // LS_DISTRIBUTE_VARIABLES_VARIABLE_H_

@@ -7,7 +7,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/variables/variable_create.h"
+#include "distribute/variables/variable.h"
 #include "lockstep/eager.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/program.h"

@@ -8,8 +8,7 @@
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
-#include "distribute/variables/update.h"
-#include "distribute/variables/variable_create.h"
+#include "distribute/variables/variable.h"
 #include "graph/own.h"
 #include "graph/region.h"
 #include "lockstep/strategy_extended.h"
@@ -137,8 +136,8 @@ static size_t num_components_of(const ls_strategy *strategy,
   return beside->num_components > 0 ? beside->num_components : 1;
 }
 
-// What is saved of a variable is the whole of what its components make: each
-// starts with its share, as when that is restored. NULL: with the value.
+// A saved value is the whole of what the components make: each starts with its
+// share, as when that is restored. NULL: with the value.
 static ls_status share_of_saved(const ls_strategy *strategy,
                                 const ls_variable_options *options,
                                 size_t count, ls_array **out_share) {
@@ -166,22 +165,20 @@ static ls_status create_components(ls_strategy *strategy,
   LS_OWN(ls_array, share) = NULL;
   LS_RETURN_IF_ERROR(share_of_saved(strategy, asked, count, &share));
   if (share != NULL) options.initial_array = share;
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     ls_variable *component = NULL;
     {
       LS_DEVICE_SCOPE(place_of_component(strategy, asked, i));
-      status = create_component(
-          user, &options, i == 0 ? NULL : components->items[0], i, &component);
+      LS_RETURN_IF_ERROR(create_component(
+          user, &options, i == 0 ? NULL : components->items[0], i, &component));
     }
-    if (!ls_status_is_ok(status)) break;
     if (i == 0) component->joining = true;
-    status = ls_component_list_add(components, component);
+    LS_RETURN_IF_ERROR(ls_component_list_add(components, component));
   }
-  return status;
+  return ls_ok();
 }
 
-// What a creator gave: plain variables with an initializer each.
+// Checks the components of a creator: plain variables with an initializer each.
 static ls_status check_components(const ls_variable_options *options,
                                   const ls_component_list *list) {
   if (list->count == 0)
@@ -206,7 +203,7 @@ static ls_status check_components(const ls_variable_options *options,
 }
 
 // ---- The container ---------------------------------------------------------
-// What it will be.
+// The class and aggregation of a new variable.
 typedef struct nature {
   ls_variable_synchronization synchronization;
   const ls_variable_rules *rules;
@@ -325,27 +322,25 @@ static void take_components(ls_component_list *list, ls_variable *container) {
 }
 
 // Notes whose own each component is, where they do not lie in the order of the
-// replicas. Those of which some replica has none are nobody's.
+// replicas. Where some replica has no own component they are nobody's.
 static ls_status note_own(ls_variable *container) {
   const ls_strategy *strategy = ls_strategy_of(container);
   const size_t count = container->num_components;
-  bool in_order = true, is_whole = count == (size_t)strategy->num_replicas;
-  size_t *own = ls_new_array(container->allocator, size_t, count);
-  LS_OWN_ARRAY(container->allocator, bool, taken, count);
-  const bool has_room = own != NULL && taken != NULL;
-  for (size_t r = 0; has_room && is_whole && r < count; ++r) {
+  if (count != (size_t)strategy->num_replicas) return ls_ok();
+  bool in_order = true;
+  LS_OWN_ARRAY_OR_RETURN(container->allocator, size_t, own, count);
+  LS_OWN_ARRAY_OR_RETURN(container->allocator, bool, taken, count);
+  for (size_t r = 0; r < count; ++r) {
     const ls_status status =
         ls_variable_own_index(container, (int32_t)r, &own[r]);
-    is_whole = ls_status_is_ok(status) && !taken[own[r]];
+    const bool is_free = ls_status_is_ok(status) && !taken[own[r]];
     ls_status_free(status);
-    if (is_whole) taken[own[r]] = true;
+    if (!is_free) return ls_ok();
+    taken[own[r]] = true;
     in_order = in_order && own[r] == r;
   }
-  if (has_room && is_whole && !in_order)
-    container->own = own;
-  else
-    ls_release(container->allocator, own);
-  return has_room ? ls_ok() : ls_out_of_memory();
+  if (!in_order) container->own = ls_give(&own);
+  return ls_ok();
 }
 
 static ls_status make_container(const ls_variable_recipe *recipe,

@@ -7,7 +7,6 @@
 #include "base/memory/own.h"
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
-#include "distribute/variables/update.h"
 #include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
 #include "graph/make/make.h"
@@ -46,7 +45,7 @@ static ls_status scatter_each(const scattering *s, ls_tensor indices,
                            out_value);
 }
 
-// What the first replica's stands for is to be like it: rows of one kind.
+// Returns the first replica's argument, if it is like the variable's rows.
 static ls_status first_of(const scattering *s, const ls_tensor *each,
                           size_t count, ls_tensor *out_first) {
   *out_first = each[0];
@@ -65,36 +64,30 @@ static ls_status first_of(const scattering *s, const ls_tensor *each,
   return ls_ok();
 }
 
-// All replicas' deltas behind each other; a mean scales the values.
+// Joins one argument of all replicas, one after another.
+static ls_status aggregate_argument(const scattering *s, ls_nest leaf,
+                                    ls_tensor *out_tensor) {
+  const ls_variable *variable = s->variable;
+  LS_OWN_MEMORY(variable->allocator, ls_tensor, items) = NULL;
+  size_t count = 0;
+  LS_RETURN_IF_ERROR(
+      ls_component_tensors(leaf, variable->allocator, &items, &count));
+  // The same object on all replicas counts for each.
+  const size_t all = variable->num_components;
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, ls_tensor, each, all);
+  for (size_t r = 0; r < all; ++r)
+    each[r] = items[count == 1 ? 0 : r];
+  return variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA
+             ? first_of(s, each, all, out_tensor)
+             : ls_gather_tensors(each, all, 0, out_tensor);
+}
+
+// Joins all replicas' deltas; a mean scales the values.
 static ls_status aggregate_delta(const scattering *s, ls_nest args,
                                  ls_tensor *indices, ls_tensor *updates) {
   const ls_variable *variable = s->variable;
-  ls_tensor *made[2] = {indices, updates};
-  for (size_t i = 0; i < 2; ++i) {
-    ls_tensor *items = NULL;
-    size_t count = 0;
-    const ls_nest leaf = ls_nest_item(args, i);
-    ls_status status =
-        ls_component_tensors(leaf, variable->allocator, &items, &count);
-    if (!ls_status_is_ok(status)) {
-      ls_release(variable->allocator, items);
-      return status;
-    }
-    // The same object on all replicas counts for each.
-    const size_t all = variable->num_components;
-    ls_tensor *each = ls_new_array(variable->allocator, ls_tensor, all);
-    for (size_t r = 0; each != NULL && r < all; ++r)
-      each[r] = items[count == 1 ? 0 : r];
-    if (each == NULL)
-      status = ls_out_of_memory();
-    else if (variable->aggregation == LS_AGGREGATION_ONLY_FIRST_REPLICA)
-      status = first_of(s, each, all, made[i]);
-    else
-      status = ls_gather_tensors(each, all, 0, made[i]);
-    ls_release(variable->allocator, items);
-    ls_release(variable->allocator, each);
-    LS_RETURN_IF_ERROR(status);
-  }
+  LS_RETURN_IF_ERROR(aggregate_argument(s, ls_nest_item(args, 0), indices));
+  LS_RETURN_IF_ERROR(aggregate_argument(s, ls_nest_item(args, 1), updates));
   if (variable->aggregation == LS_AGGREGATION_MEAN)
     *updates = ls_mul_scalar(*updates, 1.0 / (double)variable->num_components);
   return ls_made_status(*updates);
@@ -135,8 +128,8 @@ static ls_status scatter_in_trace(const scattering *s, const ls_place *place,
   return ls_made_status(out_value->as.tensor);
 }
 
-// Of computations: in one rows are written raw or not at all, elsewhere for
-// each aggregation.
+// In computations rows are written raw or not at all, elsewhere for each
+// aggregation.
 static bool is_refused(const scattering *s, const ls_place *place) {
   const ls_variable_aggregation aggregation = s->variable->aggregation;
   if (s->variable->rules->replicates)

@@ -4,7 +4,7 @@
 // what is asked for, and ask the next one out.
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
-#include "distribute/values/destinations.h"
+#include "distribute/values/values.h"
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/strategy_extended.h"
@@ -15,24 +15,24 @@ typedef struct said {
   ls_nest with;
 } said;
 
-// What such a scope has in its room.
+// Entry of such a scope.
 typedef struct said_entry {
   ls_creator_entry creator;
   said said;
 } said_entry;
 
-static ls_status check_in_force(const ls_strategy *strategy, const char *what) {
+static ls_status check_in_force(const ls_strategy *strategy, const char *noun) {
   if (strategy == NULL) return ls_invalid_argument("the strategy is NULL");
   const ls_strategy *current = ls_strategy_current();
   if (current == strategy) return ls_ok();
   if (current == NULL) return ls_out_of_memory();
   if (current->kind->distributes)
     return ls_status_annotate(ls_mixing_error(current, strategy),
-                              "%s of %s: need to be inside scope", what,
+                              "%s of %s: need to be inside scope", noun,
                               strategy->label);
   return ls_failed_precondition("%s of %s: need to be inside scope, it is not "
                                 "in force here",
-                                what, strategy->label);
+                                noun, strategy->label);
 }
 
 static void variable_scopes_begin(ls_scope *scope, ls_variable_creator create,
@@ -88,26 +88,19 @@ void ls_replica_sync_on_read_variables_scope_begin(ls_scope *scope,
 // ---- Beside others ---------------------------------------------------------
 static const char colocate[] = "colocate_vars_with";
 
-// A distributed value says where; a variable stands for itself.
+// A distributed value tells the devices; a variable stands for itself.
 static ls_status create_on(const ls_creator *next, ls_nest with,
                            ls_variable_options *options,
                            ls_variable **out_variable) {
-  ls_device_set devices;
+  LS_OWN(ls_device_set, devices) = {0};
   LS_RETURN_IF_ERROR(
       ls_destination_set((ls_destinations){.value = with}, with, &devices));
-  const char **names =
-      ls_new_array(devices.allocator, const char *, devices.count);
-  ls_status status = names == NULL ? ls_out_of_memory() : ls_ok();
-  if (ls_status_is_ok(status)) {
-    for (size_t i = 0; i < devices.count; ++i)
-      names[i] = devices.names[i].text;
-    options->devices = names;
-    options->num_devices = devices.count;
-    status = ls_creator_create(next, options, out_variable);
-  }
-  ls_release(devices.allocator, names);
-  ls_device_set_deinit(&devices);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(devices.allocator, const char *, names, devices.count);
+  for (size_t i = 0; i < devices.count; ++i)
+    names[i] = devices.names[i].text;
+  options->devices = names;
+  options->num_devices = devices.count;
+  return ls_creator_create(next, options, out_variable);
 }
 
 static ls_status create_colocated(const ls_creator *next,
@@ -117,7 +110,7 @@ static ls_status create_colocated(const ls_creator *next,
   ls_variable_options changed = *options;
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(check_in_force(s->strategy, colocate));
-  // What was said further in counts.
+  // An inner scope's choice counts.
   if (options->colocate_with != NULL || options->devices != NULL ||
       options->single_device != NULL)
     return ls_creator_create(next, options, out_variable);
@@ -127,23 +120,21 @@ static ls_status create_colocated(const ls_creator *next,
   return ls_creator_create(next, &changed, out_variable);
 }
 
-// On devices of the strategy, else no value of it.
+// Checks that a value is on devices of the strategy.
 static ls_status variable_scopes_check_value(const ls_strategy *strategy,
                                              ls_nest with) {
-  ls_device_set devices;
+  LS_OWN(ls_device_set, devices) = {0};
   LS_RETURN_IF_ERROR(
       ls_destination_set((ls_destinations){.value = with}, with, &devices));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < devices.count && ls_status_is_ok(status); ++i) {
+  for (size_t i = 0; i < devices.count; ++i) {
     char text[200];
     if (ls_strategy_device_index(strategy, devices.names[i].text) < 0)
-      status =
-          ls_invalid_argument("%s %s, which is on '%s', no device of %s",
-                              colocate, ls_nest_print(with, text, sizeof(text)),
-                              devices.names[i].text, strategy->label);
+      return ls_invalid_argument("%s %s, which is on '%s', no device of %s",
+                                 colocate,
+                                 ls_nest_print(with, text, sizeof(text)),
+                                 devices.names[i].text, strategy->label);
   }
-  ls_device_set_deinit(&devices);
-  return status;
+  return ls_ok();
 }
 
 // Without a strategy's components any variable will do.

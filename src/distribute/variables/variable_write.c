@@ -14,8 +14,7 @@
 #include "distribute/context/context.h"
 #include "distribute/cross_device/cross_device.h"
 #include "distribute/values/values.h"
-#include "distribute/variables/update.h"
-#include "distribute/variables/write_values.h"
+#include "distribute/variables/variable.h"
 #include "graph/compare/compare.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
@@ -122,7 +121,8 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
                            out_value);
 }
 
-// Whether one write of the container does what one of each component would.
+// Returns true if one write of the container does what one of each component
+// would.
 static bool writes_once(const ls_writing *w, ls_nest value) {
   ls_runtime_state *state =
       ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
@@ -134,24 +134,21 @@ static bool writes_once(const ls_writing *w, ls_nest value) {
 static ls_status write_once(const ls_writing *w, ls_nest value,
                             ls_nest *out_value) {
   const size_t count = w->variable->num_components;
-  ls_nest one = ls_none();
-  LS_RETURN_IF_ERROR(write_one(w, w->variable, value, &one));
-  if (one.kind == LS_KIND_NONE || count == 1) {
-    *out_value = one;
+  ls_nest written = ls_none();
+  LS_RETURN_IF_ERROR(write_one(w, w->variable, value, &written));
+  if (written.kind == LS_KIND_NONE || count == 1) {
+    *out_value = written;
     return ls_ok();
   }
   ls_allocator *allocator = w->variable->allocator;
-  LS_OWN_ARRAY(allocator, ls_nest, items, count);
-  LS_OWN_ARRAY(allocator, const char *, devices, count);
-  const bool room = items != NULL && devices != NULL;
-  for (size_t i = 0; room && i < count; ++i) {
-    items[i] = one;
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count);
+  LS_OWN_ARRAY_OR_RETURN(allocator, const char *, devices, count);
+  for (size_t i = 0; i < count; ++i) {
+    items[i] = written;
     devices[i] = ls_variable_device(w->variable->components[i]);
   }
-  const ls_nest made =
-      room ? ls_nest_distributed_on(LS_MIRRORED, items, devices, count)
-           : ls_fail(ls_out_of_memory());
-  return ls_take_nest(made, out_value);
+  return ls_take_nest(
+      ls_nest_distributed_on(LS_MIRRORED, items, devices, count), out_value);
 }
 
 static ls_status variable_write_all(const ls_writing *w, ls_nest value,
@@ -180,7 +177,7 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
 }
 
 // ---- In the trace of a replica ---------------------------------------------
-// Whether a tensor is from outside the replica, so the same on all. A
+// Returns true if a tensor is from outside the replica, so the same on all. A
 // replicated computation lies flat in its graph: its ops have a mark.
 static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
@@ -196,7 +193,7 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   return false;
 }
 
-// Whether what a replica gives is one value, the same on all.
+// Returns true if a replica's value is the same on all.
 static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
   if (place->count == 1) return true;
   const bool is_tensor = value.kind == LS_KIND_TENSOR;
@@ -247,7 +244,7 @@ static ls_status write_parts_in_trace(const ls_writing *w,
   return write_one(w, w->variable, one, out_value);
 }
 
-// What an aggregated write gives is the same on all.
+// An aggregated write's value is the same on all.
 static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          const ls_place *place, ls_nest value,
                                          ls_nest *out_value) {
@@ -410,14 +407,11 @@ ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
   const ls_writing w = {.variable = container, .op = op};
   LS_OWN(ls_nest, made) = ls_none();
-  ls_tensor tensor = ls_failed_tensor();
-  ls_status status = write_any(&w, ls_leaf(value), &made);
-  if (ls_status_is_ok(status))
-    tensor =
-        ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
-                           ? ls_value_part(made, ls_component_here(container))
-                           : made,
-                       0);
-  return ls_status_is_ok(status) ? tensor
-                                 : ls_make_failed(ls_op_table[op].name, status);
+  const ls_status status = write_any(&w, ls_leaf(value), &made);
+  if (!ls_status_is_ok(status))
+    return ls_make_failed(ls_op_table[op].name, status);
+  return ls_nest_tensor(made.kind == LS_KIND_DISTRIBUTED
+                            ? ls_value_part(made, ls_component_here(container))
+                            : made,
+                        0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distribute/variables/write_values.h"
+#include "distribute/variables/variable.h"
 
 #include <string.h>
 
@@ -134,19 +134,18 @@ static ls_status unite(const ls_writing *w, ls_nest *value) {
 static ls_status combine_parts(const ls_variable *variable, ls_nest value,
                                ls_nest *out_value) {
   const size_t count = variable->num_components;
-  LS_OWN_ARRAY(variable->allocator, ls_tensor, items, count);
+  LS_OWN_ARRAY_OR_RETURN(variable->allocator, ls_tensor, items, count);
   ls_tensor made = ls_failed_tensor();
-  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_value_as_tensor(variable, ls_value_part(value, i), &items[i]);
-  if (ls_status_is_ok(status))
-    status = ls_strategy_combine(ls_strategy_of(variable),
-                                 variable->aggregation == LS_AGGREGATION_SUM
-                                     ? LS_REDUCE_SUM
-                                     : LS_REDUCE_MEAN,
-                                 items, count, &made);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_value_as_tensor(variable, ls_value_part(value, i), &items[i]));
+  LS_RETURN_IF_ERROR(ls_strategy_combine(
+      ls_strategy_of(variable),
+      variable->aggregation == LS_AGGREGATION_SUM ? LS_REDUCE_SUM
+                                                  : LS_REDUCE_MEAN,
+      items, count, &made));
   *out_value = ls_leaf(made);
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,

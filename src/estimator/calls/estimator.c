@@ -8,7 +8,7 @@
 #include "base/require.h"
 #include "base/text.h"
 #include "estimator/config/params.h"
-#include "estimator/config/positive.h"
+#include "estimator/own.h"
 #include "graph/text/print.h"
 #include "state/own.h"
 #include "state/saved.h"

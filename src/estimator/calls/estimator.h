@@ -3,10 +3,11 @@
 #ifndef LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 #define LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 
-#include "base/memory/own.h"
+#include "estimator/own.h"
 #include "estimator/spec/calls.h"
 #include "lockstep/estimator.h"
 #include "lockstep/saved_file.h"
+#include "lockstep/train_and_evaluate.h"
 #include "lockstep/training_parts.h"
 
 struct ls_estimator {
@@ -27,9 +28,6 @@ struct ls_estimator {
   bool has_predictions;      // Some are open.
   char *compile_error;       // Of the last program; NULL: none.
 };
-
-LS_OWNED_POINTER(ls_estimator, ls_estimator_destroy)
-LS_OWNED_POINTER(ls_run_config, ls_run_config_release)
 
 static inline const ls_run_values *
 ls_estimator_run_values(const ls_estimator *self) {
@@ -56,5 +54,34 @@ LS_MUST_USE ls_status
 ls_estimator_checkpoint_open(const ls_estimator *self, const char *given,
                              ls_estimator_checkpoint *out_checkpoint);
 void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
+
+// ---- Evaluations of checkpoints as they come, with exports (eval_rounds.c) --
+typedef struct ls_eval_rounds {
+  ls_estimator *estimator;  // Lent, as is all but the path.
+  const ls_eval_spec *eval;
+  ls_opt max_steps;
+  const ls_train_stop *stop;
+  ls_train_and_evaluation *out;
+  char *previous;  // The checkpoint that was evaluated last.
+  int64_t step;    // Its step.
+  int64_t newest;  // The newest step then, damaged or not.
+  int64_t warned;  // Time of the warning that there is no checkpoint.
+  bool has_warned;
+} ls_eval_rounds;
+
+// Evaluates the newest checkpoint, unless it is the last one again, and calls
+// exporters.
+LS_MUST_USE ls_status ls_eval_rounds_run(ls_eval_rounds *self,
+                                         bool *out_is_new);
+// Repeats that until one has the steps of the training or a stop is requested.
+LS_MUST_USE ls_status ls_eval_rounds_go_on(ls_eval_rounds *self);
+void ls_eval_rounds_deinit(ls_eval_rounds *self);
+
+// Returns the least time between evaluations in nanoseconds.
+int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
+// Waits; returns true if all of the time has passed without a stop requested.
+bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
+                         const ls_train_stop *stop);
+void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);
 
 #endif  // LS_ESTIMATOR_CALLS_ESTIMATOR_H_

@@ -156,15 +156,20 @@ ls_status ls_check_evaluation_name(const char *name) {
              : ls_file_name_check("the name of an evaluation", name);
 }
 
+ls_status ls_print_eval_folder(const ls_estimator *self, const char *name,
+                               ls_text *out) {
+  const bool is_named = name != NULL && name[0] != '\0';
+  ls_text_init(out, ls_current_allocator());
+  ls_text_append_format(out, "%s/eval%s%s", self->model_dir,
+                        is_named ? "_" : "", is_named ? name : "");
+  return ls_text_status(out);
+}
+
 ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
                                const char *checkpoint, ls_nest metrics) {
   ls_event_writer *writer = NULL;
   LS_OWN(ls_text, folder) = {0};
-  ls_text_init(&folder, ls_current_allocator());
-  ls_text_append_format(&folder, "%s/eval%s%s", self->model_dir,
-                        name != NULL && name[0] != 0 ? "_" : "",
-                        name != NULL ? name : "");
-  LS_RETURN_IF_ERROR(ls_text_status(&folder));
+  LS_RETURN_IF_ERROR(ls_print_eval_folder(self, name, &folder));
   LS_RETURN_IF_ERROR(ls_folder_check_own(self->runtime, ls_text_data(&folder)));
   LS_RETURN_IF_ERROR(ls_event_writer_open(
       &(ls_event_writer_options){

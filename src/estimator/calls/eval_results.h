@@ -37,8 +37,12 @@ void ls_eval_losses_drop(ls_eval_losses *self);
 // Checks that the name of an evaluation, NULL or "" for none, can be a part of
 // the path of its events.
 LS_MUST_USE ls_status ls_check_evaluation_name(const char *name);
-// Writes the results of an evaluation to event files in the model's eval, or
-// eval_NAME. `checkpoint` NULL: there was none.
+// Writes the path of the folder of an evaluation's events, eval or eval_NAME in
+// the model's folder, into a zeroed text, which the caller deinits.
+LS_MUST_USE ls_status ls_print_eval_folder(const ls_estimator *self,
+                                           const char *name, ls_text *out);
+// Writes the results of an evaluation to event files there. `checkpoint` NULL:
+// there was none.
 LS_MUST_USE ls_status ls_write_eval_events(const ls_estimator *self,
                                            const char *name,
                                            const char *checkpoint,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Evaluates checkpoints as they come.
-#include "estimator/calls/eval_rounds.h"
+#include "estimator/calls/estimator.h"
 
 #include <string.h>
 

@@ -5,7 +5,10 @@
 #include "base/require.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "estimator/calls/estimator.h"
+#include "estimator/calls/eval_results.h"
 #include "estimator/calls/job.h"
+#include "estimator/own.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/ops.h"
 #include "train/hooks/hook.h"
@@ -188,7 +191,7 @@ static ls_status evaluate_and_write(ls_estimator *self,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
   LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
-  // An evaluation that a stop has cut short is no measure of the model.
+  // An evaluation cut short by a stop is no measure of the model.
   return !ls_estimator_has_evaluated(*out_metrics) ||
                  ls_train_stop_requested(evaluation->stop)
              ? ls_ok()

@@ -9,14 +9,13 @@
 #include "base/files.h"
 #include "base/require.h"
 #include "estimator/calls/estimator.h"
+#include "estimator/calls/eval_results.h"
 #include "estimator/config/params.h"
+#include "estimator/own.h"
 #include "lockstep/events.h"
 #include "lockstep/train_and_evaluate.h"
 
 enum { KEPT = 5 };
-
-LS_OWNED_POINTER(ls_exporter, ls_exporter_destroy)
-LS_OWNED_POINTER(ls_event_numbers, ls_event_numbers_destroy)
 
 struct ls_exporter {
   ls_exporter_options options;
@@ -167,7 +166,7 @@ static ls_status take_oldest(const ls_file_system *files, const char *folder,
   return ls_ok();
 }
 
-// An export that cannot be taken away is no failure of a training.
+// A failure to remove exports is no failure of a training.
 static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
                         const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -197,7 +196,7 @@ static void set_best(ls_exporter *self, ls_nest metrics) {
   self->best = ls_nest_retain(metrics);
 }
 
-// Takes those of one step, from `*at` on; `*at` becomes that of the next.
+// Makes the metrics of one step, from `*at` on; `*at` becomes that of the next.
 static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
                               ls_nest *out) {
   const int64_t step = numbers->items[*at].step;
@@ -207,7 +206,7 @@ static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
   return ls_params_set(out, "global_step", ls_nest_i64(step));
 }
 
-// Finds the best of all evaluations but the one that is being exported.
+// Finds the best of all evaluations except the one that is being exported.
 static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
   LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));
@@ -223,14 +222,11 @@ static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
 
 static ls_status recover_from(ls_exporter *self, const ls_estimator *estimator,
                               const ls_exporter_call *call) {
-  LS_OWN(ls_text, folder) = {0};
   const int64_t step = ls_params_i64(call->metrics, "global_step", -1);
   if (self->events != NULL) return recover(self, self->events, step);
-  const bool is_named = call->evaluation != NULL && call->evaluation[0] != 0;
-  ls_text_init(&folder, ls_current_allocator());
-  ls_text_append_format(&folder, "%s/eval%s%s", estimator->model_dir,
-                        is_named ? "_" : "", is_named ? call->evaluation : "");
-  LS_RETURN_IF_ERROR(ls_text_status(&folder));
+  LS_OWN(ls_text, folder) = {0};
+  LS_RETURN_IF_ERROR(
+      ls_print_eval_folder(estimator, call->evaluation, &folder));
   return recover(self, ls_text_data(&folder), step);
 }
 

@@ -2,7 +2,7 @@
 // One call of an estimator: its beginning, its session, and its end.
 #include "estimator/calls/job.h"
 
-#include "estimator/config/state.h"
+#include "estimator/config/params.h"
 
 // ---- The system ------------------------------------------------------------
 // A core has one program and one pair of queues, so a system has one user at a

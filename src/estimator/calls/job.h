@@ -5,6 +5,7 @@
 #ifndef LS_ESTIMATOR_CALLS_JOB_H_
 #define LS_ESTIMATOR_CALLS_JOB_H_
 
+#include "estimator/calls/estimator.h"
 #include "estimator/calls/eval_results.h"
 #include "estimator/device/device_hook.h"
 #include "estimator/input/cpu_input.h"

@@ -7,6 +7,7 @@
 #include "base/require.h"
 #include "estimator/calls/job.h"
 #include "estimator/config/params.h"
+#include "estimator/own.h"
 #include "lockstep/estimator_export.h"
 
 enum { WRAPPED_BATCH = 2048 };

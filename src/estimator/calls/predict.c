@@ -48,10 +48,10 @@ static ls_status no_keys(const ls_estimator_prediction *prediction,
 static ls_status predict_choose(const ls_estimator_prediction *prediction,
                                 ls_nest predictions, ls_nest *out) {
   if (predictions.kind != LS_KIND_DICT) {
+    if (prediction->keys != NULL)
+      return ls_invalid_argument("keys of predictions that are no dict");
     *out = ls_nest_retain(predictions);
-    return prediction->keys == NULL
-               ? ls_ok()
-               : ls_invalid_argument("keys of predictions that are no dict");
+    return ls_ok();
   }
   LS_OWN(ls_nest_builder, kept) = {0};
   for (size_t i = 0; i < ls_nest_count(predictions); ++i)

@@ -4,7 +4,7 @@
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "graph/graph.h"
 #include "lockstep/distributed.h"
 #include "lockstep/ops.h"

@@ -5,7 +5,7 @@
 
 #include "estimator/calls/job.h"
 #include "estimator/hooks/progress_hooks.h"
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "lockstep/estimator_hooks.h"
 #include "lockstep/host.h"
 #include "lockstep/ops.h"

@@ -6,8 +6,8 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
+#include "estimator/calls/estimator.h"
 #include "estimator/calls/eval_results.h"
-#include "estimator/calls/eval_rounds.h"
 #include "train/hooks/hook.h"
 
 enum { SECOND = 1000000000, WORKER_STEP = 5, MOST_WORKER_DELAY = 60 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a process is in its cluster, as TF_CONFIG in the environment says.
+// The role of a process in its cluster, by TF_CONFIG in the environment.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -146,7 +146,7 @@ static ls_status read_task(const ls_json *all, task *out) {
                              variable);
 }
 
-// Who leads: "chief", or in old clusters "master".
+// Finds the leader: "chief", or in old clusters "master".
 static ls_status find_chief(const ls_cluster_spec *cluster,
                             const char **out_chief) {
   const bool is_legacy = job_of(cluster, "master") != NULL;

@@ -1,54 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of users' functions: a dict.
+#include "estimator/config/params.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/require.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
-#include "estimator/config/params.h"
+#include "lockstep/runtime_settings.h"
 
-// A dict of the items of `params`, retained, where `key` has `value`, taken
-// over; behind them if it is a new one.
+// Makes a dict of the items of `params` where `key` has `value`, taken over;
+// after the others if it is new.
 static ls_nest with(ls_nest params, const char *key, ls_nest value) {
-  ls_allocator *allocator = ls_current_allocator();
-  const size_t room = ls_nest_count(params) + 1;
-  const char **keys = ls_new_array(allocator, const char *, room);
-  ls_nest *items = ls_new_array(allocator, ls_nest, room);
-  size_t count = 0;
-  ls_nest made = ls_none();
-  if (keys == NULL || items == NULL) {
-    ls_nest_release(value);
-    made = ls_fail(ls_out_of_memory());
-  } else {
-    for (size_t i = 0; i + 1 < room; ++i) {
-      if (strcmp(ls_nest_key(params, i), key) == 0) continue;
-      keys[count] = ls_nest_key(params, i);
-      items[count++] = ls_nest_retain(ls_nest_item(params, i));
-    }
-    keys[count] = key;
-    items[count++] = value;
-    made = ls_nest_dict("", keys, items, count);
-  }
-  ls_release(allocator, keys);
-  ls_release(allocator, items);
-  return made;
+  LS_OWN(ls_nest_builder, made) = {.tag = ""};
+  for (size_t i = 0; i < ls_nest_count(params); ++i)
+    if (strcmp(ls_nest_key(params, i), key) != 0)
+      ls_nest_builder_append_named(&made, ls_nest_key(params, i),
+                                   ls_nest_retain(ls_nest_item(params, i)));
+  ls_nest_builder_append_named(&made, key, value);
+  return ls_nest_builder_finish(&made, LS_KIND_DICT);
 }
 
 ls_status ls_params_set(ls_nest *params, const char *key, ls_nest value) {
-  if (params == NULL || key == NULL) {
-    ls_nest_release(value);
-    return ls_null_argument(__func__, params == NULL ? "params" : "key");
-  }
-  if (params->kind != LS_KIND_NONE && params->kind != LS_KIND_DICT) {
-    ls_nest_release(value);
+  LS_OWN(ls_nest, owned) = value;
+  LS_REQUIRE(params);
+  LS_REQUIRE(key);
+  if (params->kind != LS_KIND_NONE && params->kind != LS_KIND_DICT)
     return ls_invalid_argument("parameters are a dict");
-  }
-  const ls_nest made = with(*params, key, value);
-  const ls_status status = ls_nest_status(made);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(made);
-    return status;
-  }
+  ls_nest made = ls_none();
+  LS_RETURN_IF_ERROR(ls_take_nest(with(*params, key, ls_give(&owned)), &made));
   ls_nest_release(*params);
   *params = made;
   return ls_ok();
@@ -92,4 +75,32 @@ static ls_nest copy_leaf(ls_nest leaf, void *user) {
 ls_nest ls_params_copy(ls_nest params) {
   return params.kind == LS_KIND_NONE ? ls_nest_dict("", NULL, NULL, 0)
                                      : ls_nest_map(params, copy_leaf, NULL);
+}
+
+void ls_setting_read(const ls_runtime *runtime, const char *name,
+                     ls_setting *out) {
+  const char *rest = strncmp(name, "TF_", 3) == 0 ? name + 3 : name;
+  snprintf(out->own, sizeof(out->own), "LS_%s", rest);
+  out->name = out->own;
+  out->value = ls_runtime_environment(runtime, out->own);
+  if (out->value != NULL) return;
+  out->name = name;
+  out->value = ls_runtime_environment(runtime, name);
+}
+
+static ls_status state_destroy(void *pointer) {
+  ls_estimator_state *state = pointer;
+  if (state->watchdogs != NULL) state->end_watchdogs(state->watchdogs);
+  ls_release(state->allocator, state);
+  return ls_ok();
+}
+
+ls_estimator_state *ls_estimator_state_get(ls_runtime *runtime) {
+  ls_estimator_state *state = ls_runtime_slot(runtime, LS_SLOT_ESTIMATOR);
+  if (state != NULL) return state;
+  state = ls_new(ls_runtime_allocator(runtime), ls_estimator_state);
+  if (state == NULL) return NULL;
+  state->allocator = ls_runtime_allocator(runtime);
+  ls_runtime_set_slot(runtime, LS_SLOT_ESTIMATOR, state, state_destroy);
+  return state;
 }

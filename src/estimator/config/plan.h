@@ -129,11 +129,20 @@ struct ls_user_context {
   ls_object object;
   const ls_plan *plan;
   bool is_input;
-  // For input functions.
+  // Fields of an input function.
   ls_device_name host;
   int64_t invocation;
 };
-// One of these, copied, as a leaf.
+// Makes a leaf of a copy of one.
 ls_nest ls_user_context_leaf(const ls_user_context *like);
+
+// ---- Systems of plans (plan_system.c) --------------------------------------
+// Asks the system behind a master of the configuration and checks, in this
+// order, job, cores, replicas, and that the configuration fits. `one_core`:
+// asks nothing. Zeroes `system` on failure.
+LS_MUST_USE ls_status ls_plan_system_init(ls_plan_system *system,
+                                          const ls_run_values *config,
+                                          const char *master, bool one_core);
+void ls_plan_system_deinit(ls_plan_system *system);  // Zeroed is fine.
 
 #endif  // LS_ESTIMATOR_CONFIG_PLAN_H_

@@ -5,6 +5,7 @@
 
 #include "base/require.h"
 #include "base/text.h"
+#include "estimator/own.h"
 
 // ---- The object ------------------------------------------------------------
 static void run_config_destroy(ls_object *object) {
@@ -174,14 +175,11 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
     return ls_invalid_argument("tpu, resolver, master and evaluation_master "
                                "are of runs on a TPU system "
                                "(ls_tpu_run_config_create)");
-  ls_run_config *made = NULL;
-  ls_status status = run_config_make(ls_runtime_current(), &made);
-  if (ls_status_is_ok(status)) status = run_config_take(made, options);
-  if (ls_status_is_ok(status))
-    *out_config = made;
-  else if (made != NULL)
-    ls_run_config_release(made);
-  return status;
+  LS_OWN(ls_run_config, made) = NULL;
+  LS_RETURN_IF_ERROR(run_config_make(ls_runtime_current(), &made));
+  LS_RETURN_IF_ERROR(run_config_take(made, options));
+  *out_config = ls_give(&made);
+  return ls_ok();
 }
 
 // ---- On a TPU system -------------------------------------------------------
@@ -244,15 +242,11 @@ ls_status ls_tpu_run_config_create(const ls_run_config_options *options,
                                    ls_run_config **out_config) {
   LS_REQUIRE_OUT(out_config);
   static const ls_run_config_options defaults;
-  ls_run_config *made = NULL;
-  ls_status status = run_config_make(ls_runtime_current(), &made);
-  if (ls_status_is_ok(status))
-    status = take_tpu(made, options != NULL ? options : &defaults);
-  if (ls_status_is_ok(status))
-    *out_config = made;
-  else if (made != NULL)
-    ls_run_config_release(made);
-  return status;
+  LS_OWN(ls_run_config, made) = NULL;
+  LS_RETURN_IF_ERROR(run_config_make(ls_runtime_current(), &made));
+  LS_RETURN_IF_ERROR(take_tpu(made, options != NULL ? options : &defaults));
+  *out_config = ls_give(&made);
+  return ls_ok();
 }
 
 // ---- Copies ----------------------------------------------------------------
@@ -281,7 +275,7 @@ static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   const ls_run_values *v = &from->values;
   ls_run_values *out = &to->values;
   *out = *v;
-  // Of its own: what would be given back twice.
+  // Own copies, which would be given back twice.
   out->train_distribute = out->eval_distribute = NULL;
   out->resolver = NULL;
   out->session_config = NULL;
@@ -426,17 +420,13 @@ ls_status ls_run_config_replace(const ls_run_config *config,
   LS_REQUIRE(config);
   LS_REQUIRE_EACH(fields, num_fields);
   LS_REQUIRE(values);
-  ls_run_config *made = NULL;
-  ls_status status = check_flags(values);
-  if (ls_status_is_ok(status)) status = run_config_make(config->runtime, &made);
-  if (ls_status_is_ok(status)) status = run_config_copy(config, made);
-  for (size_t i = 0; i < num_fields && ls_status_is_ok(status); ++i)
-    status = replace_one(made, fields[i], values);
-  if (ls_status_is_ok(status))
-    status = replace_intervals(made, fields, num_fields);
-  if (ls_status_is_ok(status))
-    *out_config = made;
-  else if (made != NULL)
-    ls_run_config_release(made);
-  return status;
+  LS_OWN(ls_run_config, made) = NULL;
+  LS_RETURN_IF_ERROR(check_flags(values));
+  LS_RETURN_IF_ERROR(run_config_make(config->runtime, &made));
+  LS_RETURN_IF_ERROR(run_config_copy(config, made));
+  for (size_t i = 0; i < num_fields; ++i)
+    LS_RETURN_IF_ERROR(replace_one(made, fields[i], values));
+  LS_RETURN_IF_ERROR(replace_intervals(made, fields, num_fields));
+  *out_config = ls_give(&made);
+  return ls_ok();
 }

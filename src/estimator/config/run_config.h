@@ -16,7 +16,7 @@ struct ls_run_config {
   ls_runtime *runtime;
   ls_arena arena;  // Texts and the cluster.
   ls_run_values values;
-  // What the values point to, if they do.
+  // Targets of the values' pointers.
   ls_session_config session;
   ls_tpu_config tpu;
   ls_cluster_spec cluster;
@@ -26,8 +26,8 @@ struct ls_run_config {
 LS_MUST_USE bool ls_run_config_text(ls_run_config *config, const char *text,
                                     const char **out_text);
 
-// Who this process is, by TF_CONFIG; its folder of the model, which the options
-// may have given, too.
+// Reads this process's role in TF_CONFIG, and its folder of the model, which
+// the options may have given, too.
 LS_MUST_USE ls_status ls_run_config_read_environment(ls_run_config *config);
 // The text in TF_CONFIG's member `service` with this key, in the
 // configuration's memory; NULL: none.

@@ -2,7 +2,7 @@
 //
 // How an estimator uses a TPU system.
 #include "base/require.h"
-#include "estimator/config/positive.h"
+#include "estimator/config/params.h"
 #include "estimator/config/run_config.h"
 #include "tpu/system/resolver.h"
 

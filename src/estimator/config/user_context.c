@@ -31,10 +31,10 @@ const ls_user_context *ls_params_context(ls_nest params) {
 }
 
 // ---- What it says ----------------------------------------------------------
-static ls_status refuse_model(const ls_user_context *user, const char *what) {
+static ls_status refuse_model(const ls_user_context *user, const char *noun) {
   return user->is_input ? ls_ok()
                         : ls_failed_precondition(
-                              "%s must not be called from model_fn", what);
+                              "%s must not be called from model_fn", noun);
 }
 
 ls_status ls_user_context_deployment(const ls_user_context *user,

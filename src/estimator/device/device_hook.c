@@ -8,7 +8,7 @@
 #include "base/threads/timers.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/config/setting.h"
+#include "estimator/config/params.h"
 #include "estimator/device/device_system.h"
 #include "estimator/device/device_threads.h"
 #include "lockstep/estimator_hooks.h"

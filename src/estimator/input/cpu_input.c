@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
 #include "estimator/input/begin_hook.h"
+#include "estimator/spec/calls.h"
 #include "graph/region.h"
 #include "lockstep/distributed.h"
 #include "lockstep/element_spec.h"

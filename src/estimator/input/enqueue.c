@@ -9,6 +9,7 @@
 
 #include "base/values/nest_internal.h"
 #include "data/iterator.h"
+#include "estimator/spec/calls.h"
 #include "lockstep/element_spec.h"
 #include "tpu/own.h"
 

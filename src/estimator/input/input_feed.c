@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/values/nest_internal.h"
-#include "estimator/config/state.h"
+#include "estimator/config/params.h"
 #include "estimator/input/begin_hook.h"
 #include "estimator/input/enqueue.h"
 #include "graph/make/make.h"

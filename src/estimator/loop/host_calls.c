@@ -7,7 +7,7 @@
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "lockstep/infeed.h"
 #include "lockstep/ops.h"
 

@@ -9,7 +9,7 @@
 #include "base/values/nest_internal.h"
 #include "estimator/input/prediction_rows.h"
 #include "estimator/loop/steps.h"
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "graph/make/make.h"
 #include "graph/walk.h"
 #include "lockstep/estimator_hooks.h"

@@ -7,7 +7,7 @@
 #include "base/memory/own.h"
 #include "estimator/loop/host_calls.h"
 #include "estimator/loop/program.h"
-#include "estimator/spec/captured.h"
+#include "estimator/spec/calls.h"
 #include "tpu/steps/step_loop.h"
 
 // The loop's state: of a prediction, whether this step was the last. Else the

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/require.h"
-#include "estimator/config/positive.h"
+#include "estimator/config/params.h"
 #include "estimator/input/input_feed.h"
 #include "lockstep/estimator_hooks.h"
 #include "train/hooks/hook.h"

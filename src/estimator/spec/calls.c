@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of users' functions.
+#include "estimator/spec/calls.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/text.h"
 #include "base/values/nest_internal.h"
 #include "data/dataset.h"
 #include "estimator/config/params.h"
-#include "estimator/spec/calls.h"
+#include "estimator/own.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 
@@ -22,7 +25,7 @@ static bool takes(const ls_parameters *arguments, const char *name) {
   return false;
 }
 
-static ls_status check_known(const ls_parameters *arguments, const char *what,
+static ls_status check_known(const ls_parameters *arguments, const char *noun,
                              const char *const *known, size_t num_known,
                              const char *list) {
   if (arguments == NULL) return ls_ok();
@@ -33,7 +36,7 @@ static ls_status check_known(const ls_parameters *arguments, const char *what,
     if (k == num_known)
       return ls_invalid_argument("%s takes '%s', which it is not given; it may "
                                  "take %s",
-                                 what, arguments->names[i], list);
+                                 noun, arguments->names[i], list);
   }
   return ls_ok();
 }
@@ -59,13 +62,13 @@ ls_status ls_check_model_function(const ls_model_function *model,
 }
 
 static ls_status needs_params(const ls_parameters *arguments,
-                              const char *what) {
+                              const char *noun) {
   return takes(arguments, "params")
              ? ls_ok()
              : ls_invalid_argument("%s does not include params among what it "
                                    "takes, by which it is given "
                                    "params[\"batch_size\"]",
-                                   what);
+                                   noun);
 }
 
 // ---- Parameters ------------------------------------------------------------
@@ -136,42 +139,42 @@ ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
 }
 
 // `name`: its tensor's, or "".
-static ls_status refuse_type(const char *what, size_t number, const char *name,
+static ls_status refuse_type(const char *noun, size_t number, const char *name,
                              ls_type type) {
   return ls_invalid_argument(
       "The %s to the model returned by input_fn must have static shape where "
       "it "
       "runs on TPUs: leaf %zu%s%s is %s; pad or crop the examples of its data "
       "set to one shape",
-      what, number, name[0] != 0 ? " " : "", name,
+      noun, number, name[0] != 0 ? " " : "", name,
       LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
-static ls_status returned_check_leaf(const char *what, size_t number,
+static ls_status returned_check_leaf(const char *noun, size_t number,
                                      ls_nest leaf) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   if (spec != NULL) {
     LS_RETURN_IF_ERROR(
-        ls_status_annotate(ls_returned_check_leaf(spec), "the %s", what));
+        ls_status_annotate(ls_returned_check_leaf(spec), "the %s", noun));
     return ls_shape_is_known(spec->type.shape)
                ? ls_ok()
-               : refuse_type(what, number, "", spec->type);
+               : refuse_type(noun, number, "", spec->type);
   }
   if (leaf.kind != LS_KIND_TENSOR) return ls_ok();
   const ls_tensor tensor = leaf.as.tensor;
   const ls_type type = {ls_tensor_dtype(tensor), ls_tensor_shape(tensor)};
   return ls_shape_is_known(type.shape)
              ? ls_ok()
-             : refuse_type(what, number, ls_tensor_name(tensor), type);
+             : refuse_type(noun, number, ls_tensor_name(tensor), type);
 }
 
-static ls_status check_leaves(ls_nest values, const char *what) {
+static ls_status check_leaves(ls_nest values, const char *noun) {
   const size_t count = ls_nest_num_leaves(values);
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
   ls_nest_flatten(values, leaves, count);
   for (size_t i = 0; i < count; ++i)
-    LS_RETURN_IF_ERROR(returned_check_leaf(what, i, leaves[i]));
+    LS_RETURN_IF_ERROR(returned_check_leaf(noun, i, leaves[i]));
   return ls_ok();
 }
 
@@ -292,8 +295,8 @@ static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   return ls_ok();
 }
 
-// What failed in the graph is the cause of what a model, or who looks at its
-// spec, says then: that an op is missing.
+// A failure of the graph is the cause of the model's, or of a check of its
+// spec: an op is missing then.
 static ls_status first_cause(ls_status status) {
   ls_graph *graph = ls_graph_current();
   if (ls_status_is_ok(status) || graph == NULL) return status;
@@ -333,17 +336,34 @@ ls_status ls_call_model(const ls_estimator_calls *calls,
   const bool on_cpu = calls->plan->on_cpu;
   *out_spec = NULL;
   LS_RETURN_IF_ERROR(calls_check_inputs(calls, inputs));
-  ls_nest params = ls_params_copy(calls->params);
-  ls_status status = model_params(calls, inputs, &params);
-  if (ls_status_is_ok(status))
-    status = first_cause(calls_call_model(calls, inputs, params, out_spec));
-  if (ls_status_is_ok(status) && !on_cpu) warn_of_collections();
-  if (ls_status_is_ok(status) && !(on_cpu && inputs->keeps_kind))
-    status = calls_finish(calls->plan, out_spec);
-  ls_nest_release(params);
-  if (!ls_status_is_ok(status)) {
-    ls_estimator_spec_release(*out_spec);
-    *out_spec = NULL;
-  }
-  return status;
+  LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
+  LS_OWN(ls_estimator_spec, spec) = NULL;
+  LS_RETURN_IF_ERROR(model_params(calls, inputs, &params));
+  LS_RETURN_IF_ERROR(
+      first_cause(calls_call_model(calls, inputs, params, &spec)));
+  if (!on_cpu) warn_of_collections();
+  if (!(on_cpu && inputs->keeps_kind))
+    LS_RETURN_IF_ERROR(calls_finish(calls->plan, &spec));
+  *out_spec = ls_give(&spec);
+  return ls_ok();
+}
+
+ls_status ls_captured_set(ls_captured *captured, const char *noun,
+                          void *value) {
+  if (captured->is_set)
+    return ls_failed_precondition("InternalError: %s was captured before, and "
+                                  "can be once only",
+                                  noun);
+  *captured = (ls_captured){.value = value, .is_set = true};
+  return ls_ok();
+}
+
+ls_status ls_captured_get(const ls_captured *captured, const char *noun,
+                          void **out_value) {
+  *out_value = captured->value;
+  return captured->is_set
+             ? ls_ok()
+             : ls_failed_precondition("InternalError: %s is read and was not "
+                                      "captured: what gives it was not called",
+                                      noun);
 }

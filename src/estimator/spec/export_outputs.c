@@ -3,7 +3,9 @@
 // Export outputs through the rewrite for inference.
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
+#include "estimator/own.h"
 #include "lockstep/estimator_export.h"
 
 // The names of an output's tensors; 0: those that it has.
@@ -66,20 +68,16 @@ static size_t num_tensors(const ls_export_output *output) {
 
 ls_nest ls_export_output_tensors(const ls_export_output *output) {
   if (output == NULL) return ls_fail(ls_invalid_argument("the output is NULL"));
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, most_tensors(output));
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, leaves, most_tensors(output));
   if (leaves == NULL) return ls_fail(ls_out_of_memory());
   const ls_status status = list_tensors(output, leaves);
-  const ls_nest list =
-      ls_status_is_ok(status)
-          ? ls_nest_sequence(LS_KIND_LIST, leaves, num_tensors(output))
-          : ls_fail(status);
-  ls_release(allocator, leaves);
-  return list;
+  return ls_status_is_ok(status)
+             ? ls_nest_sequence(LS_KIND_LIST, leaves, num_tensors(output))
+             : ls_fail(status);
 }
 
 // ---- Rebuilding ------------------------------------------------------------
-// Those that are there, by their names.
+// Rebuilds the values that are there, by their names.
 static ls_status export_outputs_rebuild(const ls_export_output *output,
                                         const kind_names *names,
                                         ls_nest tensors, const char **keys,
@@ -89,7 +87,7 @@ static ls_status export_outputs_rebuild(const ls_export_output *output,
     const ls_nest leaf = ls_nest_item(tensors, i);
     const char *name =
         names->count > 0 ? names->names[i] : ls_nest_key(output->tensors, i);
-    // What is absent from a prediction is a name without a tensor.
+    // A value that is absent from a prediction is a name without a tensor.
     if (leaf.kind == LS_KIND_NONE && names->count > 0) continue;
     keys[count] = name;
     leaves[count++] = leaf;
@@ -109,21 +107,13 @@ ls_status ls_export_output_with(const ls_export_output *output, ls_nest tensors,
     return ls_invalid_argument("export output '%s' has %zu tensors, got %zu",
                                output->key, wanted, count);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  const char **keys = ls_new_array(allocator, const char *, count + 1);
-  ls_nest made = ls_none();
-  const ls_status status = leaves == NULL || keys == NULL
-                               ? ls_out_of_memory()
-                               : export_outputs_rebuild(output, &names, tensors,
-                                                        keys, leaves, &made);
-  ls_release(allocator, leaves);
-  ls_release(allocator, keys);
-  if (!ls_status_is_ok(status)) {
-    ls_nest_release(made);
-    return status;
-  }
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  LS_OWN_ARRAY_OR_RETURN(allocator, const char *, keys, count + 1);
+  LS_OWN(ls_nest, made) = ls_none();
+  LS_RETURN_IF_ERROR(
+      export_outputs_rebuild(output, &names, tensors, keys, leaves, &made));
   *out_output = *output;
-  out_output->tensors = made;
+  out_output->tensors = ls_give(&made);
   return ls_ok();
 }
 
@@ -144,6 +134,11 @@ typedef struct rewriting {
   void *user;
   ls_export_outputs outputs;  // As the model gave them.
 } rewriting;
+
+static void rewriting_deinit(rewriting *r) {
+  ls_export_outputs_release(&r->outputs);
+}
+LS_OWNED_STRUCT(rewriting, rewriting_deinit)
 
 static ls_status keep_outputs(rewriting *r,
                               const ls_estimator_spec_options *spec) {
@@ -166,67 +161,47 @@ static ls_status keep_outputs(rewriting *r,
   return ls_ok();
 }
 
-// All tensors that are there, in a list.
+// Makes a list of all tensors that are there.
 static ls_nest collect(const ls_export_outputs *outputs) {
-  ls_allocator *allocator = ls_current_allocator();
-  size_t most = 0, count = 0;
-  for (size_t i = 0; i < outputs->count; ++i)
-    most += most_tensors(&outputs->items[i]);
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, most + 1);
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < outputs->count && ls_status_is_ok(status); ++i) {
-    ls_nest *from = leaves + count;
-    status = list_tensors(&outputs->items[i], from);
-    if (!ls_status_is_ok(status)) break;
-    const size_t slots = num_tensors(&outputs->items[i]);
-    for (size_t k = 0; k < slots; ++k)
-      if (from[k].kind == LS_KIND_TENSOR) leaves[count++] = from[k];
+  LS_OWN(ls_nest_builder, all) = {0};
+  for (size_t i = 0; i < outputs->count; ++i) {
+    LS_OWN(ls_nest, list) = ls_export_output_tensors(&outputs->items[i]);
+    if (ls_nest_is_failed(list)) return ls_give(&list);
+    for (size_t k = 0; k < ls_nest_count(list); ++k)
+      if (ls_nest_item(list, k).kind == LS_KIND_TENSOR)
+        ls_nest_builder_append(&all, ls_nest_retain(ls_nest_item(list, k)));
   }
-  const ls_nest list = ls_status_is_ok(status)
-                           ? ls_nest_sequence(LS_KIND_LIST, leaves, count)
-                           : ls_fail(status);
-  ls_release(allocator, leaves);
-  return list;
+  return ls_nest_builder_finish(&all, LS_KIND_LIST);
 }
 
 static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   rewriting *r = user;
-  ls_estimator_spec *spec = NULL;
+  LS_OWN(ls_estimator_spec, spec) = NULL;
   ls_status status = r->model(r->user, args, &spec);
-  if (ls_status_is_ok(status) && spec == NULL)
-    status = ls_invalid_argument("the model gave no spec");
   if (ls_status_is_ok(status))
-    status = keep_outputs(r, ls_estimator_spec_values(spec));
-  ls_estimator_spec_release(spec);
+    status = spec == NULL ? ls_invalid_argument("the model gave no spec")
+                          : keep_outputs(r, ls_estimator_spec_values(spec));
   return ls_status_is_ok(status) ? collect(&r->outputs) : ls_fail(status);
 }
 
-// Puts the copies on the host in the places of what was computed.
+// Puts the copies on the host in the places of the computed tensors.
 static ls_status replace(ls_export_outputs *outputs, ls_nest copies) {
   size_t next = 0;
   for (size_t i = 0; i < outputs->count; ++i) {
     ls_export_output *output = &outputs->items[i];
-    ls_nest old = ls_none();
+    LS_OWN(ls_nest, old) = ls_none();
+    LS_OWN(ls_nest, list) = ls_none();
+    LS_OWN(ls_nest_builder, leaves) = {0};
     LS_RETURN_IF_ERROR(ls_take_nest(ls_export_output_tensors(output), &old));
-    const size_t count = ls_nest_count(old);
-    ls_allocator *allocator = ls_current_allocator();
-    ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-    for (size_t k = 0; k < count && leaves != NULL; ++k)
-      leaves[k] = ls_nest_item(old, k).kind == LS_KIND_TENSOR
-                      ? ls_nest_item(copies, next++)
-                      : ls_none();
-    const ls_nest list = leaves == NULL
-                             ? ls_fail(ls_out_of_memory())
-                             : ls_nest_sequence(LS_KIND_LIST, leaves, count);
-    ls_release(allocator, leaves);
-    ls_nest_release(old);
+    for (size_t k = 0; k < ls_nest_count(old); ++k)
+      ls_nest_builder_append(&leaves,
+                             ls_nest_item(old, k).kind == LS_KIND_TENSOR
+                                 ? ls_nest_retain(ls_nest_item(copies, next++))
+                                 : ls_none());
+    LS_RETURN_IF_ERROR(
+        ls_take_nest(ls_nest_builder_finish(&leaves, LS_KIND_LIST), &list));
     ls_export_output made;
-    ls_status status = ls_nest_status(list);
-    if (ls_status_is_ok(status))
-      status = ls_export_output_with(output, list, &made);
-    ls_nest_release(list);
-    LS_RETURN_IF_ERROR(status);
+    LS_RETURN_IF_ERROR(ls_export_output_with(output, list, &made));
     ls_nest_release(output->tensors);
     output->tensors = made.tensors;
   }
@@ -244,15 +219,11 @@ ls_status ls_rewrite_model_for_inference(ls_estimator_mode mode,
     return ls_invalid_argument("mode %d in the rewrite for inference, which is "
                                "of mode %d (predict)",
                                (int)mode, (int)LS_REWRITE_FOR_INFERENCE_MODE);
-  rewriting r = {.model = model, .user = user};
-  ls_nest copies = ls_none();
-  ls_status status = ls_rewrite_for_inference(export_outputs_call_model, &r,
-                                              inputs, options, &copies);
-  if (ls_status_is_ok(status)) status = replace(&r.outputs, copies);
-  ls_nest_release(copies);
-  if (ls_status_is_ok(status))
-    *out_outputs = r.outputs;
-  else
-    ls_export_outputs_release(&r.outputs);
-  return status;
+  LS_OWN(rewriting, r) = {.model = model, .user = user};
+  LS_OWN(ls_nest, copies) = ls_none();
+  LS_RETURN_IF_ERROR(ls_rewrite_for_inference(export_outputs_call_model, &r,
+                                              inputs, options, &copies));
+  LS_RETURN_IF_ERROR(replace(&r.outputs, copies));
+  *out_outputs = ls_give(&r.outputs);
+  return ls_ok();
 }

@@ -4,6 +4,7 @@
 // that counts of examples stay exact. In replicas each has sums of its own,
 // which are added where the metric is read.
 #include "lockstep/metrics.h"
+#include "base/memory/own.h"
 
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
@@ -193,10 +194,10 @@ ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
 }
 
 // ---- Curves ----------------------------------------------------------------
-// [thresholds, 1]: the first and the last are beyond all predictions.
+// Makes [thresholds, 1]: the first and the last are beyond all predictions.
 static ls_tensor make_thresholds(int64_t count) {
   const double beyond = 1e-7;
-  ls_array *array = NULL;
+  LS_OWN(ls_array, array) = NULL;
   const ls_status status =
       ls_array_create(LS_DTYPE_F64, LS_SHAPE(count, 1), &array);
   if (!ls_status_is_ok(status)) return ls_make_failed("auc", status);
@@ -205,12 +206,11 @@ static ls_tensor make_thresholds(int64_t count) {
     values[i] = (double)i / (double)(count - 1);
   values[0] = -beyond;
   values[count - 1] = 1 + beyond;
-  const ls_tensor made = ls_constant(array);
-  ls_array_release(array);
-  return made;
+  return ls_constant(array);
 }
 
-// Of each threshold: true and false positives, and all that is and is not so.
+// Sums true and false positives of each threshold, and all positives and
+// negatives.
 static ls_tensor area_of(const ls_tensor *sums) {
   const double tiny = 1e-7;
   const ls_tensor tpr =

@@ -2,7 +2,8 @@
 // A spec for TPUs as CPUs use it: what the host does is part of each run.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
-#include "estimator/spec/spec.h"
+#include "estimator/own.h"
+#include "estimator/spec/calls.h"
 #include "lockstep/summary_ops.h"
 #include "lockstep/tensor_tracer.h"
 #include "train/hooks/hook.h"
@@ -94,6 +95,12 @@ typedef struct host_hooks {
   size_t count;
 } host_hooks;
 
+static void host_hooks_deinit(host_hooks *hooks) {
+  for (size_t i = 0; i < hooks->count; ++i)
+    ls_hook_release(hooks->items[i]);
+}
+LS_OWNED_STRUCT(host_hooks, host_hooks_deinit)
+
 static ls_status call_host(const ls_host_function *function, const char *name,
                            host_hooks *hooks) {
   if (function->call == NULL) return ls_ok();
@@ -106,23 +113,21 @@ static ls_status call_host(const ls_host_function *function, const char *name,
   return ls_ok();
 }
 
-// Of what the spec gives, and what that needs.
+// Traces the spec's tensors and all that they need.
 static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
                                   host_hooks *hooks) {
   if (!ls_tensor_tracer_is_on()) return ls_ok();
   const bool has_loss = !ls_tensor_is_failed(from->loss);
-  const ls_nest all[] = {has_loss ? ls_leaf(from->loss) : ls_none(),
-                         from->train_op.id != 0 ? ls_nest_op(from->train_op)
-                                                : ls_none(),
-                         ls_nest_retain(from->predictions)};
-  const ls_nest fetches = ls_nest_sequence(LS_KIND_LIST, all, 3);
+  LS_OWN(ls_nest, fetches) =
+      LS_LIST(has_loss ? ls_leaf(from->loss) : ls_none(),
+              from->train_op.id != 0 ? ls_nest_op(from->train_op) : ls_none(),
+              ls_nest_retain(from->predictions));
+  LS_RETURN_IF_ERROR(ls_nest_status(fetches));
   ls_host_function call = {.tensors = ls_none()};
-  ls_status status = ls_nest_status(fetches);
-  if (ls_status_is_ok(status)) status = ls_trace_cpu(fetches, &call);
+  ls_status status = ls_trace_cpu(fetches, &call);
   if (ls_status_is_ok(status))
     status = call_host(&call, "tensor_tracer", hooks);
   ls_trace_cpu_end(&call);
-  ls_nest_release(fetches);
   return status;
 }
 
@@ -164,16 +169,10 @@ ls_status ls_estimator_spec_as_plain(ls_estimator_spec *spec,
     *out_plain = ls_estimator_spec_retain(spec);
     return ls_ok();
   }
-  ls_nest metrics = ls_none();
-  host_hooks hooks = {.count = 0};
-  ls_arena memory;
+  LS_OWN(ls_nest, metrics) = ls_none();
+  LS_OWN(host_hooks, hooks) = {.count = 0};
+  LS_OWN(ls_arena, memory) = {0};
   ls_arena_init(&memory, ls_current_allocator());
-  ls_status status = call_functions(&spec->options, &metrics, &hooks);
-  if (ls_status_is_ok(status))
-    status = make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
-  ls_arena_deinit(&memory);
-  ls_nest_release(metrics);
-  for (size_t i = 0; i < hooks.count; ++i)
-    ls_hook_release(hooks.items[i]);
-  return status;
+  LS_RETURN_IF_ERROR(call_functions(&spec->options, &metrics, &hooks));
+  return make_plain(&spec->options, metrics, &hooks, &memory, out_plain);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/spec/spec.h"
+#include "estimator/own.h"
+#include "estimator/spec/calls.h"
 
 #include <string.h>
 
@@ -142,23 +143,19 @@ static ls_status spec_make(const ls_estimator_spec_options *options,
                            bool is_tpu, ls_estimator_spec **out_spec) {
   LS_RETURN_IF_ERROR(ls_estimator_spec_check(options, is_tpu));
   ls_allocator *allocator = ls_current_allocator();
-  ls_estimator_spec *self = ls_new(allocator, ls_estimator_spec);
-  if (self == NULL) return ls_out_of_memory();
+  LS_OWN_NEW_OR_RETURN(allocator, ls_estimator_spec, self);
   ls_object_init(&self->object, &type);
   ls_arena_init(&self->memory, allocator);
   self->is_tpu = is_tpu;
   self->options = *options;
-  // What is its own is counted as it is kept.
+  // Own items are counted as they are kept.
   self->options.num_training_hooks = self->options.num_evaluation_hooks = 0;
   self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
       0;
   self->options.num_export_outputs = 0;
-  const ls_status status = spec_fill(self, options);
-  if (ls_status_is_ok(status))
-    *out_spec = self;
-  else
-    ls_object_release(self);
-  return status;
+  LS_RETURN_IF_ERROR(spec_fill(self, options));
+  *out_spec = ls_give(&self);
+  return ls_ok();
 }
 
 ls_status ls_estimator_spec_create(const ls_estimator_spec_options *options,

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model function must give in each mode.
+// Checks of a model function's spec in each mode.
 #include <string.h>
 
+#include "base/memory/own.h"
 #include "base/require.h"
-#include "distribute/base/scoped.h"
+#include "distribute/base/strategy.h"
 #include "distribute/values/summary.h"
-#include "estimator/spec/spec.h"
+#include "estimator/spec/calls.h"
 #include "graph/context.h"
 #include "graph/trial.h"
 #include "train/hooks/hook.h"
 
 // ---- Functions on the host -------------------------------------------------
-ls_status ls_host_function_check(const ls_host_function *function,
-                                 const char *name) {
+// Checks that the function fits its tensors; `name` is "eval_metrics" or
+// "host_call".
+static ls_status host_function_check(const ls_host_function *function,
+                                     const char *name) {
   const ls_kind kind = function->tensors.kind;
   if (function->call == NULL && kind == LS_KIND_NONE) return ls_ok();
   if (function->call == NULL)
@@ -31,20 +34,15 @@ ls_status ls_host_function_check(const ls_host_function *function,
   return ls_ok();
 }
 
-// The first summary of the old style behind the first `before`, which other
-// steps than the host's would write; zeroed: none.
+// Returns the first summary of the old style after the first `before`, which
+// other steps than the host's would write; zeroed: none.
 static ls_op new_summary(const ls_graph *graph, size_t before) {
   const size_t count =
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves =
-      count > before ? ls_new_array(allocator, ls_nest, count) : NULL;
-  if (leaves == NULL) return (ls_op){0};
+  LS_OWN_ARRAY(ls_current_allocator(), ls_nest, leaves, count + 1);
+  if (leaves == NULL || count <= before) return (ls_op){0};
   ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, leaves, count);
-  const ls_op op =
-      leaves[before].kind == LS_KIND_OP ? leaves[before].as.op : (ls_op){0};
-  ls_release(allocator, leaves);
-  return op;
+  return leaves[before].kind == LS_KIND_OP ? leaves[before].as.op : (ls_op){0};
 }
 
 // `summary`: its op or tag.
@@ -241,7 +239,7 @@ static ls_status spec_check_mode(const ls_estimator_spec_options *o) {
              : check_predictions(o->predictions);
 }
 
-// Of several one must be what is served.
+// One of several must be the one that is served.
 static ls_status check_exports(const ls_estimator_spec_options *o) {
   bool has_default = o->num_export_outputs < 2;
   for (size_t i = 0; i < o->num_export_outputs; ++i) {
@@ -264,8 +262,8 @@ ls_status ls_estimator_spec_check(const ls_estimator_spec_options *options,
   LS_REQUIRE_ITEMS(options->export_outputs, options->num_export_outputs);
   LS_REQUIRE_ITEMS(options->cache, options->cache_size);
   LS_RETURN_IF_ERROR(
-      ls_host_function_check(&options->eval_metrics, "eval_metrics"));
-  LS_RETURN_IF_ERROR(ls_host_function_check(&options->host_call, "host_call"));
+      host_function_check(&options->eval_metrics, "eval_metrics"));
+  LS_RETURN_IF_ERROR(host_function_check(&options->host_call, "host_call"));
   LS_RETURN_IF_ERROR(check_all_hooks(options));
   LS_RETURN_IF_ERROR(check_kind(options, is_tpu));
   LS_RETURN_IF_ERROR(spec_check_mode(options));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is found of a tensor is computed beside it; one op on the host then says
-// it of some tensors at once.
+// Values found of tensors are computed beside them; one op on the host then
+// logs some tensors at once.
 #include "lockstep/tensor_tracer.h"
+#include "base/values/nest_builder.h"
+#include "base/values/nest_internal.h"
+#include "estimator/own.h"
 
 #include <string.h>
 
 #include "base/memory/map.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "estimator/spec/trace_line.h"
+#include "estimator/spec/tracer_flags.h"
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 #include "lockstep/replicate.h"
@@ -30,11 +33,12 @@ typedef struct tracer {
   size_t count;
 } tracer;
 
-static void deinit(tracer *self) {
+static void tracer_deinit(tracer *self) {
   ls_release(ls_current_allocator(), self->left);
   ls_map_deinit(&self->needed);
   ls_arena_deinit(&self->memory);
 }
+LS_OWNED_STRUCT(tracer, tracer_deinit)
 
 // ---- What is needed --------------------------------------------------------
 static ls_status tensor_tracer_need(tracer *self, ls_op op) {
@@ -62,7 +66,8 @@ static ls_status tensor_tracer_find_needed(tracer *self) {
 }
 
 // ---- What is traced --------------------------------------------------------
-// What stands in no computation, or on a host, beside one that is traced.
+// Returns true of an op that is in no computation, or on a host, beside one
+// that is traced.
 static bool is_elsewhere(ls_op op, const ls_tpu_context *computation) {
   const ls_attr *mark = NULL;
   ls_status status = ls_op_attr(op, LS_MARK_OUTSIDE, &mark);
@@ -180,16 +185,12 @@ static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
 }
 
 // ---- Ops on the host -------------------------------------------------------
-// A list of tensors.
+// Makes a list of tensors.
 static ls_nest tensor_tracer_list_of(const ls_tensor *tensors, size_t count) {
-  ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  if (leaves == NULL) return ls_fail(ls_out_of_memory());
+  LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i)
-    leaves[i] = ls_leaf(tensors[i]);
-  const ls_nest list = ls_nest_sequence(LS_KIND_LIST, leaves, count);
-  ls_release(allocator, leaves);
-  return list;
+    ls_nest_builder_append(&list, ls_leaf(tensors[i]));
+  return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
 // A function on the host: `user` is of ls_trace_lines_create. A list of the op.
@@ -208,25 +209,20 @@ static ls_nest add_lines(ls_nest tensors, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, &leaf, 1);
 }
 
-// Where a computation is made they are outside of it.
+// Adds ops; where a computation is made they are outside of it.
 static ls_status add_some(const tracer *self, size_t first, size_t count,
                           ls_op *out_op) {
-  ls_object *lines = NULL;
+  LS_OWN(ls_object, lines) = NULL;
   LS_RETURN_IF_ERROR(ls_trace_lines_create(
       self->flags.mode, self->tensors + first, count, &lines));
-  const ls_nest found = tensor_tracer_list_of(self->found + first, count);
-  ls_status status = ls_nest_status(found);
-  if (ls_status_is_ok(status)) {
-    const ls_nest made = ls_tpu_context_current() != NULL
-                             ? ls_outside_compilation(add_lines, lines, found)
-                             : add_lines(found, lines);
-    status = ls_nest_status(made);
-    if (ls_status_is_ok(status)) *out_op = ls_nest_item(made, 0).as.op;
-    ls_nest_release(made);
-  }
-  ls_nest_release(found);
-  ls_object_release(lines);
-  return status;
+  LS_OWN(ls_nest, found) = tensor_tracer_list_of(self->found + first, count);
+  LS_RETURN_IF_ERROR(ls_nest_status(found));
+  LS_OWN(ls_nest, made) = ls_tpu_context_current() != NULL
+                              ? ls_outside_compilation(add_lines, lines, found)
+                              : add_lines(found, lines);
+  LS_RETURN_IF_ERROR(ls_nest_status(made));
+  *out_op = ls_nest_item(made, 0).as.op;
+  return ls_ok();
 }
 
 static ls_status tensor_tracer_add_all(tracer *self, ls_op **out_ops,
@@ -255,19 +251,13 @@ static ls_status tensor_tracer_wrap(tracer *self, ls_tensor loss,
   const ls_tensor traced = ls_identity_named(loss, "traced_loss");
   if (ls_tensor_is_failed(traced))
     return ls_graph_take_error(ls_graph_current());
-  ls_nest *leaves = ls_arena_new_array(&self->memory, ls_nest, count + 1);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_OWN(ls_nest_builder, list) = {0};
   for (size_t i = 0; i < count; ++i)
-    leaves[i] = ls_nest_op(ops[i]);
-  *out_ops = ls_nest_sequence(LS_KIND_LIST, leaves, count);
-  const ls_status status = ls_nest_status(*out_ops);
-  if (ls_status_is_ok(status)) {
-    *out_loss = traced;
-  } else {
-    ls_nest_release(*out_ops);
-    *out_ops = ls_none();
-  }
-  return status;
+    ls_nest_builder_append(&list, ls_nest_op(ops[i]));
+  LS_RETURN_IF_ERROR(
+      ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops));
+  *out_loss = traced;
+  return ls_ok();
 }
 
 ls_status ls_trace_tpu(ls_tensor loss, ls_op train_op, ls_tensor *out_loss,
@@ -277,14 +267,9 @@ ls_status ls_trace_tpu(ls_tensor loss, ls_op train_op, ls_tensor *out_loss,
   if (ls_tensor_is_failed(loss))
     return ls_invalid_argument("ls_trace_tpu: loss is failed");
   const ls_op roots[] = {ls_tensor_op(loss), train_op};
-  tracer self;
-  ls_tensor traced = loss;
-  ls_status status = tensor_tracer_begin(&self, ls_graph_current(), roots, 2);
-  if (ls_status_is_ok(status))
-    status = tensor_tracer_wrap(&self, loss, &traced, out_ops);
-  if (ls_status_is_ok(status)) *out_loss = traced;
-  deinit(&self);
-  return status;
+  LS_OWN(tracer, self) = {0};
+  LS_RETURN_IF_ERROR(tensor_tracer_begin(&self, ls_graph_current(), roots, 2));
+  return tensor_tracer_wrap(&self, loss, out_loss, out_ops);
 }
 
 // ---- CPUs ------------------------------------------------------------------
@@ -292,13 +277,8 @@ static ls_status find_roots(ls_nest fetches, ls_op **out_roots,
                             size_t *out_count) {
   const size_t count = ls_nest_num_leaves(fetches);
   ls_allocator *allocator = ls_current_allocator();
-  ls_nest *leaves = ls_new_array(allocator, ls_nest, count + 1);
-  ls_op *roots = ls_new_array(allocator, ls_op, count + 1);
-  if (leaves == NULL || roots == NULL) {
-    ls_release(allocator, leaves);
-    ls_release(allocator, roots);
-    return ls_out_of_memory();
-  }
+  LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, count + 1);
+  LS_NEW_ARRAY_OR_RETURN(allocator, ls_op, roots, count + 1);
   (void)ls_nest_flatten(fetches, leaves, count);
   *out_count = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -306,38 +286,31 @@ static ls_status find_roots(ls_nest fetches, ls_op **out_roots,
       roots[(*out_count)++] = ls_tensor_op(leaves[i].as.tensor);
     if (leaves[i].kind == LS_KIND_OP) roots[(*out_count)++] = leaves[i].as.op;
   }
-  ls_release(allocator, leaves);
   *out_roots = roots;
   return ls_ok();
 }
 
 static ls_status make_call(const tracer *self, ls_host_function *out) {
   if (self->count == 0) return ls_ok();
-  ls_object *lines = NULL;
+  LS_OWN(ls_object, lines) = NULL;
   LS_RETURN_IF_ERROR(ls_trace_lines_create(self->flags.mode, self->tensors,
                                            self->count, &lines));
   const ls_nest found = tensor_tracer_list_of(self->found, self->count);
-  const ls_status status = ls_nest_status(found);
-  if (ls_status_is_ok(status))
-    *out = (ls_host_function){add_lines, lines, found, {0}};
-  else
-    ls_object_release(lines);
-  return status;
+  LS_RETURN_IF_ERROR(ls_nest_status(found));
+  *out = (ls_host_function){add_lines, ls_give(&lines), found, {0}};
+  return ls_ok();
 }
 
 ls_status ls_trace_cpu(ls_nest fetches, ls_host_function *out_call) {
   LS_REQUIRE_OUT(out_call);
   *out_call = (ls_host_function){.tensors = ls_none()};
-  ls_op *roots = NULL;
+  LS_OWN_MEMORY(ls_current_allocator(), ls_op, roots) = NULL;
   size_t count = 0;
   LS_RETURN_IF_ERROR(find_roots(fetches, &roots, &count));
-  tracer self;
-  ls_status status =
-      tensor_tracer_begin(&self, ls_graph_current(), roots, count);
-  if (ls_status_is_ok(status)) status = make_call(&self, out_call);
-  deinit(&self);
-  ls_release(ls_current_allocator(), roots);
-  return status;
+  LS_OWN(tracer, self) = {0};
+  LS_RETURN_IF_ERROR(
+      tensor_tracer_begin(&self, ls_graph_current(), roots, count));
+  return make_call(&self, out_call);
 }
 
 void ls_trace_cpu_end(ls_host_function *call) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimator/spec/trace_line.h"
+#include "base/memory/own.h"
+#include "estimator/spec/tracer_flags.h"
 
 #include <string.h>
 
@@ -77,13 +78,13 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
   const lines *self = (const lines *)call->state;
   const size_t stride = call->input_strides[input];
   const char *data = call->inputs[input];
-  ls_array *value = NULL;
-  ls_text line;
+  LS_OWN(ls_array, value) = NULL;
+  LS_OWN(ls_text, line) = {0};
   LS_RETURN_IF_ERROR(ls_array_create_view(
       call->input_types[input].dtype, call->input_types[input].shape,
       (void *)(uintptr_t)(data + stride * (size_t)(replica - call->replica)),
       NULL, NULL, &value));
-  // How many elements are no numbers is whether there are any.
+  // The number of elements that are no numbers says only if there are any.
   const bool is_bad =
       self->mode == LS_TRACE_NAN_INF && ls_array_f64(value, 0) > 0;
   ls_text_init(&line, ls_runtime_allocator(call->runtime));
@@ -93,13 +94,10 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
     ls_text_append(&line, is_bad ? "1" : "0");
   else
     append_value(&line, self->mode, value);
-  const ls_status status = ls_text_status(&line);
-  if (ls_status_is_ok(status))
-    ls_runtime_log(call->runtime, is_bad ? LS_LOG_WARNING : LS_LOG_INFO,
-                   "tensor_tracer", "%s", line.data);
-  ls_text_deinit(&line);
-  ls_array_release(value);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&line));
+  ls_runtime_log(call->runtime, is_bad ? LS_LOG_WARNING : LS_LOG_INFO,
+                 "tensor_tracer", "%s", line.data);
+  return ls_ok();
 }
 
 static ls_status write_lines(ls_host_call *call) {

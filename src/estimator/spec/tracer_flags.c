@@ -7,8 +7,9 @@
 #include <strings.h>
 
 #include "base/files.h"
+#include "base/memory/own.h"
 #include "base/text.h"
-#include "estimator/config/setting.h"
+#include "estimator/config/params.h"
 
 static const char variable[] = "TENSOR_TRACER_FLAGS";
 static const char blanks[] = " \t\r\n";
@@ -166,20 +167,16 @@ static const struct {
 };
 
 static ls_status tracer_flags_refuse(const reading *r, const flag *f) {
-  ls_text names;
+  LS_OWN(ls_text, names) = {0};
   ls_text_init(&names, ls_current_allocator());
   for (size_t i = 0; i < LS_COUNT_OF(flags); ++i)
     ls_text_append_format(&names, "%s--%s", i > 0 ? ", " : "", flags[i].name);
   const size_t size =
       f->name_size > 0 ? f->name_size + 2 : strcspn(f->start, blanks);
-  ls_status status = ls_text_status(&names);
-  if (ls_status_is_ok(status))
-    status =
-        ls_invalid_argument("%s: there is no flag '%.*s'; the flags are "
-                            "%s",
-                            r->name, (int)size, f->start, ls_text_data(&names));
-  ls_text_deinit(&names);
-  return status;
+  LS_RETURN_IF_ERROR(ls_text_status(&names));
+  return ls_invalid_argument("%s: there is no flag '%.*s'; the flags are %s",
+                             r->name, (int)size, f->start,
+                             ls_text_data(&names));
 }
 
 static ls_status tracer_flags_set(reading *r, const flag *f) {
@@ -189,8 +186,8 @@ static ls_status tracer_flags_set(reading *r, const flag *f) {
   return tracer_flags_refuse(r, f);
 }
 
-ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
-                                const char *text, ls_tracer_flags *out_flags) {
+static ls_status parse_flags(ls_arena *memory, const char *name,
+                             const char *text, ls_tracer_flags *out_flags) {
   reading r = {memory, name, out_flags};
   flag f;
   *out_flags = (ls_tracer_flags){.last = INT64_MAX};
@@ -203,9 +200,8 @@ ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
 ls_status ls_tracer_flags_read(ls_arena *memory, ls_tracer_flags *out_flags) {
   ls_setting setting;
   ls_setting_read(ls_runtime_current(), variable, &setting);
-  return ls_tracer_flags_parse(memory, setting.name,
-                               setting.value != NULL ? setting.value : "",
-                               out_flags);
+  return parse_flags(memory, setting.name,
+                     setting.value != NULL ? setting.value : "", out_flags);
 }
 
 // The first says it.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says of tensor tracing.
+// Tensor tracing: its settings in the environment, and its lines.
 #ifndef LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
 #define LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
 
 #include "base/memory/arena.h"
+#include "lockstep/object.h"
 #include "lockstep/tensor_tracer.h"
 
 typedef enum ls_trace_mode {
@@ -33,16 +34,23 @@ typedef struct ls_tracer_flags {
   size_t num_patterns[LS_TRACER_LISTS];
 } ls_tracer_flags;
 
-// Texts are in the arena. `name` is what the text is called.
-//   LS_INVALID_ARGUMENT  lists what there is.
-LS_MUST_USE ls_status ls_tracer_flags_parse(ls_arena *memory, const char *name,
-                                            const char *text,
-                                            ls_tracer_flags *out_flags);
-// Those of the environment.
+// Reads the flags of the environment; texts are in the arena.
+//   LS_INVALID_ARGUMENT  lists all flags
 LS_MUST_USE ls_status ls_tracer_flags_read(ls_arena *memory,
                                            ls_tracer_flags *out_flags);
-// Whether an op of this name and type is to be traced.
+// Returns true if an op of this name and type is to be traced.
 bool ls_tracer_flags_take(const ls_tracer_flags *flags, const char *name,
                           const char *type);
+
+// ---- Lines of the log about tensors: an op on the host (trace_line.c) -------
+// Makes the state of such an op: the mode, and the names of some tensors.
+// `*out` is counted.
+LS_MUST_USE ls_status ls_trace_lines_create(ls_trace_mode mode,
+                                            const ls_tensor *tensors,
+                                            size_t count, ls_object **out);
+// Adds the op, which logs a value found of each tensor. Id 0: it failed, with
+// the error in its graph.
+ls_op ls_trace_lines_add(ls_object *lines, const ls_tensor *found,
+                         size_t count);
 
 #endif  // LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_

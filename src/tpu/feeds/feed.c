@@ -23,11 +23,11 @@ const char *ls_feed_kind_name(ls_feed_kind kind) { return names[kind]; }
 static void destroy_feed(ls_object *object) {
   ls_feed_state *feed = (ls_feed_state *)object;
   ls_feed_calls_destroy(feed);
-  for (ls_feed_targets *it = feed->targets; it != NULL;) {
-    ls_feed_targets *before = it->before;
-    ls_object_release(it->pod);
-    ls_release(feed->allocator, it);
-    it = before;
+  for (ls_feed_targets *targets = feed->targets; targets != NULL;) {
+    ls_feed_targets *before = targets->before;
+    ls_object_release(targets->pod);
+    ls_release(feed->allocator, targets);
+    targets = before;
   }
   ls_device_assignment_release(feed->assignment);
   ls_object_release(feed->system);
@@ -104,7 +104,7 @@ ls_status ls_feed_create(const ls_feed_options *options,
                          ls_feed_state **out_feed) {
   *out_feed = NULL;
   ls_allocator *allocator = ls_current_allocator();
-  LS_NEW_OR_RETURN(allocator, ls_feed_state, feed);
+  LS_OWN_NEW_OR_RETURN(allocator, ls_feed_state, feed);
   ls_object_init(&feed->object, &feed_type);
   feed->allocator = allocator;
   feed->kind = options->kind;
@@ -115,15 +115,11 @@ ls_status ls_feed_create(const ls_feed_options *options,
   if (options->assignment != NULL)
     feed->assignment = ls_device_assignment_retain(
         (ls_device_assignment *)(uintptr_t)options->assignment);
-  ls_status status = ls_mutex_init(&feed->lock);
-  if (ls_status_is_ok(status)) status = set_device(feed, options->device);
-  if (ls_status_is_ok(status) && options->types != NULL)
-    status = set_types(feed, options);
-  if (ls_status_is_ok(status))
-    *out_feed = feed;
-  else
-    ls_object_release(feed);
-  return status;
+  LS_RETURN_IF_ERROR(ls_mutex_init(&feed->lock));
+  LS_RETURN_IF_ERROR(set_device(feed, options->device));
+  if (options->types != NULL) LS_RETURN_IF_ERROR(set_types(feed, options));
+  *out_feed = ls_give(&feed);
+  return ls_ok();
 }
 
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {

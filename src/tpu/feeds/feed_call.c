@@ -7,7 +7,7 @@
 //
 // One thread at a time tries: the one that makes the call, then whoever is told
 // that a try is worth while. Its lock is between them and who cancels.
-#include "tpu/feeds/feed_call.h"
+#include "tpu/feeds/feed.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static ls_status feed_call_enter(ls_host_call *call, size_t num_tuples,
   return ls_ok();
 }
 
-// Which queues; of a host's the operand may say which.
+// Finds the queues; on a host the operand may name one.
 static ls_status find_targets(ls_feed_call *self) {
   const ls_host_call *call = self->call;
   ls_feed_state *feed = self->feed;
@@ -126,7 +126,7 @@ static void feed_call_go_on(ls_feed_call *self) {
   if (feed_call_step(self)) ls_host_done(self->call, ls_ok());
 }
 
-// Who has begun to wait is done with the call before another one goes on.
+// The waiting thread is done with the call before another one goes on.
 static void told(void *user) {
   ls_feed_call *self = user;
   ls_mutex_lock(&self->lock);
@@ -211,7 +211,7 @@ static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
   return wait_here(self, LS_QUEUE_POP, &times);
 }
 
-// Whether there is a tuple for each; ENDS: there will not be, as a queue has
+// Looks for a tuple in each queue; ENDS: there will be none, as a queue has
 // ended, or as the call is cancelled.
 static outcome feed_call_look(ls_feed_call *self, ls_core_queue **out_drained) {
   while (self->at < self->count) {
@@ -295,7 +295,7 @@ static bool step_take(ls_feed_call *self) {
   }
 }
 
-// What is left for cores whose others have none stays for who takes of those
+// Tuples of cores whose others have none stay for calls that take of those
 // cores alone.
 static bool step_ready(ls_feed_call *self) {
   ls_core_queue *drained = NULL;
@@ -329,9 +329,9 @@ static ls_status pass_put(ls_feed_call *self, ls_core_queue *queue) {
   return ls_core_queue_make_tuple(queue, &byte, 1, &self->tuples[0]);
 }
 
-// Who puts large tuples lets others of its thread go on when it is one ahead:
-// who takes finds them in the caches then, and not a whole queue of them
-// behind. Others go on too while it is parked for no time at all.
+// A call that puts large tuples lets others of its thread go on when it is one
+// ahead: the taker finds them in the caches then, and not a whole queue of them
+// later. Others go on too while it is parked for no time at all.
 static bool is_ahead(const ls_feed_call *self) {
   enum { LARGE = 16 << 10 };
   const ls_host_call *call = self->call;
@@ -387,7 +387,7 @@ static bool step_put(ls_feed_call *self) {
   return !park(self, 0) && fail_cancelled(self);
 }
 
-// What was waited for is another system's by now.
+// The queue that was waited for is another system's by now.
 static bool is_over(const ls_feed_call *self) {
   const ls_feed_targets *targets = self->targets;
   return ls_pod_generation(targets->pod) != targets->generation;

@@ -4,7 +4,7 @@
 
 #include "base/runtime_internal.h"
 #include "lockstep/shape_rules.h"
-#include "tpu/feeds/feed_call.h"
+#include "tpu/feeds/feed.h"
 
 static size_t most_tuples(const ls_host_call *call) {
   return (size_t)(call->num_replicas * ls_feed_of(call)->num_cores);
@@ -47,7 +47,7 @@ static ls_status start_ready(ls_host_call *call) {
   return ls_ok();
 }
 
-// What an enqueue was told to expect.
+// Checks the declared types of an enqueue.
 static ls_status feed_kernels_check_inputs(const ls_host_call *call) {
   const ls_feed_state *feed = ls_feed_of(call);
   if (!feed->is_declared) return ls_ok();

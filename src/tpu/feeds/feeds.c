@@ -6,12 +6,12 @@
 #include "lockstep/infeed.h"
 #include "lockstep/shape_rules.h"
 #include "tpu/feeds/feed.h"
-#include "tpu/pod/assignment.h"
 #include "tpu/pod/core_queues.h"
+#include "tpu/pod/topology.h"
 
 // ---- What all share --------------------------------------------------------
-ls_op ls_feed_op_add(const char *name, ls_feed_state *feed,
-                     const ls_tensor *inputs, size_t num_inputs) {
+static ls_op feed_op_add(const char *name, ls_feed_state *feed,
+                         const ls_tensor *inputs, size_t num_inputs) {
   const ls_attr attrs[] = {{.name = "kernel",
                             .kind = LS_ATTR_KERNEL,
                             .as.kernel = ls_feed_kernel(feed->kind)},
@@ -59,8 +59,8 @@ static ls_status feeds_find_system(const ls_feed_options *options,
 
 static ls_op feeds_add(ls_feed_options options, const char *name,
                        const ls_tensor *inputs, size_t num_inputs) {
-  ls_feed_state *feed = NULL;
-  ls_system_id *system = NULL;
+  LS_OWN(ls_feed_state, feed) = NULL;
+  LS_OWN(ls_system_id, system) = NULL;
   options.device = ls_context_current()->scoped.device;
   const ls_system_flow *computation = ls_computation_around();
   if (options.assignment == NULL && computation != NULL &&
@@ -69,11 +69,8 @@ static ls_op feeds_add(ls_feed_options options, const char *name,
   ls_status status = feeds_find_system(&options, &system);
   options.system = system;
   if (ls_status_is_ok(status)) status = ls_feed_create(&options, &feed);
-  ls_object_release(system);
-  if (!ls_status_is_ok(status)) return feeds_failed(name, status);
-  const ls_op op = ls_feed_op_add(name, feed, inputs, num_inputs);
-  ls_object_release(feed);
-  return op;
+  return ls_status_is_ok(status) ? feed_op_add(name, feed, inputs, num_inputs)
+                                 : feeds_failed(name, status);
 }
 
 ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,

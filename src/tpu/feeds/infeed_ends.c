@@ -12,11 +12,13 @@
 #include "runtime/eager/eager.h"
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/own.h"
-#include "tpu/pod/assignment.h"
+#include "tpu/pod/topology.h"
 
 // ---- What both share -------------------------------------------------------
-void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
-                           const char *word) {
+// Enters "NAME/WORD" in the current scope, the same one each time; the word is
+// empty or ends with a slash.
+static void infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
+                               const char *word) {
   char name[LS_MAX_FULL_NAME];
   snprintf(name, sizeof(name), "%s%s/%s", ls_name_scope_current(), queue->name,
            word);
@@ -28,11 +30,11 @@ static bool is_in_function(void) {
 }
 
 static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
-                             const char *what) {
+                             const char *noun) {
   if (before.kind == LS_KIND_NONE || is_in_function()) return ls_ok();
   return ls_failed_precondition("queue '%s': there cannot be two %s Ops from "
                                 "the same queue",
-                                queue->name, what);
+                                queue->name, noun);
 }
 
 // Both ends are of one system; where one says which, the other one is of it.
@@ -137,7 +139,10 @@ static void print_parts(ls_shape parts, char *buffer, size_t size) {
   snprintf(buffer + used, size - used, "] on 0..%" PRId64, count - 1);
 }
 
-ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts) {
+// Says how a value lies on the logical cores of a replica. Rank -1: all of it
+// on each; else `parts` are as many parts along each dimension, row by row on
+// cores 0 and up; of one part: on core 0.
+static ls_tensor tag_sharding(ls_tensor value, ls_shape parts) {
   char text[300];
   print_parts(parts, text, sizeof(text));
   const ls_tensor made = ls_identity_named(value, "sharding");
@@ -149,7 +154,7 @@ ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts) {
 }
 
 // ---- The dequeue -----------------------------------------------------------
-// Of all partitions together.
+// Types of all partitions together.
 ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
                                         ls_type *types) {
   for (size_t i = 0; i < queue->count; ++i) {
@@ -163,18 +168,18 @@ ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
 // How a result lies on its replica's logical cores. False: it is not cut.
 static bool infeed_ends_parts_of(const ls_infeed_queue *queue, size_t i,
                                  ls_shape *out_parts) {
-  const ls_infeed_element *it = &queue->elements[i];
-  const int64_t count = ls_sharding_policy_num_partitions(&it->policy);
+  const ls_infeed_element *element = &queue->elements[i];
+  const int64_t count = ls_sharding_policy_num_partitions(&element->policy);
   *out_parts = LS_SHAPE_UNKNOWN;
   if (queue->parts != NULL) {
     *out_parts = queue->parts[i];
     return true;
   }
   if (count == 1) return false;
-  if (it->shape.rank == 0) return true;  // Each core has it.
-  *out_parts = (ls_shape){.rank = it->shape.rank};
-  for (int32_t k = 0; k < it->shape.rank; ++k)
-    out_parts->dim[k] = k == it->policy.dimension.value ? count : 1;
+  if (element->shape.rank == 0) return true;  // Each core has it.
+  *out_parts = (ls_shape){.rank = element->shape.rank};
+  for (int32_t k = 0; k < element->shape.rank; ++k)
+    out_parts->dim[k] = k == element->policy.dimension.value ? count : 1;
   return true;
 }
 
@@ -189,7 +194,7 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
       ls_computation_around() == NULL ? queue->enqueue_system : NULL;
   ls_op op = {0};
   {
-    LS_SCOPE_(ls_infeed_scope_begin, queue, "");
+    LS_SCOPE_(infeed_scope_begin, queue, "");
     op = ls_feed_dequeue(LS_INFEED_DEQUEUE, "dequeue",
                          &(ls_feed_options){.system = system,
                                             .assignment = queue->assignment,
@@ -203,7 +208,7 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
     ls_tensor value = ls_op_output(op, (unsigned)i);
     ls_shape parts;
     if (infeed_ends_parts_of(queue, i, &parts))
-      value = ls_tag_sharding(value, parts);
+      value = tag_sharding(value, parts);
     items[i] = ls_leaf(value);
   }
 }
@@ -223,24 +228,29 @@ static ls_status dequeue(ls_infeed_queue *queue, int32_t core,
                     queue->enqueue_system);
 }
 
+static ls_status try_dequeue(ls_infeed_queue *queue, int32_t core,
+                             ls_nest *out_tuple) {
+  ls_infeed_attempt a;
+  LS_RETURN_IF_ERROR(check_first(queue, queue->dequeued, "dequeue"));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
+  LS_RETURN_IF_ERROR(
+      ls_infeed_attempt_end(&a, dequeue(queue, core, out_tuple), out_tuple));
+  keep_system(&queue->dequeue_system, ls_feed_op_system(queue->dequeue));
+  return ls_ok();
+}
+
 ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
                                   ls_nest *out_tuple) {
-  ls_infeed_attempt a;
   ls_nest made = ls_none();
   LS_REQUIRE(out_tuple);
   if (queue == NULL)
     return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_tuple);
-  ls_status status = check_first(queue, queue->dequeued, "dequeue");
-  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
-  if (ls_status_is_ok(status))
-    status = ls_infeed_attempt_end(&a, dequeue(queue, core, &made), &made);
-  if (ls_status_is_ok(status))
-    keep_system(&queue->dequeue_system, ls_feed_op_system(queue->dequeue));
+  const ls_status status = try_dequeue(queue, core, &made);
   return give_end(status, made, &queue->dequeued, out_tuple);
 }
 
 // ---- The enqueues ----------------------------------------------------------
-// Of one shard, before anything is built.
+// One shard, before anything is built.
 typedef struct shard {
   const ls_tensor *inputs;
   int64_t ordinal;
@@ -275,10 +285,12 @@ static ls_status begin_enqueues(enqueues *e, ls_infeed_queue *queue,
 }
 
 static void end_enqueues(const enqueues *e) {
+  if (e->queue == NULL) return;
   ls_release(e->queue->allocator, e->shards);
   ls_release(e->queue->allocator, e->ops);
   ls_release(e->queue->allocator, e->inputs);
 }
+LS_OWNED_STRUCT(enqueues, end_enqueues)
 
 static const char *infeed_ends_device_of(ls_tensor tensor) {
   return ls_op_device(ls_tensor_op(tensor));
@@ -299,16 +311,16 @@ static ls_status check_devices(const enqueues *e, size_t s) {
 
 static ls_status set_place(const enqueues *e, size_t s) {
   const ls_infeed_places *places = e->places;
-  shard *it = &e->shards[s];
+  shard *item = &e->shards[s];
   if (places->ordinal_of != NULL)
-    it->ordinal = places->ordinal_of(places->user, (int64_t)s);
+    item->ordinal = places->ordinal_of(places->user, (int64_t)s);
   if (places->place_of != NULL) {
-    it->has_place = true;
+    item->has_place = true;
     return ls_status_annotate(
-        places->place_of(places->user, (int64_t)s, &it->place),
+        places->place_of(places->user, (int64_t)s, &item->place),
         "where shard %zu of queue '%s' is to be enqueued", s, e->queue->name);
   }
-  return it->has_place ? ls_ok() : check_devices(e, s);
+  return item->has_place ? ls_ok() : check_devices(e, s);
 }
 
 static ls_op add_enqueue(const enqueues *e, size_t s, const ls_type *types) {
@@ -327,12 +339,12 @@ static ls_op add_enqueue(const enqueues *e, size_t s, const ls_type *types) {
 }
 
 static ls_op place_enqueue(const enqueues *e, size_t s, const ls_type *types) {
-  const shard *it = &e->shards[s];
-  if (it->has_place) {
-    LS_DEVICE_SCOPE(it->place.text);
+  const shard *item = &e->shards[s];
+  if (item->has_place) {
+    LS_DEVICE_SCOPE(item->place.text);
     return add_enqueue(e, s, types);
   }
-  LS_COLOCATE_SCOPE(ls_tensor_op(it->inputs[0]));
+  LS_COLOCATE_SCOPE(ls_tensor_op(item->inputs[0]));
   return add_enqueue(e, s, types);
 }
 
@@ -340,7 +352,7 @@ static ls_status make_enqueues(const enqueues *e) {
   LS_OWN_ARRAY_OR_RETURN(e->queue->allocator, ls_type, types, e->queue->count);
   for (size_t i = 0; i < e->queue->count; ++i)
     LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(e->queue, i, &types[i]));
-  LS_SCOPE_(ls_infeed_scope_begin, e->queue, "enqueue/");
+  LS_SCOPE_(infeed_scope_begin, e->queue, "enqueue/");
   for (size_t s = 0; s < e->count; ++s)
     e->ops[s] = place_enqueue(e, s, types);
   return ls_ok();
@@ -364,19 +376,17 @@ static ls_status enqueue_all(const enqueues *e, ls_nest *out_ops) {
 static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,
                                 const ls_infeed_places *places,
                                 ls_nest *out_ops) {
-  enqueues e;
-  ls_status status = begin_enqueues(&e, queue, places, ls_nest_count(shards));
-  for (size_t s = 0; s < e.count && ls_status_is_ok(status); ++s) {
+  LS_OWN(enqueues, e) = {0};
+  LS_RETURN_IF_ERROR(begin_enqueues(&e, queue, places, ls_nest_count(shards)));
+  for (size_t s = 0; s < e.count; ++s) {
     e.shards[s].ordinal = -1;
-    status = ls_infeed_queue_tensors(queue, ls_nest_item(shards, s),
-                                     e.inputs + s * queue->count);
+    LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(queue, ls_nest_item(shards, s),
+                                               e.inputs + s * queue->count));
   }
-  if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
-  end_enqueues(&e);
-  return status;
+  return enqueue_all(&e, out_ops);
 }
 
-// Of the first of the ops that were made; NULL: not known.
+// Returns the system of the first op; NULL: not known.
 static ls_system_id *system_of(ls_nest ops) {
   return ls_nest_count(ops) > 0 ? ls_feed_op_system(ls_nest_item(ops, 0).as.op)
                                 : NULL;
@@ -398,22 +408,6 @@ static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
   return queue->assignment != NULL
              ? ls_partitioned_enqueue(queue, shards, out_ops)
              : enqueue_shards(queue, shards, places, out_ops);
-}
-
-ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
-                                  const ls_infeed_places *places,
-                                  ls_nest *out_ops) {
-  ls_infeed_attempt a;
-  ls_nest made = ls_none();
-  LS_REQUIRE(out_ops);
-  if (queue == NULL)
-    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
-  ls_status status = check_first(queue, queue->enqueued, "enqueue");
-  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
-  if (ls_status_is_ok(status))
-    status =
-        end_enqueue(queue, &a, enqueue(queue, shards, places, &made), &made);
-  return give_end(status, made, &queue->enqueued, out_ops);
 }
 
 // ---- Splitting -------------------------------------------------------------
@@ -447,43 +441,37 @@ static ls_status set_default_places(const enqueues *e) {
   int64_t cores = 1;
   if (assignment == NULL) LS_RETURN_IF_ERROR(cores_per_host(e, &cores));
   for (size_t s = 0; s < e->count; ++s) {
-    shard *it = &e->shards[s];
+    shard *item = &e->shards[s];
     int32_t ordinal = 0;
-    it->has_place = true;
+    item->has_place = true;
     if (assignment == NULL) {
-      it->ordinal = (int64_t)s % cores;
-      snprintf(it->place.text, sizeof(it->place.text),
+      item->ordinal = (int64_t)s % cores;
+      snprintf(item->place.text, sizeof(item->place.text),
                "/task:%" PRId64 "/device:CPU:0", (int64_t)s / cores);
       continue;
     }
     LS_RETURN_IF_ERROR(
         ls_device_assignment_ordinal(assignment, (int32_t)s, 0, &ordinal));
-    LS_RETURN_IF_ERROR(
-        ls_device_assignment_host(assignment, (int32_t)s, 0, NULL, &it->place));
-    it->ordinal = ordinal;
+    LS_RETURN_IF_ERROR(ls_device_assignment_host(assignment, (int32_t)s, 0,
+                                                 NULL, &item->place));
+    item->ordinal = ordinal;
   }
   return ls_ok();
 }
 
-// Into equal pieces: of each of them the zeros in the op's other operands have
-// the shape, and nothing else.
-static void infeed_ends_split(const enqueues *e, size_t i, ls_tensor value) {
+// Splits a value into equal pieces: zeros of their shape are the op's other
+// operands.
+static ls_status split_value(const enqueues *e, size_t i, ls_tensor value) {
   const size_t count = e->count;
   char name[24];
   ls_type type = {LS_DTYPE_F32, LS_SHAPE_UNKNOWN};
   const int axis = (int)e->queue->elements[i].policy.dimension.value;
   e->inputs[i] = value;
-  if (count == 1) return;
-  ls_status status = ls_infeed_queue_shard_type(e->queue, i, &type);
-  ls_tensor *likes = ls_new_array(e->queue->allocator, ls_tensor, count + 1);
-  if (ls_status_is_ok(status) && likes == NULL) status = ls_out_of_memory();
-  if (!ls_status_is_ok(status)) {
-    ls_make_failed("split", status);
-    ls_release(e->queue->allocator, likes);
-    return;
-  }
+  if (count == 1) return ls_ok();
+  LS_RETURN_IF_ERROR(ls_infeed_queue_shard_type(e->queue, i, &type));
+  LS_OWN_ARRAY_OR_RETURN(e->queue->allocator, ls_tensor, likes, count + 1);
   LS_DEVICE_SCOPE(infeed_ends_device_of(value));
-  LS_SCOPE_(ls_infeed_scope_begin, e->queue, "split/");
+  LS_SCOPE_(infeed_scope_begin, e->queue, "split/");
   likes[0] = value;
   likes[1] = ls_fill(type.dtype, type.shape, 0);
   for (size_t s = 2; s <= count; ++s)
@@ -498,7 +486,7 @@ static void infeed_ends_split(const enqueues *e, size_t i, ls_tensor value) {
                                            .num_attrs = 1});
   for (size_t s = 0; s < count; ++s)
     e->inputs[s * e->queue->count + i] = ls_op_output(op, (unsigned)s);
-  ls_release(e->queue->allocator, likes);
+  return ls_ok();
 }
 
 static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
@@ -506,19 +494,15 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
                                    ls_nest *out_ops) {
   LS_RETURN_IF_ERROR(ls_infeed_queue_configure_from(queue, inputs));
   LS_RETURN_IF_ERROR(ls_infeed_queue_freeze(queue));
-  enqueues e;
   const size_t count = (size_t)ls_infeed_queue_num_shards(queue).value;
-  LS_OWN_ARRAY(queue->allocator, ls_tensor, whole, queue->count);
-  ls_status status = begin_enqueues(&e, queue, places, count);
-  if (ls_status_is_ok(status) && whole == NULL) status = ls_out_of_memory();
-  if (ls_status_is_ok(status))
-    status = ls_infeed_queue_tensors(queue, inputs, whole);
-  if (ls_status_is_ok(status)) status = set_default_places(&e);
-  for (size_t i = 0; i < queue->count && ls_status_is_ok(status); ++i)
-    infeed_ends_split(&e, i, whole[i]);
-  if (ls_status_is_ok(status)) status = enqueue_all(&e, out_ops);
-  end_enqueues(&e);
-  return status;
+  LS_OWN(enqueues, e) = {0};
+  LS_RETURN_IF_ERROR(begin_enqueues(&e, queue, places, count));
+  LS_OWN_ARRAY_OR_RETURN(queue->allocator, ls_tensor, whole, queue->count);
+  LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(queue, inputs, whole));
+  LS_RETURN_IF_ERROR(set_default_places(&e));
+  for (size_t i = 0; i < queue->count; ++i)
+    LS_RETURN_IF_ERROR(split_value(&e, i, whole[i]));
+  return enqueue_all(&e, out_ops);
 }
 
 static ls_status infeed_ends_check_split(const ls_infeed_queue *queue) {
@@ -529,19 +513,40 @@ static ls_status infeed_ends_check_split(const ls_infeed_queue *queue) {
   return check_first(queue, queue->enqueued, "enqueue");
 }
 
-ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
-                                            ls_nest inputs,
-                                            const ls_infeed_places *places,
-                                            ls_nest *out_ops) {
+// Builds the enqueues of one of the two calls, of `values` in the shards' or
+// the whole form.
+static ls_status try_enqueue(ls_infeed_queue *queue, ls_nest values,
+                             const ls_infeed_places *places, bool splits,
+                             ls_nest *out_ops) {
   ls_infeed_attempt a;
+  LS_RETURN_IF_ERROR(splits ? infeed_ends_check_split(queue)
+                            : check_first(queue, queue->enqueued, "enqueue"));
+  LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&a, queue));
+  const ls_status status =
+      splits ? split_and_enqueue(queue, values, places, out_ops)
+             : enqueue(queue, values, places, out_ops);
+  return end_enqueue(queue, &a, status, out_ops);
+}
+
+ls_status ls_infeed_queue_enqueue(ls_infeed_queue *queue, ls_nest shards,
+                                  const ls_infeed_places *places,
+                                  ls_nest *out_ops) {
   ls_nest made = ls_none();
   LS_REQUIRE(out_ops);
   if (queue == NULL)
     return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
-  ls_status status = infeed_ends_check_split(queue);
-  if (ls_status_is_ok(status)) status = ls_infeed_attempt_begin(&a, queue);
-  if (ls_status_is_ok(status))
-    status = end_enqueue(
-        queue, &a, split_and_enqueue(queue, inputs, places, &made), &made);
+  const ls_status status = try_enqueue(queue, shards, places, false, &made);
+  return give_end(status, made, &queue->enqueued, out_ops);
+}
+
+ls_status ls_infeed_queue_split_and_enqueue(ls_infeed_queue *queue,
+                                            ls_nest inputs,
+                                            const ls_infeed_places *places,
+                                            ls_nest *out_ops) {
+  ls_nest made = ls_none();
+  LS_REQUIRE(out_ops);
+  if (queue == NULL)
+    return give_end(ls_null_argument(__func__, "queue"), made, NULL, out_ops);
+  const ls_status status = try_enqueue(queue, inputs, places, true, &made);
   return give_end(status, made, &queue->enqueued, out_ops);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What both ends of an infeed agree upon: types, shapes, how they are cut.
-// Each change is made to a copy, which takes the place if all of it may be.
+// The common part of both ends of an infeed: types, shapes, and how they are
+// cut. Each change is made to a copy, which replaces it if all of it is valid.
 #include "tpu/feeds/infeed_queue.h"
 
 #include <inttypes.h>
@@ -120,8 +120,8 @@ size_t ls_infeed_queue_num_elements(const ls_infeed_queue *queue) {
 ls_type ls_infeed_queue_type(const ls_infeed_queue *queue, size_t element) {
   if (element >= queue->count)
     return (ls_type){LS_DTYPE_NONE, LS_SHAPE_UNKNOWN};
-  const ls_infeed_element *it = &queue->elements[element];
-  return (ls_type){it->dtype, it->shape};
+  const ls_infeed_element *found = &queue->elements[element];
+  return (ls_type){found->dtype, found->shape};
 }
 
 ls_opt ls_infeed_queue_dimension(const ls_infeed_queue *queue, size_t element) {
@@ -144,10 +144,10 @@ bool ls_infeed_queue_is_frozen(const ls_infeed_queue *queue) {
 
 ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue, size_t i,
                                      ls_type *out_type) {
-  const ls_infeed_element *it = &queue->elements[i];
-  out_type->dtype = it->dtype;
-  return ls_sharding_policy_shard_shape(&it->policy, it->shape, (ls_opt){0},
-                                        &out_type->shape);
+  const ls_infeed_element *element = &queue->elements[i];
+  out_type->dtype = element->dtype;
+  return ls_sharding_policy_shard_shape(&element->policy, element->shape,
+                                        (ls_opt){0}, &out_type->shape);
 }
 
 // ---- Changing --------------------------------------------------------------
@@ -172,93 +172,89 @@ static ls_status check_shards(const ls_infeed_queue *queue,
   return ls_ok();
 }
 
-// The copy takes the place, unless `status` or the shards are against it.
-static ls_status infeed_queue_end(ls_infeed_queue *queue,
-                                  ls_infeed_element *copy, ls_status status) {
-  if (ls_status_is_ok(status)) status = check_shards(queue, copy);
-  ls_infeed_element *gone = copy;
-  if (ls_status_is_ok(status)) {
-    gone = queue->elements;
-    queue->elements = copy;
-  }
-  ls_release(queue->allocator, gone);
-  return status;
+// Swaps the copy with the queue's elements, unless the shards are against it.
+static ls_status replace_elements(ls_infeed_queue *queue,
+                                  ls_infeed_element **copy) {
+  LS_RETURN_IF_ERROR(check_shards(queue, *copy));
+  ls_infeed_element *former = queue->elements;
+  queue->elements = *copy;
+  *copy = former;
+  return ls_ok();
 }
 
 static ls_status infeed_queue_check_count(const ls_infeed_queue *queue,
-                                          const char *what, size_t count) {
+                                          const char *noun, size_t count) {
   if (count == queue->count) return ls_ok();
   return ls_invalid_argument("queue '%s' is given %zu %s; it has %zu elements",
-                             queue->name, count, what, queue->count);
+                             queue->name, count, noun, queue->count);
 }
 
 static ls_status infeed_queue_set_type(const ls_infeed_queue *queue,
-                                       ls_infeed_element *it, size_t i,
+                                       ls_infeed_element *element, size_t i,
                                        ls_dtype dtype) {
   if (ls_dtype_size(dtype) == 0)
     return ls_invalid_argument("element %zu of queue '%s' is given type %d, "
                                "which is none",
                                i, queue->name, (int)dtype);
-  if (queue->frozen && it->dtype != dtype)
+  if (queue->frozen && element->dtype != dtype)
     return ls_invalid_argument("element %zu of queue '%s' is frozen as %s, it "
                                "cannot become %s",
-                               i, queue->name, ls_dtype_name(it->dtype),
+                               i, queue->name, ls_dtype_name(element->dtype),
                                ls_dtype_name(dtype));
-  it->dtype = dtype;
+  element->dtype = dtype;
   return ls_ok();
 }
 
-static ls_status set_shape(const ls_infeed_queue *queue, ls_infeed_element *it,
-                           size_t i, ls_shape shape) {
+static ls_status set_shape(const ls_infeed_queue *queue,
+                           ls_infeed_element *element, size_t i,
+                           ls_shape shape) {
   LS_RETURN_IF_ERROR(ls_shape_check(shape));
-  if (queue->frozen && !ls_shape_equal(it->shape, shape))
+  if (queue->frozen && !ls_shape_equal(element->shape, shape))
     return ls_invalid_argument(
         "element %zu of queue '%s' is frozen as %s, it cannot become %s", i,
-        queue->name, SHAPE_TEXT(it->shape), SHAPE_TEXT(shape));
-  it->shape = shape;
-  it->has_shape = true;
+        queue->name, SHAPE_TEXT(element->shape), SHAPE_TEXT(shape));
+  element->shape = shape;
+  element->has_shape = true;
   return ls_ok();
 }
 
 ls_status ls_infeed_queue_set_types(ls_infeed_queue *queue,
                                     const ls_dtype *dtypes, size_t count) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(dtypes, count);
   LS_RETURN_IF_ERROR(infeed_queue_check_count(queue, "types", count));
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = infeed_queue_set_type(queue, &copy[i], i, dtypes[i]);
-  return infeed_queue_end(queue, copy, status);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(infeed_queue_set_type(queue, &copy[i], i, dtypes[i]));
+  return replace_elements(queue, &copy);
 }
 
 ls_status ls_infeed_queue_set_shapes(ls_infeed_queue *queue,
                                      const ls_shape *shapes, size_t count) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(shapes, count);
   LS_RETURN_IF_ERROR(infeed_queue_check_count(queue, "shapes", count));
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = set_shape(queue, &copy[i], i, shapes[i]);
-  return infeed_queue_end(queue, copy, status);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(set_shape(queue, &copy[i], i, shapes[i]));
+  return replace_elements(queue, &copy);
 }
 
 ls_status ls_infeed_queue_set_dimensions(ls_infeed_queue *queue,
                                          const int64_t *dimensions,
                                          size_t count) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   LS_REQUIRE_ITEMS(dimensions, count);
   LS_RETURN_IF_ERROR(
       infeed_queue_check_count(queue, "shard dimensions", count));
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  ls_status status = ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-    status = ls_sharding_policy_set_dimension(&copy[i].policy, dimensions[i]);
-  return infeed_queue_end(queue, copy, status);
+  for (size_t i = 0; i < count; ++i)
+    LS_RETURN_IF_ERROR(
+        ls_sharding_policy_set_dimension(&copy[i].policy, dimensions[i]));
+  return replace_elements(queue, &copy);
 }
 
 static ls_status set_num_shards(const ls_infeed_queue *queue,
@@ -271,10 +267,11 @@ static ls_status set_num_shards(const ls_infeed_queue *queue,
 
 ls_status ls_infeed_queue_set_num_shards(ls_infeed_queue *queue,
                                          int64_t count) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  return infeed_queue_end(queue, copy, set_num_shards(queue, copy, count));
+  LS_RETURN_IF_ERROR(set_num_shards(queue, copy, count));
+  return replace_elements(queue, &copy);
 }
 
 // ---- Taking it from tensors ------------------------------------------------
@@ -316,10 +313,11 @@ static ls_status configure(const ls_infeed_queue *queue,
 
 ls_status ls_infeed_queue_configure_from(ls_infeed_queue *queue,
                                          ls_nest inputs) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  return infeed_queue_end(queue, copy, configure(queue, copy, inputs));
+  LS_RETURN_IF_ERROR(configure(queue, copy, inputs));
+  return replace_elements(queue, &copy);
 }
 
 static ls_status check_dtypes(const ls_infeed_queue *queue,
@@ -374,7 +372,6 @@ static ls_status configure_shards(const ls_infeed_queue *queue,
 
 ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
                                                 ls_nest shards) {
-  ls_infeed_element *copy = NULL;
   char text[200];
   LS_REQUIRE(queue);
   if (!ls_nest_is_node(shards))
@@ -382,13 +379,14 @@ ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
                                "shard, is given %s",
                                queue->name,
                                ls_nest_print(shards, text, sizeof(text)));
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
-  return infeed_queue_end(queue, copy, configure_shards(queue, copy, shards));
+  LS_RETURN_IF_ERROR(configure_shards(queue, copy, shards));
+  return replace_elements(queue, &copy);
 }
 
 // ---- Freezing --------------------------------------------------------------
 ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
-  ls_infeed_element *copy = NULL;
   LS_REQUIRE(queue);
   for (size_t i = 0; i < queue->count; ++i)
     if (queue->elements[i].dtype == LS_DTYPE_NONE)
@@ -397,17 +395,18 @@ ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
                                     "none",
                                     queue->name, i);
   for (size_t i = 0; i < queue->count; ++i) {
-    const ls_infeed_element *it = &queue->elements[i];
-    if (!it->has_shape || it->shape.rank == LS_UNKNOWN_RANK)
+    const ls_infeed_element *element = &queue->elements[i];
+    if (!element->has_shape || element->shape.rank == LS_UNKNOWN_RANK)
       return ls_failed_precondition(
           "queue '%s' cannot be frozen without setting all tuple shapes: %s "
           "element %zu is not known",
-          queue->name, it->has_shape ? "the rank of" : "that of", i);
+          queue->name, element->has_shape ? "the rank of" : "that of", i);
   }
+  LS_OWN_MEMORY(queue->allocator, ls_infeed_element, copy) = NULL;
   LS_RETURN_IF_ERROR(infeed_queue_begin(queue, &copy));
   for (size_t i = 0; i < queue->count; ++i)
     ls_sharding_policy_freeze(&copy[i].policy);
-  const ls_status status = infeed_queue_end(queue, copy, ls_ok());
-  queue->frozen |= ls_status_is_ok(status);
-  return status;
+  LS_RETURN_IF_ERROR(replace_elements(queue, &copy));
+  queue->frozen = true;
+  return ls_ok();
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "graph/trial.h"
 #include "lockstep/infeed.h"
+#include "lockstep/shape.h"
 #include "tpu/feeds/feed.h"
 
 // One element of the tuples.
@@ -28,16 +29,15 @@ struct ls_infeed_queue {
   // built yet.
   ls_nest dequeued, enqueued;
   ls_op dequeue;  // The last one.
-  // Of which systems its ends are; NULL: not made, or not known.
+  // Systems of its ends; NULL: not made, or not known.
   ls_system_id *dequeue_system, *enqueue_system;
-  // Of a partitioned queue; NULL: it is none.
+  // The assignment of a partitioned queue, else NULL.
   ls_device_assignment *assignment;
   int32_t host;
   ls_shape *parts;  // Of it: how each element is cut over a replica's cores.
 };
 
-// What a call that may be refused puts back: queue and graph. The queue may be
-// NULL.
+// State that a refused call puts back: queue and graph. The queue may be NULL.
 typedef struct ls_infeed_attempt {
   ls_infeed_queue *queue, before;
   ls_infeed_element *elements;
@@ -58,21 +58,13 @@ LS_MUST_USE ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue,
 // The type of element `i` of one shard.
 LS_MUST_USE ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue,
                                                  size_t i, ls_type *out_type);
-// What the dequeue gives, of all partitions together; one type an element.
+// Writes the types of a dequeue, of all partitions together; one an element.
 LS_MUST_USE ls_status
 ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue, ls_type *types);
-// "NAME/WORD" in the current scope, which is entered again each time; the word
-// is empty or ends with a slash.
-void ls_infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
-                           const char *word);
-// Of a partitioned queue: whether its elements can be cut so; the enqueues.
+// Checks that the elements of a partitioned queue can be cut so; makes its
+// enqueues.
 LS_MUST_USE ls_status ls_partitioned_check(const ls_infeed_queue *queue);
 LS_MUST_USE ls_status ls_partitioned_enqueue(ls_infeed_queue *queue,
                                              ls_nest shards, ls_nest *out_ops);
-
-// How values lie on the logical cores of a replica. Rank -1: all of it on each;
-// else `parts` are as many parts along each dimension, row by row on cores 0
-// and up; of one part: on core 0.
-ls_tensor ls_tag_sharding(ls_tensor value, ls_shape parts);
 
 #endif  // LS_TPU_FEEDS_INFEED_QUEUE_H_

@@ -4,10 +4,12 @@
 
 #include "base/require.h"
 #include "base/runtime_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "graph/make/make.h"
 #include "tpu/feeds/infeed_queue.h"
-#include "tpu/pod/assignment.h"
+#include "tpu/own.h"
+#include "tpu/pod/topology.h"
 
 static ls_status set_parts(ls_infeed_queue *queue,
                            const ls_partitioned_infeed_options *options) {
@@ -37,17 +39,14 @@ ls_partitioned_infeed_create(const ls_partitioned_infeed_options *options,
   if (options->assignment == NULL)
     return ls_invalid_argument("a partitioned infeed queue needs a device "
                                "assignment");
-  ls_infeed_queue *queue = NULL;
+  LS_OWN(ls_infeed_queue, queue) = NULL;
   LS_RETURN_IF_ERROR(
       ls_infeed_queue_make(&options->queue, "PartitionedInfeedQueue", &queue));
   queue->assignment = ls_device_assignment_retain(options->assignment);
   queue->host = options->host;
-  const ls_status status = set_parts(queue, options);
-  if (ls_status_is_ok(status))
-    *out_queue = queue;
-  else
-    ls_infeed_queue_release(queue);
-  return status;
+  LS_RETURN_IF_ERROR(set_parts(queue, options));
+  *out_queue = ls_give(&queue);
+  return ls_ok();
 }
 
 ls_status ls_partitioned_check(const ls_infeed_queue *queue) {
@@ -66,48 +65,42 @@ ls_status ls_partitioned_check(const ls_infeed_queue *queue) {
 // ---- Enqueues --------------------------------------------------------------
 typedef struct enqueues {
   ls_infeed_queue *queue;
-  int32_t num_replicas, num_cores;
+  int32_t num_cores;
   int32_t *replicas;  // Of the host.
   ls_tensor *inputs;  // Of one of them,
   ls_tensor *pieces;  // and what one of its cores gets.
   ls_type *types;
-  ls_nest *ops;
-  size_t num_ops;
+  ls_nest_builder ops;
 } enqueues;
 
-static ls_status partitioned_begin(enqueues *e, ls_infeed_queue *queue,
-                                   size_t count) {
+static ls_status begin_enqueues(enqueues *e, size_t count) {
+  const ls_infeed_queue *queue = e->queue;
   ls_allocator *allocator = queue->allocator;
   size_t found = 0;
-  *e = (enqueues){.queue = queue,
-                  .num_cores = ls_device_assignment_num_cores_per_replica(
-                      queue->assignment)};
   e->replicas = ls_new_array(allocator, int32_t, count);
   e->inputs = ls_new_array(allocator, ls_tensor, queue->count);
   e->pieces = ls_new_array(allocator, ls_tensor, queue->count);
   e->types = ls_new_array(allocator, ls_type, queue->count);
-  e->ops = ls_new_array(allocator, ls_nest, count * (size_t)e->num_cores);
-  if (e->replicas == NULL || e->inputs == NULL || e->pieces == NULL ||
-      e->types == NULL || e->ops == NULL)
-    return ls_out_of_memory();
+  LS_RETURN_IF_NO_MEMORY(e->replicas != NULL && e->inputs != NULL &&
+                         e->pieces != NULL && e->types != NULL);
   LS_RETURN_IF_ERROR(ls_device_assignment_replicas_on(
       queue->assignment, queue->host, 0, e->replicas, count, &found));
   if (found != count)
     return ls_invalid_argument("queue '%s' is given inputs of %zu replicas; "
                                "host %d has %zu",
                                queue->name, count, queue->host, found);
-  e->num_replicas = (int32_t)count;
-  return ls_ok();
+  return ls_partitioned_check(queue);
 }
 
-static void partitioned_end(const enqueues *e) {
+static void end_enqueues(enqueues *e) {
   ls_allocator *allocator = e->queue->allocator;
   ls_release(allocator, e->replicas);
   ls_release(allocator, e->inputs);
   ls_release(allocator, e->pieces);
   ls_release(allocator, e->types);
-  ls_release(allocator, e->ops);
+  ls_nest_builder_deinit(&e->ops);
 }
+LS_OWNED_STRUCT(enqueues, end_enqueues)
 
 static ls_tensor partitioned_cut(ls_tensor value, ls_shape parts,
                                  const ls_piece *piece) {
@@ -145,31 +138,25 @@ static ls_status enqueue(enqueues *e, int32_t r, int32_t core) {
            ls_name_scope_current(), r);
   snprintf(name, sizeof(name), "input_%d", core);
   LS_NAME_SCOPE(scope);
-  e->ops[e->num_ops++] =
-      ls_nest_op(ls_feed_enqueue(queue->assignment->topology->system, name,
-                                 e->pieces, e->types, count, ordinal));
-  return ls_ok();
-}
-
-static ls_status enqueue_all(enqueues *e, ls_nest shards) {
-  for (int32_t r = 0; r < e->num_replicas; ++r) {
-    LS_RETURN_IF_ERROR(ls_infeed_queue_tensors(
-        e->queue, ls_nest_item(shards, (size_t)r), e->inputs));
-    for (int32_t core = 0; core < e->num_cores; ++core)
-      LS_RETURN_IF_ERROR(enqueue(e, r, core));
-  }
+  ls_nest_builder_append(&e->ops, ls_nest_op(ls_feed_enqueue(
+                                      queue->assignment->topology->system, name,
+                                      e->pieces, e->types, count, ordinal)));
   return ls_ok();
 }
 
 ls_status ls_partitioned_enqueue(ls_infeed_queue *queue, ls_nest shards,
                                  ls_nest *out_ops) {
-  enqueues e;
-  ls_status status = partitioned_begin(&e, queue, ls_nest_count(shards));
-  if (ls_status_is_ok(status)) status = ls_partitioned_check(queue);
-  if (ls_status_is_ok(status)) status = enqueue_all(&e, shards);
-  if (ls_status_is_ok(status))
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_LIST, e.ops, e.num_ops), out_ops);
-  partitioned_end(&e);
-  return status;
+  const size_t count = ls_nest_count(shards);
+  LS_OWN(enqueues, e) = {
+      .queue = queue,
+      .num_cores =
+          ls_device_assignment_num_cores_per_replica(queue->assignment)};
+  LS_RETURN_IF_ERROR(begin_enqueues(&e, count));
+  for (size_t r = 0; r < count; ++r) {
+    LS_RETURN_IF_ERROR(
+        ls_infeed_queue_tensors(queue, ls_nest_item(shards, r), e.inputs));
+    for (int32_t core = 0; core < e.num_cores; ++core)
+      LS_RETURN_IF_ERROR(enqueue(&e, (int32_t)r, core));
+  }
+  return ls_take_nest(ls_nest_builder_finish(&e.ops, LS_KIND_LIST), out_ops);
 }

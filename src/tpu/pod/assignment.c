@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod/assignment.h"
+#include "tpu/pod/topology.h"
 
 #include <stdio.h>
 
@@ -38,30 +38,27 @@ static ls_status used_twice(const ls_device_assignment *assignment,
       second % cores, second / cores);
 }
 
-// Each place is that of a device, and no other's.
+// Checks that each place is that of a device, and used once.
 static ls_status check_places(const ls_device_assignment *assignment) {
   const ls_topology *topology = assignment->topology;
   const int32_t count =
       assignment->num_replicas * assignment->cores_per_replica;
-  // By device, who uses it, from 1 on.
+  // By device, its user, from 1 on.
   LS_OWN_ARRAY_OR_RETURN(assignment->allocator, int32_t, users,
                          ls_topology_num_places(topology));
-  ls_status status = ls_ok();
-  for (int32_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  for (int32_t i = 0; i < count; ++i) {
     const ls_coordinate place = assignment->places[i];
     char text[LS_COORDINATE_TEXT];
     int32_t owner = 0;
-    status = ls_topology_owner(topology, place, &owner);
-    if (!ls_status_is_ok(status)) break;
+    LS_RETURN_IF_ERROR(ls_topology_owner(topology, place, &owner));
     if (owner < 0)
-      status = ls_invalid_argument("coordinate %s has no device: it is missing",
-                                   ls_coordinate_text(place, text));
-    else if (users[owner] != 0)
-      status = used_twice(assignment, place, users[owner] - 1, i);
-    else
-      users[owner] = i + 1;
+      return ls_invalid_argument("coordinate %s has no device: it is missing",
+                                 ls_coordinate_text(place, text));
+    if (users[owner] != 0)
+      return used_twice(assignment, place, users[owner] - 1, i);
+    users[owner] = i + 1;
   }
-  return status;
+  return ls_ok();
 }
 
 ls_status ls_device_assignment_make(ls_topology *topology, int32_t num_replicas,

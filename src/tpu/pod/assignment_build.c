@@ -1,14 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dealing cores to replicas: a grid of blocks, a ring of them, or what devices
 // are left.
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
-#include "tpu/pod/assignment.h"
-#include "tpu/pod/ring.h"
+#include "tpu/pod/topology.h"
 
 enum { CORE = LS_MESH_RANK - 1 };
 
-// What is built.
+// ---- Rings -----------------------------------------------------------------
+// Chips of a mesh in an order in which each is beside the one before it, and
+// the last beside the first.
+//
+// Writes chips, with axes renamed.
+typedef struct writer {
+  ls_coordinate *next;
+  int axis[3];  // Of what is put as a, b and c.
+} writer;
+
+static void ring_put(writer *out, int32_t a, int32_t b, int32_t c) {
+  ls_coordinate *chip = out->next++;
+  *chip = (ls_coordinate){{0}};
+  chip->at[out->axis[0]] = a;
+  chip->at[out->axis[1]] = b;
+  chip->at[out->axis[2]] = c;
+}
+
+// A layer without its chip (0, 0): row 0 from left to right but for column 0,
+// row 1 back, and so on, and up column 0. Both sizes are even.
+//    0   1 - 2 - 3
+//    |           |
+//   15   6 - 5 - 4
+//    |   |
+//   14   7 - 8 - 9
+//    |           |
+//   13-12 -11 -10
+static void put_layer(writer *out, int32_t wide, int32_t high, int32_t layer) {
+  for (int32_t i = 0; i < high / 2; ++i) {
+    for (int32_t j = 1; j < wide; ++j)
+      ring_put(out, j, 2 * i, layer);
+    for (int32_t j = wide - 1; j > 0; --j)
+      ring_put(out, j, 2 * i + 1, layer);
+  }
+  for (int32_t i = high - 1; i > 0; --i)
+    ring_put(out, 0, i, layer);
+}
+
+static void ring_reverse(ls_coordinate *first, ls_coordinate *end) {
+  while (first < end--) {
+    const ls_coordinate kept = *first;
+    *first++ = *end;
+    *end = kept;
+  }
+}
+
+// Layers in turn, every other one backwards, which column (0, 0) closes from
+// the top down.
+static void put_layers(writer *out, const int32_t sizes[3]) {
+  ring_put(out, 0, 0, 0);
+  for (int32_t z = 0; z < sizes[2]; ++z) {
+    ls_coordinate *began = out->next;
+    put_layer(out, sizes[0], sizes[1], z);
+    if (z % 2 == 1) ring_reverse(began, out->next);
+  }
+  for (int32_t z = sizes[2] - 1; z > 0; --z)
+    ring_put(out, 0, 0, z);
+}
+
+static void put_plain(writer *out, const int32_t sizes[3]) {
+  for (int32_t z = 0; z < sizes[2]; ++z)
+    for (int32_t y = 0; y < sizes[1]; ++y)
+      for (int32_t x = 0; x < sizes[0]; ++x)
+        ring_put(out, x, y, z);
+}
+
+// Lists all chips of a mesh, in order, with core 0. The caller gives
+// `*out_chips` back to the runtime's allocator. Odd sizes make no ring: then
+// chips follow one another by z, y and x, and a line is logged.
+static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
+                           ls_coordinate **out_chips) {
+  int wide = 0, flat = 2,
+      odd = -1;  // Axes wider than 1; one of them; its size.
+  size_t count = 1;
+  for (int k = 0; k < 3; ++k) {
+    count *= (size_t)sizes[k];
+    if (sizes[k] > 1) ++wide;
+    if (sizes[k] > 1 && sizes[k] % 2 != 0) odd = k;
+    if (sizes[k] == 1) flat = k;
+  }
+  *out_chips =
+      ls_new_array(ls_runtime_allocator(runtime), ls_coordinate, count);
+  if (*out_chips == NULL) return ls_out_of_memory();
+  writer out = {.next = *out_chips, .axis = {0, 1, 2}};
+  if (wide <= 1) {
+    put_plain(&out, sizes);  // A line.
+  } else if (odd >= 0) {
+    ls_runtime_log(runtime, LS_LOG_WARNING, "tpu",
+                   "odd dimension: a mesh of %d x %d x %d chips is no ring; "
+                   "they are ordered by z, y and x",
+                   sizes[0], sizes[1], sizes[2]);
+    put_plain(&out, sizes);
+  } else if (wide == 3) {
+    put_layers(&out, sizes);
+  } else {
+    const int a = flat == 0 ? 1 : 0, b = flat == 2 ? 1 : 2;
+    out = (writer){*out_chips, {a, b, flat}};
+    ring_put(&out, 0, 0, 0);
+    put_layer(&out, sizes[a], sizes[b], 0);
+  }
+  return ls_ok();
+}
+
+// ---- Blocks ----------------------------------------------------------------
+// An assignment under construction.
 typedef struct build {
   ls_runtime *runtime;
   ls_topology *topology;
@@ -22,12 +126,12 @@ typedef struct build {
 } build;
 
 // ---- What is asked for -----------------------------------------------------
-static ls_status read_sizes(const char *what, const int32_t *given,
+static ls_status read_sizes(const char *noun, const int32_t *given,
                             size_t count, int32_t out[LS_MESH_RANK]) {
   static const int32_t ones[LS_MESH_RANK] = {1, 1, 1, 1};
   if (given == NULL) {
     if (count > 0)
-      return ls_invalid_argument("%s is NULL, with %zu sizes", what, count);
+      return ls_invalid_argument("%s is NULL, with %zu sizes", noun, count);
     memcpy(out, ones, sizeof(ones));
     return ls_ok();
   }
@@ -38,7 +142,7 @@ static ls_status read_sizes(const char *what, const int32_t *given,
   if (!fits)
     return ls_invalid_argument("%s %s must be 4 sizes (x, y, z, core) of at "
                                "least 1",
-                               what, ls_sizes_text(given, count, text));
+                               noun, ls_sizes_text(given, count, text));
   memcpy(out, given, sizeof(ones));
   return ls_ok();
 }
@@ -143,20 +247,20 @@ static bool can_be_ring(const build *b) {
 }
 
 static ls_status deal_ring(build *b) {
-  ls_coordinate *inner = NULL, *outer = NULL;
-  ls_status status = ls_ring_3d(b->runtime, b->shape, &inner);
-  if (ls_status_is_ok(status)) status = ls_ring_3d(b->runtime, b->grid, &outer);
+  ls_allocator *allocator = ls_runtime_allocator(b->runtime);
+  LS_OWN_MEMORY(allocator, ls_coordinate, inner) = NULL;
+  LS_OWN_MEMORY(allocator, ls_coordinate, outer) = NULL;
+  LS_RETURN_IF_ERROR(make_ring(b->runtime, b->shape, &inner));
+  LS_RETURN_IF_ERROR(make_ring(b->runtime, b->grid, &outer));
   const int32_t cores = b->shape[CORE];
-  for (int64_t r = 0; ls_status_is_ok(status) && r < b->num_replicas; ++r)
+  for (int64_t r = 0; r < b->num_replicas; ++r)
     for (int32_t c = 0; c < b->block; ++c) {
       ls_coordinate *place = &b->places[r * b->block + c];
       for (int k = 0; k < CORE; ++k)
         place->at[k] = outer[r].at[k] * b->shape[k] + inner[c / cores].at[k];
       place->at[CORE] = c % cores;
     }
-  ls_release(ls_runtime_allocator(b->runtime), inner);
-  ls_release(ls_runtime_allocator(b->runtime), outer);
-  return status;
+  return ls_ok();
 }
 
 // ---- What is left ----------------------------------------------------------
@@ -217,13 +321,10 @@ ls_device_assignment_build(ls_topology *topology,
   LS_RETURN_IF_ERROR(read_sizes("computation stride", options->stride,
                                 options->stride_rank, b.stride));
   LS_RETURN_IF_ERROR(count_replicas(&b));
-  b.places = ls_new_array(topology->allocator, ls_coordinate,
-                          (size_t)(b.num_replicas * b.block));
-  if (b.places == NULL) return ls_out_of_memory();
-  const ls_status status = assignment_build_deal(&b);
-  if (ls_status_is_ok(status))
-    return ls_device_assignment_make(topology, (int32_t)b.num_replicas, b.block,
-                                     b.places, out_assignment);
-  ls_release(topology->allocator, b.places);
-  return status;
+  LS_OWN_ARRAY_OR_RETURN(topology->allocator, ls_coordinate, places,
+                         (size_t)(b.num_replicas * b.block));
+  b.places = places;
+  LS_RETURN_IF_ERROR(assignment_build_deal(&b));
+  return ls_device_assignment_make(topology, (int32_t)b.num_replicas, b.block,
+                                   ls_give(&places), out_assignment);
 }

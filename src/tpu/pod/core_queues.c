@@ -3,18 +3,24 @@
 
 #include <stdio.h>
 
+#include "base/cancel.h"
 #include "base/memory/own.h"
+#include "base/require.h"
+#include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
+#include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "lockstep/device_name.h"
+#include "lockstep/infeed.h"
+#include "tpu/pod/pod_fault.h"
 
 static ls_core_queue **core_queues_place_of(ls_core *core, bool is_outfeed) {
   return is_outfeed ? &core->outfeed : &core->infeed;
 }
 
 // ---- Making them -----------------------------------------------------------
-static void destroy_queue(ls_allocator *allocator, ls_core_queue *queue) {
-  if (queue == NULL) return;
+static void destroy_queue(ls_core_queue *queue) {
+  ls_allocator *allocator = queue->core->pod->allocator;
   for (size_t i = 0; i < queue->num_spares; ++i)
     ls_nest_release(queue->spares[i]);
   ls_release(allocator, queue->spares);
@@ -22,10 +28,11 @@ static void destroy_queue(ls_allocator *allocator, ls_core_queue *queue) {
   ls_mutex_deinit(&queue->lock);
   ls_release(allocator, queue);
 }
+LS_OWNED_POINTER(ls_core_queue, destroy_queue)
 
 static void destroy_queues(ls_core *core) {
-  destroy_queue(core->pod->allocator, core->infeed);
-  destroy_queue(core->pod->allocator, core->outfeed);
+  if (core->infeed != NULL) destroy_queue(core->infeed);
+  if (core->outfeed != NULL) destroy_queue(core->outfeed);
 }
 
 static void reset_queues(ls_core *core) {
@@ -45,33 +52,28 @@ static const ls_core_queues queues_of_pods = {.destroy = destroy_queues,
 
 static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
                                         ls_core_queue **out_queue) {
-  ls_pod *pod = core->pod;
+  ls_allocator *allocator = core->pod->allocator;
   ls_device_name device;
   char name[LS_MAX_DEVICE_NAME + 16];
   ls_core_device(core, &device);
   snprintf(name, sizeof(name), "%s of %s", is_outfeed ? "outfeed" : "infeed",
            device.text);
-  LS_NEW_OR_RETURN(pod->allocator, ls_core_queue, queue);
-  queue->core = core;
+  const size_t depth = (size_t)core->pod->queue_depth;
+  LS_NEW_OR_RETURN(allocator, ls_core_queue, made);
+  made->core = core;
+  LS_OWN(ls_core_queue, queue) = made;
   queue->is_outfeed = is_outfeed;
-  const size_t depth = (size_t)pod->queue_depth;
-  ls_status status = ls_mutex_init(&queue->lock);
-  if (ls_status_is_ok(status))
-    status = ls_queue_create(&(ls_queue_options){.capacity = depth,
-                                                 .name = name,
-                                                 .allocator = pod->allocator},
-                             &queue->tuples);
-  // Beside those that lie in the queue, two are on their way.
+  LS_RETURN_IF_ERROR(ls_mutex_init(&queue->lock));
+  LS_RETURN_IF_ERROR(ls_queue_create(
+      &(ls_queue_options){
+          .capacity = depth, .name = name, .allocator = allocator},
+      &queue->tuples));
+  // Beside those in the queue, two are on their way.
   queue->most_spares = depth + 2;
-  if (ls_status_is_ok(status))
-    queue->spares = ls_new_array(pod->allocator, ls_nest, queue->most_spares);
-  if (ls_status_is_ok(status) && queue->spares == NULL)
-    status = ls_out_of_memory();
-  if (ls_status_is_ok(status))
-    *out_queue = queue;
-  else
-    destroy_queue(pod->allocator, queue);
-  return status;
+  queue->spares = ls_new_array(allocator, ls_nest, queue->most_spares);
+  LS_RETURN_IF_NO_MEMORY(queue->spares);
+  *out_queue = ls_give(&queue);
+  return ls_ok();
 }
 
 ls_status ls_core_queue_of(ls_core *core, bool is_outfeed,
@@ -128,29 +130,14 @@ static bool core_queues_is_of(ls_nest tuple, const ls_type *types,
 
 static ls_status make_new(const ls_core_queue *queue, const ls_type *types,
                           size_t count, ls_nest *out_tuple) {
-  enum { FEW = 16 };
-  ls_allocator *allocator = queue->core->pod->allocator;
-  ls_nest few[FEW];
-  ls_nest *items = few;
-  if (count > FEW) items = ls_new_array(allocator, ls_nest, count);
-  if (items == NULL) return ls_out_of_memory();
-  ls_status status = ls_ok();
-  size_t made = 0;
-  for (; made < count && ls_status_is_ok(status); ++made) {
+  LS_OWN(ls_nest_builder, tuple) = {.allocator = queue->core->pod->allocator};
+  for (size_t i = 0; i < count; ++i) {
     ls_array *array = NULL;
-    status =
-        ls_array_create_unwritten(types[made].dtype, types[made].shape, &array);
-    items[made] = array == NULL ? ls_none() : ls_nest_array(array);
+    LS_RETURN_IF_ERROR(
+        ls_array_create_unwritten(types[i].dtype, types[i].shape, &array));
+    ls_nest_builder_append(&tuple, ls_nest_array(array));
   }
-  if (ls_status_is_ok(status)) {
-    status =
-        ls_take_nest(ls_nest_sequence(LS_KIND_TUPLE, items, count), out_tuple);
-  } else {
-    for (size_t i = 0; i < made; ++i)
-      ls_nest_release(items[i]);
-  }
-  if (items != few) ls_release(allocator, items);
-  return status;
+  return ls_take_nest(ls_nest_builder_finish(&tuple, LS_KIND_TUPLE), out_tuple);
 }
 
 ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
@@ -191,4 +178,186 @@ ls_status ls_core_queue_check_dtype(const char *name, size_t i,
       "element %zu of %s is of type %s; possible are bool, i8, i16, i32, i64, "
       "u8, u16, u32, u64, f16, bf16, f32, f64, c64 and c128",
       i, name, ls_dtype_name(dtype));
+}
+
+// ---- Hand over -------------------------------------------------------------
+// Tuples that a thread of the caller's hands over, or takes, without an op.
+
+// A queue, of whose pod the caller releases the core, and which initialization
+// of that it is of.
+typedef struct place {
+  ls_core_queue *queue;
+  uint64_t generation;
+} place;
+
+static ls_status hand_over_find(const char *device, bool is_outfeed,
+                                place *out) {
+  LS_OWN(ls_core, core) = NULL;
+  LS_RETURN_IF_ERROR(ls_pod_lookup_core(ls_runtime_current(), device, &core));
+  out->generation = ls_pod_generation(core->pod);
+  if (out->generation == 0)
+    return ls_failed_precondition("the TPU system '%s' of device '%s' is not "
+                                  "initialized",
+                                  core->pod->name, device);
+  LS_RETURN_IF_ERROR(ls_core_queue_of(core, is_outfeed, &out->queue));
+  (void)ls_give(&core);
+  return ls_ok();
+}
+
+// Checks that the system is the same: waiting for another one would be in vain.
+static ls_status check_system(const place *at) {
+  const ls_pod *pod = at->queue->core->pod;
+  if (ls_pod_generation(pod) == at->generation) return ls_ok();
+  return ls_failed_precondition(
+      "the TPU system '%s' was %s while a thread waited for the %s", pod->name,
+      ls_pod_is_initialized(pod) ? "initialized anew" : "shut down",
+      ls_core_queue_name(at->queue));
+}
+
+// ---- Waiting ---------------------------------------------------------------
+LS_OWNED_STRUCT(ls_event, ls_event_deinit)
+
+// Waits until a try is worth while, by an event that is the caller's. False:
+// the thread's cancel was requested meanwhile.
+static bool hand_over_wait_for(ls_event *ready, const ls_core_queue *queue,
+                               ls_queue_side side) {
+  enum { LOOK_NANOS = 20 * 1000 * 1000 };
+  const ls_cancel *cancel = ls_cancel_current();
+  ls_queue_waiter waiter = {.ready = ls_event_set, .user = ready};
+  ready->is_set = false;
+  if (!ls_queue_on_ready(queue->tuples, side, &waiter)) return true;
+  bool is_cancelled = false;
+  while (!is_cancelled && !ls_event_wait_for(ready, LOOK_NANOS))
+    is_cancelled = cancel != NULL && ls_cancel_is_requested(cancel);
+  if (!is_cancelled || ls_queue_withdraw(queue->tuples, side, &waiter))
+    return !is_cancelled;
+  ls_event_wait(ready);  // It is being set: not before that is over.
+  return false;
+}
+
+static ls_status cancelled(const ls_core_queue *queue) {
+  return LS_STATUS(LS_CANCELLED, "%s was cancelled: the %s",
+                   queue->is_outfeed ? "Outfeed" : "Infeed",
+                   ls_core_queue_name(queue));
+}
+
+// ---- Putting ---------------------------------------------------------------
+// Makes a list of the elements, so that nobody fills what others may hold.
+static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
+  const bool is_node = ls_nest_is_node(tuple);
+  const size_t count = is_node ? ls_nest_num_leaves(tuple) : 1;
+  if (count == 0)
+    return ls_invalid_argument("a tuple has at least one element");
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, items, count);
+  ls_nest_flatten(tuple, items, count);
+  LS_OWN(ls_nest_builder, list) = {0};
+  for (size_t i = 0; i < count; ++i) {
+    char text[200];
+    if (items[i].kind != LS_KIND_ARRAY)
+      return ls_invalid_argument("element %zu of a tuple for an infeed is no "
+                                 "array: %s",
+                                 i,
+                                 ls_nest_print(items[i], text, sizeof(text)));
+    LS_RETURN_IF_ERROR(
+        ls_core_queue_check_dtype("a tuple for an infeed", i,
+                                  ls_array_dtype(ls_nest_as_array(items[i]))));
+    ls_nest_builder_append(&list, ls_nest_retain(items[i]));
+  }
+  return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_list);
+}
+
+static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
+  ls_core_queue *queue = at->queue;
+  for (;;) {
+    bool pushed = false;
+    LS_RETURN_IF_ERROR(check_system(at));
+    const ls_status status = ls_queue_try_push(queue->tuples, list, &pushed);
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      return ls_failed_precondition("the %s was closed",
+                                    ls_core_queue_name(queue));
+    }
+    if (pushed) return ls_ok();
+    if (!hand_over_wait_for(ready, queue, LS_QUEUE_PUSH))
+      return cancelled(queue);
+  }
+}
+
+// Through the door of the pod, where another tuple may come in place of this,
+// which is taken over.
+static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
+  LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));
+  if (passing->nanos > 0) ls_runtime_sleep(core->pod->runtime, passing->nanos);
+  if (!passing->changes) return ls_ok();
+  ls_nest_release(*list);
+  *list = ls_none();
+  return ls_take_nest(LS_LIST(ls_nest_zeros(LS_DTYPE_U8, LS_SCALAR)), list);
+}
+
+static ls_status pass_and_put(const place *at, ls_nest tuple) {
+  LS_OWN(ls_nest, list) = ls_none();
+  ls_pod_passing passing = {0};
+  LS_RETURN_IF_ERROR(as_list(tuple, &list));
+  LS_RETURN_IF_ERROR(pass(at->queue->core, &list, &passing));
+  if (!passing.loses) {
+    LS_OWN(ls_event, ready) = {0};
+    LS_RETURN_IF_ERROR(ls_event_init(&ready));
+    LS_RETURN_IF_ERROR(hand_over_put(at, &ready, list));
+    (void)ls_give(&list);
+  }
+  if (passing.closes) ls_core_queue_close(at->queue);
+  ls_runtime_note_input(ls_runtime_current());
+  return ls_ok();
+}
+
+ls_status ls_core_put(ls_core *core, ls_nest tuple) {
+  place at = {.generation = ls_pod_generation(core->pod)};
+  if (at.generation == 0)
+    return ls_failed_precondition("the TPU system '%s' is not initialized",
+                                  core->pod->name);
+  LS_RETURN_IF_ERROR(ls_core_queue_of(core, false, &at.queue));
+  return pass_and_put(&at, tuple);
+}
+
+ls_status ls_infeed_put(const char *device, ls_nest tuple) {
+  LS_REQUIRE(device);
+  place at;
+  LS_RETURN_IF_ERROR(hand_over_find(device, false, &at));
+  const ls_status status = pass_and_put(&at, tuple);
+  ls_core_release(at.queue->core);
+  return status;
+}
+
+// ---- Taking ----------------------------------------------------------------
+static ls_status hand_over_take(const place *at, ls_event *ready,
+                                ls_nest *out_tuple) {
+  ls_core_queue *queue = at->queue;
+  for (;;) {
+    bool popped = false;
+    LS_RETURN_IF_ERROR(check_system(at));
+    const ls_status status =
+        ls_queue_try_pop(queue->tuples, out_tuple, &popped);
+    if (!ls_status_is_ok(status)) {
+      ls_status_free(status);
+      return ls_out_of_range("outfeed closed: there are no more tuples in the "
+                             "%s",
+                             ls_core_queue_name(queue));
+    }
+    if (popped) return ls_ok();
+    if (!hand_over_wait_for(ready, queue, LS_QUEUE_POP))
+      return cancelled(queue);
+  }
+}
+
+ls_status ls_outfeed_take(const char *device, ls_nest *out_tuple) {
+  LS_REQUIRE_OUT(out_tuple);
+  LS_REQUIRE(device);
+  place at = {0};
+  LS_RETURN_IF_ERROR(hand_over_find(device, true, &at));
+  LS_OWN(ls_core, core) = at.queue->core;
+  LS_OWN(ls_event, ready) = {0};
+  LS_RETURN_IF_ERROR(ls_event_init(&ready));
+  LS_RETURN_IF_ERROR(hand_over_take(&at, &ready, out_tuple));
+  ls_runtime_note_input(ls_runtime_current());
+  return ls_ok();
 }

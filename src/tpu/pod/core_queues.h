@@ -31,7 +31,7 @@ const char *ls_core_queue_name(const ls_core_queue *queue);
 // program stop together, of other cores of the pod is told.
 void ls_core_queue_close(ls_core_queue *queue);
 
-// ls_infeed_put, of this core: hand_over.c.
+// Puts as ls_infeed_put does, to this core.
 LS_MUST_USE ls_status ls_core_put(ls_core *core, ls_nest tuple);
 
 // A tuple of arrays of these types, to be filled; one that was taken, if there

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod/launch.h"
-
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "base/text.h"
 #include "graph/gather/gather.h"
-#include "tpu/pod/assignment.h"
-#include "tpu/pod/memory.h"
+#include "graph/variables/variable.h"
+#include "graph/walk.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod_fault.h"
-#include "tpu/pod/state.h"
+#include "tpu/pod/system_id.h"
+#include "tpu/pod/topology.h"
 
-// Of one pod and one generation of it; or without one, as of a system that is
-// not of this process.
+// A launch on one pod and one generation of it; or without one, for a system
+// that is not of this process.
 typedef struct launch {
   ls_object object;
   ls_allocator *allocator;
@@ -21,6 +21,7 @@ typedef struct launch {
   size_t count;
   const ls_core *cores[];  // By replica, then by logical core.
 } launch;
+LS_OWNED_POINTER(launch, ls_object_release)
 
 static void destroy_launch(ls_object *object) {
   launch *self = (launch *)object;
@@ -78,7 +79,7 @@ static ls_status launch_check_sizes(const ls_pod *pod, const ls_node *node) {
              : ls_ok();
 }
 
-// What the marks of metadata say; NULL: nothing, so it is the local system.
+// Reads the system of the marks of metadata; NULL: the local one.
 static ls_status read_id(ls_runtime *runtime, const ls_node *node,
                          ls_system_id **out_id) {
   const char *name = ls_node_mark(node, LS_MARK_SYSTEM);
@@ -129,44 +130,36 @@ static ls_status make_for(ls_runtime *runtime, const ls_node *node,
   ls_pod_of_now now;
   LS_RETURN_IF_ERROR(launch_check_cores(replicas, cores, numbers));
   LS_RETURN_IF_ERROR(ls_pod_ready(runtime, id, &now));
+  LS_OWN(ls_pod, pod) = now.pod;
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  const size_t count = now.pod == NULL ? 0 : (size_t)(replicas * cores);
-  launch *self = ls_allocate_zeroed(
+  const size_t count = pod == NULL ? 0 : (size_t)(replicas * cores);
+  LS_OWN(launch, self) = ls_allocate_zeroed(
       allocator, 1, sizeof(*self) + count * sizeof(self->cores[0]));
-  if (self == NULL) {
-    ls_object_release(now.pod);
-    return ls_out_of_memory();
-  }
+  LS_RETURN_IF_NO_MEMORY(self);
   ls_object_init(&self->object, &launch_type);
   self->allocator = allocator;
   self->state = ls_tpu_state_find(runtime);
-  self->pod = now.pod;
+  self->pod = ls_give(&pod);
   self->generation = now.generation;
   self->replicas = (int32_t)replicas;
   self->cores_per_replica = (int32_t)cores;
   self->count = count;
-  ls_status status = ls_ok();
   if (self->pod != NULL && id != NULL)
-    status = launch_check_sizes(self->pod, node);
-  if (self->pod != NULL && ls_status_is_ok(status))
-    status = launch_fill(self, numbers != NULL ? numbers : &none);
-  if (ls_status_is_ok(status))
-    *out_launch = &self->object;
-  else
-    ls_object_release(self);
-  return status;
+    LS_RETURN_IF_ERROR(launch_check_sizes(self->pod, node));
+  if (self->pod != NULL)
+    LS_RETURN_IF_ERROR(launch_fill(self, numbers != NULL ? numbers : &none));
+  *out_launch = &ls_give(&self)->object;
+  return ls_ok();
 }
 
 static ls_status launch_make(ls_runtime *runtime, const ls_node *node,
                              ls_object **out_launch) {
-  ls_system_id *id = NULL;
+  LS_OWN(ls_system_id, id) = NULL;
   *out_launch = NULL;
   // One for the hosts' CPUs has no cores.
   if (metadata_int(node, LS_ATTR_ID_USE_TPU, 1) == 0) return ls_ok();
   LS_RETURN_IF_ERROR(read_id(runtime, node, &id));
-  const ls_status status = make_for(runtime, node, id, out_launch);
-  ls_object_release(id);
-  return status;
+  return make_for(runtime, node, id, out_launch);
 }
 
 static void identify(const ls_object *object, ls_text *key) {
@@ -186,6 +179,108 @@ static bool is_current(const ls_object *object) {
           : __atomic_load_n(&self->state->changes, __ATOMIC_ACQUIRE);
   return now == self->generation &&
          (self->pod == NULL || !ls_pod_is_gone(self->pod));
+}
+
+// ---- Memory of a core ------------------------------------------------------
+// A program for cores: it takes the variables that it uses, its constants, and
+// a part of what it works with.
+typedef struct core_memory {
+  const ls_program *program;
+  const ls_plan_facts *facts;
+  int32_t replicas, cores_per_replica;
+} core_memory;
+
+static int64_t bytes_of(ls_type type) {
+  return (int64_t)ls_dtype_size(type.dtype) * ls_shape_num_elements(type.shape);
+}
+
+static int64_t core_memory_bytes(const core_memory *memory) {
+  const ls_program *program = memory->program;
+  const ls_plan_facts *facts = memory->facts;
+  int64_t bytes = (int64_t)facts->constant_bytes;
+  for (size_t i = 0; i < program->num_uses; ++i)
+    bytes += bytes_of(program->uses[i].type);
+  // Memory that all replicas share is spread over them, and the frame of one
+  // over its cores.
+  const int64_t shared = (int64_t)facts->shared_bytes / memory->replicas +
+                         (int64_t)facts->frame_bytes;
+  return bytes + shared / memory->cores_per_replica;
+}
+
+// ---- The largest values ----------------------------------------------------
+enum { LARGEST = 3 };
+
+typedef struct large_value {
+  int64_t bytes;
+  const ls_variable *variable;  // Or
+  const ls_node *node;          // of this graph.
+  const ls_graph *graph;
+} large_value;
+
+static void note_value(large_value *values, large_value value) {
+  for (int i = 0; i < LARGEST; ++i) {
+    if (value.bytes <= values[i].bytes) continue;
+    const large_value smaller = values[i];
+    values[i] = value;
+    value = smaller;
+  }
+}
+
+static void note_nodes(large_value *values, const ls_graph *graph) {
+  ls_graph_walk walk;
+  for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
+    const ls_node *node = walk.node;
+    if (node->type == LS_OP_PARAMETER || node->num_regions > 0) continue;
+    for (uint32_t k = 0; k < node->num_outputs; ++k)
+      note_value(values, (large_value){.bytes = bytes_of(node->outputs[k]),
+                                       .node = node,
+                                       .graph = walk.graph});
+  }
+}
+
+static void print_value(ls_text *text, const large_value *value) {
+  if (value->variable != NULL) {
+    ls_text_append_format(text, "%lld of variable '%s'",
+                          (long long)value->bytes, value->variable->name);
+    return;
+  }
+  const ls_op source =
+      ls_node_source((ls_graph *)(uintptr_t)value->graph, value->node);
+  ls_text_append_format(text, "%lld of %s", (long long)value->bytes,
+                        ls_node_info(value->node)->name);
+  if (ls_graph_node(source.graph, source.id) != NULL &&
+      source.graph != value->graph)
+    ls_text_append_format(text, " '%s'", ls_op_name(source));
+}
+
+//   LS_RESOURCE_EXHAUSTED  more than the core has: names both, and the largest
+//                          values
+static ls_status check_core_memory(const ls_core *core, int64_t limit,
+                                   const core_memory *memory) {
+  const int64_t bytes = core_memory_bytes(memory);
+  if (bytes <= limit) return ls_ok();
+  const ls_program *program = memory->program;
+  large_value values[LARGEST] = {{0}};
+  for (size_t i = 0; i < program->num_uses; ++i)
+    note_value(
+        values,
+        (large_value){.bytes = bytes_of(program->uses[i].type),
+                      .variable = (ls_variable *)program->uses[i].variable});
+  note_nodes(values, program->body);
+  LS_OWN(ls_text, text) = {0};
+  ls_text_init(&text, core->pod->allocator);
+  for (int i = 0; i < LARGEST && values[i].bytes > 0; ++i) {
+    if (i > 0) ls_text_append(&text, ", ");
+    print_value(&text, &values[i]);
+  }
+  LS_RETURN_IF_ERROR(ls_text_status(&text));
+  ls_device_name name;
+  ls_core_device(core, &name);
+  return LS_STATUS(LS_RESOURCE_EXHAUSTED,
+                   "the program needs %lld bytes of core %s, which has "
+                   "%lld; its largest values: %s",
+                   (long long)bytes, name.text, (long long)limit,
+                   text.data != NULL ? text.data : "none");
 }
 
 // ---- Doors -----------------------------------------------------------------
@@ -213,12 +308,12 @@ static ls_status launch_check(ls_object *object, const ls_program *program,
     if (limits[i] > 0 && (least == self->count || limits[i] < limits[least]))
       least = i;
   if (least < self->count)
-    LS_RETURN_IF_ERROR(ls_core_memory_check(
+    LS_RETURN_IF_ERROR(check_core_memory(
         self->cores[least], limits[least],
-        &(ls_core_memory){.program = program,
-                          .facts = facts,
-                          .replicas = self->replicas,
-                          .cores_per_replica = self->cores_per_replica}));
+        &(core_memory){.program = program,
+                       .facts = facts,
+                       .replicas = self->replicas,
+                       .cores_per_replica = self->cores_per_replica}));
   return ls_ok();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tpu/pod/state.h"
+#include "tpu/pod/system_id.h"
 
 #include <stdio.h>
 
@@ -46,7 +46,8 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
   return found;
 }
 
-bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size) {
+static bool pod_has_topology(const ls_pod *pod, const void *bytes,
+                             size_t size) {
   return pod->topology->serialized_size == size &&
          memcmp(pod->topology->serialized, bytes, size) == 0;
 }
@@ -55,11 +56,11 @@ static bool is_candidate(const ls_pod *pod, const char *job,
                          const ls_topology *topology, bool is_initialized) {
   return (!is_initialized || ls_pod_is_initialized(pod)) &&
          (job == NULL || strcmp(pod->job, job) == 0) &&
-         (topology == NULL || ls_pod_has_topology(pod, topology->serialized,
-                                                  topology->serialized_size));
+         (topology == NULL || pod_has_topology(pod, topology->serialized,
+                                               topology->serialized_size));
 }
 
-// Of a job and with a topology (NULL: any).
+// Finds the only pod of a job and with a topology (NULL: any).
 static void find_only(ls_runtime *runtime, const char *job,
                       const ls_topology *topology, ls_pod **out_pod,
                       ls_pod **out_other) {
@@ -84,8 +85,8 @@ void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other) {
   *out_other = NULL;
   *out_pod = ls_pod_of_job(runtime, "");
-  if (*out_pod != NULL && ls_pod_has_topology(*out_pod, topology->serialized,
-                                              topology->serialized_size))
+  if (*out_pod != NULL && pod_has_topology(*out_pod, topology->serialized,
+                                           topology->serialized_size))
     return;
   ls_object_release(*out_pod);
   find_only(runtime, NULL, topology, out_pod, out_other);
@@ -312,7 +313,7 @@ static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
   return ls_ok();
 }
 
-// What a shape does not say is as the pod has it.
+// Checks a shape against the pod; unset fields are as the pod has them.
 static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
   char there[LS_COORDINATE_TEXT], wanted[LS_COORDINATE_TEXT];
   if (memcmp(pod->mesh, shape->mesh, sizeof(pod->mesh)) != 0 ||

@@ -10,7 +10,11 @@
 #ifndef LS_TPU_POD_POD_H_
 #define LS_TPU_POD_POD_H_
 
+#include <stdarg.h>
+
+#include "base/memory/own.h"
 #include "base/runtime_internal.h"
+#include "engine/backend.h"
 #include "lockstep/object.h"
 #include "lockstep/tpu_system.h"
 #include "tpu/pod/system_id.h"
@@ -32,12 +36,12 @@ struct ls_core {
   struct ls_core_queue *infeed, *outfeed;
 };
 
-// What the pod asks of who keeps its queues.
+// Callbacks of the owner of the pod's queues.
 typedef struct ls_core_queues {
   // The pod goes: frees what stands, half-built too. Nobody waits any more.
   void (*destroy)(ls_core *core);
-  // What stands is empty and open again, and who waits is told. Called without
-  // the pod's lock.
+  // Empties and opens the queues again, and tells waiting threads. Called
+  // without the pod's lock.
   void (*reset)(ls_core *core);
 } ls_core_queues;
 
@@ -56,8 +60,8 @@ struct ls_pod {
   char *planned;  // The faults that it was made with; "" for none.
 
   ls_mutex lock;  // Guards what follows, and the cores' queues.
-  // Of its initializations; 0: not initialized now. Larger than that of every
-  // one before, of any pod of the runtime. Atomic: read without the lock.
+  // Number of its initialization; 0: not initialized now. Larger than all
+  // earlier ones, of any pod of the runtime. Atomic: read without the lock.
   uint64_t generation;
   bool is_gone;  // It was shut down. Atomic: read without the lock.
   // Queues that were closed so far. Atomic: read without the lock.
@@ -65,7 +69,7 @@ struct ls_pod {
   const ls_core_queues *queues;        // NULL: no core has a queue.
   struct ls_planned_fault *faults;     // See pod_fault.h.
   size_t num_faults, faults_capacity;  // The number also atomic.
-  int64_t watched;                     // See pod_watch.c. Atomic.
+  int64_t watched;                     // See ls_pod_watch. Atomic.
   int64_t *asked;  // When a host was, last; NULL: never watched.
 };
 
@@ -83,7 +87,7 @@ static inline void ls_pod_sizes(const ls_pod *pod,
 }
 
 // ---- The table -------------------------------------------------------------
-// What a new pod is made of.
+// The shape of a new pod.
 typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
   int32_t hosts;               // Divides mesh[0]: they split x.
@@ -121,7 +125,6 @@ void ls_pod_only(ls_runtime *runtime, const char *job, ls_pod **out_pod,
 // The same of those with this topology; the local system, if it has it.
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other);
-bool ls_pod_has_topology(const ls_pod *pod, const void *bytes, size_t size);
 // Takes it out of the table, for good: devices do not mean it any longer.
 void ls_pod_shut_down(ls_pod *pod);
 
@@ -163,7 +166,7 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
     return NULL;
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
-// Whether the pod is of these sizes, for which something was built.
+// Checks that the pod is of these sizes, for which something was built.
 //   LS_FAILED_PRECONDITION  says both.
 LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
                                          const int64_t sizes[LS_POD_SIZES]);
@@ -177,12 +180,64 @@ LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);
 void ls_core_release(ls_core *core);  // The pod of one so found. NULL is fine.
-// Whether a device is a core of a pod that is initialized.
+LS_OWNED_POINTER(ls_core, ls_core_release)
+// Returns true if a device is a core of a pod that is initialized.
 bool ls_pod_has_core(ls_runtime *runtime, const char *device);
 // The core of the pod that a device names by its task and index; NULL: it has
 // no such core.
 ls_core *ls_pod_core_at(ls_pod *pod, const char *device);
 // The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
 void ls_core_device(const ls_core *core, ls_device_name *out_name);
+
+// ---- Log -------------------------------------------------------------------
+// Writes a line of this layer to the runtime's log.
+LS_PRINTF(3, 4)
+static inline void ls_tpu_log(ls_runtime *runtime, ls_log_level level,
+                              const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ls_log_v(runtime, level, "tpu", format, arguments);
+  va_end(arguments);
+}
+
+// ---- State -----------------------------------------------------------------
+// Per-runtime state of this layer: pods and initialized systems. The runtime's
+// lock guards it.
+typedef struct ls_tpu_state {
+  ls_allocator *allocator;
+  ls_pod **pods;  // In order of making; counted.
+  size_t num_pods, pods_capacity;
+  uint64_t generations;  // Initializations so far, of all pods.
+  uint64_t changes;      // Of what is in both tables, so far. Atomic.
+  // The local system, if it was shut down and is not back; NULL: it was not.
+  // Counted.
+  ls_system_id *gone;
+  // The system that was initialized while no other was, also after its shutdown
+  // as long as others stay; NULL: none is initialized. Counted.
+  ls_system_id *first;
+  ls_tpu_system *systems;  // Initialized, pods or not. Their texts and
+  size_t num_systems, systems_capacity;  // topologies are the state's.
+} ls_tpu_state;
+
+// NULL: none was made.
+static inline ls_tpu_state *ls_tpu_state_find(const ls_runtime *runtime) {
+  return ls_runtime_slot(runtime, LS_SLOT_TPU);
+}
+// A system in the table of those initialized; NULL: it is not there. Hold the
+// runtime's lock.
+ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
+                                   const char *job);
+// Releases what an entry of the table owns.
+void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system);
+static inline void ls_tpu_state_note_change(ls_tpu_state *state) {
+  __atomic_fetch_add(&state->changes, 1, __ATOMIC_ACQ_REL);
+}
+// Made on first use; NULL without memory. Hold the runtime's lock.
+ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime);
+
+// ---- Launch ----------------------------------------------------------------
+// The launch of a replicated computation on the cores of a pod: the doors of
+// compiling and of beginning a run (launch.c).
+extern const ls_launch_type ls_tpu_launches;
 
 #endif  // LS_TPU_POD_POD_H_

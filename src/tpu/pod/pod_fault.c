@@ -1,8 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tpu/pod/pod_fault.h"
 
+#include <ctype.h>
+
 #include "base/require.h"
-#include "tpu/pod/pod_fault_kinds.h"
+
+// ---- Kinds -----------------------------------------------------------------
+typedef struct fault_row {
+  const char *name;  // In names of pods.
+  unsigned doors;    // Doors where it stands and counts steps: bits.
+  unsigned felt;     // Doors where it is met, too, once it has happened.
+  bool of_host;      // Of any core of its host.
+  bool stays;        // Until the system begins anew.
+  bool needs_nanos, needs_bytes;
+} fault_row;
+
+enum {
+  COMPILE = 1 << LS_DOOR_COMPILE,
+  RUN = 1 << LS_DOOR_RUN,
+  DEQUEUE = 1 << LS_DOOR_DEQUEUE,
+  ENQUEUE = 1 << LS_DOOR_ENQUEUE,
+  OUTFEED = 1 << LS_DOOR_OUTFEED,
+  HEALTH = 1 << LS_DOOR_HEALTH,
+};
+
+enum { NUM_KINDS = LS_POD_NO_HEARTBEAT + 1 };
+static const fault_row fault_rows[NUM_KINDS] = {
+    [LS_POD_HOST_PREEMPTED] = {"preempt", RUN | DEQUEUE, ENQUEUE | HEALTH,
+                               .of_host = true, .stays = true},
+    [LS_POD_CORE_LOST] = {"lost", RUN | DEQUEUE, ENQUEUE, .stays = true},
+    [LS_POD_TUPLE_LOST] = {"drop", ENQUEUE, 0},
+    [LS_POD_TUPLE_LATE] = {"late", ENQUEUE, .needs_nanos = true},
+    [LS_POD_TUPLE_CHANGED] = {"change", ENQUEUE, 0},
+    [LS_POD_INFEED_CLOSED] = {"close", ENQUEUE, 0},
+    [LS_POD_CORE_SLOW] = {"slow", RUN | DEQUEUE | OUTFEED, .needs_nanos = true},
+    [LS_POD_OUTFEED_FAILS] = {"fail", OUTFEED, 0},
+    [LS_POD_COMPILE_FAILS] = {"compile", COMPILE, .of_host = true},
+    [LS_POD_MEMORY_SHORT] = {"memory", COMPILE, .stays = true,
+                             .needs_bytes = true},
+    [LS_POD_HOST_LAME] = {"lame", HEALTH, .of_host = true, .stays = true},
+    [LS_POD_HOST_SILENT] = {"silent", HEALTH, .of_host = true, .stays = true},
+    [LS_POD_NO_HEARTBEAT] = {"noheartbeat", HEALTH, .of_host = true,
+                             .stays = true},
+};
 
 // A fault that is planned.
 struct ls_planned_fault {
@@ -15,10 +55,10 @@ struct ls_planned_fault {
 
 // ---- Planning --------------------------------------------------------------
 static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
-  if ((unsigned)fault->kind >= LS_POD_FAULT_KINDS)
+  if ((unsigned)fault->kind >= NUM_KINDS)
     return ls_invalid_argument("there is no kind %d of fault",
                                (int)fault->kind);
-  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
+  const fault_row *row = &fault_rows[fault->kind];
   if (fault->host < 0 || fault->host >= pod->num_hosts || fault->core < 0 ||
       fault->core >= pod->cores_per_host)
     return ls_invalid_argument(
@@ -96,11 +136,11 @@ void ls_pod_restart_faults(ls_pod *pod) {
 }
 
 // ---- Passing ---------------------------------------------------------------
-// Whether it happens to this core now. With the pod's lock held.
+// Returns true if it happens to this core now. With the pod's lock held.
 static bool happens(struct ls_planned_fault *planned, const ls_core *core,
                     ls_pod_door door) {
   const ls_pod_fault *fault = &planned->fault;
-  const ls_pod_fault_row *row = &ls_pod_fault_rows[fault->kind];
+  const fault_row *row = &fault_rows[fault->kind];
   if (((row->doors | row->felt) & 1u << door) == 0 ||
       core->host != fault->host ||
       (!row->of_host && core->ordinal != fault->core))
@@ -116,7 +156,7 @@ static bool happens(struct ls_planned_fault *planned, const ls_core *core,
   return is_due;
 }
 
-// What comes of all that happen at once.
+// The joint effect of all that happen at once.
 typedef struct effect {
   ls_status status;  // The first.
   ls_pod_passing passing;
@@ -269,4 +309,146 @@ ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host) {
   LS_RETURN_IF_ERROR(check_host(pod, host));
   return plan(pod, &(ls_pod_fault){.kind = LS_POD_HOST_PREEMPTED, .host = host},
               true);
+}
+
+// ---- In names --------------------------------------------------------------
+// Reads a word and a number of up to 31 bits behind it: "host12".
+static bool read_number(const char **at, const char *end, const char *word,
+                        int64_t *out) {
+  const size_t length = strlen(word);
+  const char *next = *at + length;
+  if ((size_t)(end - *at) <= length || strncmp(*at, word, length) != 0 ||
+      !isdigit((unsigned char)*next))
+    return false;
+  int64_t value = 0;
+  for (; next < end && isdigit((unsigned char)*next); ++next)
+    if (value <= INT32_MAX) value = 10 * value + (*next - '0');
+  if (value > INT32_MAX) return false;
+  *out = value;
+  *at = next;
+  return true;
+}
+
+typedef struct unit {
+  const char *name;
+  int64_t size;
+} unit;
+
+// A number of units: "5ms". `units` end with one without a name.
+static bool read_amount(const char **at, const char *end, const unit *units,
+                        int64_t *out) {
+  const char *next = *at;
+  int64_t value = 0;
+  if (!read_number(&next, end, "", &value)) return false;
+  for (; units->name != NULL; ++units) {
+    const size_t length = strlen(units->name);
+    if ((size_t)(end - next) < length ||
+        strncmp(next, units->name, length) != 0)
+      continue;
+    *at = next + length;
+    *out = value * units->size;
+    return true;
+  }
+  return false;
+}
+
+static const unit times[] = {
+    {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {NULL, 0}};
+static const unit sizes[] = {
+    {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {NULL, 0}};
+
+static bool read_kind(const char **at, const char *end,
+                      ls_pod_fault_kind *out) {
+  for (size_t i = 0; i < NUM_KINDS; ++i) {
+    const char *name = fault_rows[i].name;
+    const size_t length = strlen(name);
+    if ((size_t)(end - *at) <= length || (*at)[length] != '@' ||
+        strncmp(*at, name, length) != 0)
+      continue;
+    *out = (ls_pod_fault_kind)i;
+    *at += length + 1;
+    return true;
+  }
+  return false;
+}
+
+const char *ls_pod_fault_parse(const char *text, size_t size,
+                               ls_pod_fault *out_fault) {
+  const char *at = text, *end = text + size;
+  int64_t host = 0, core = 0;
+  *out_fault = (ls_pod_fault){0};
+  if (!read_kind(&at, end, &out_fault->kind))
+    return "is no fault: its kinds are preempt, lost, drop, late, change, "
+           "close, slow, fail, compile, memory, lame, silent and noheartbeat, "
+           "followed by @";
+  if (!read_number(&at, end, "host", &host))
+    return "has no host: hostH or hostH.coreC stands behind the @";
+  (void)(at < end && *at == '.' && read_number(&at, end, ".core", &core));
+  out_fault->host = (int32_t)host;
+  out_fault->core = (int32_t)core;
+  while (at < end) {
+    const bool reads =
+        *at++ == ':' && (read_number(&at, end, "step", &out_fault->at_step) ||
+                         read_number(&at, end, "every", &out_fault->every) ||
+                         read_amount(&at, end, times, &out_fault->nanos) ||
+                         read_amount(&at, end, sizes, &out_fault->bytes));
+    if (!reads)
+      return "is no fault: behind the host may stand :stepK, :everyN, a "
+             "duration such as :5ms and a size such as :64MiB";
+  }
+  const fault_row *row = &fault_rows[out_fault->kind];
+  if (row->needs_nanos && out_fault->nanos == 0)
+    return "says nothing of how long: a duration such as :5ms";
+  if (row->needs_bytes && out_fault->bytes == 0)
+    return "says nothing of how much: a size such as :64MiB";
+  return NULL;
+}
+
+// ---- Watching --------------------------------------------------------------
+ls_status ls_pod_watch(ls_pod *pod, int64_t timeout_nanos) {
+  LS_REQUIRE(pod);
+  if (timeout_nanos < 0)
+    return ls_invalid_argument("a time of %lld ns in which to ask hosts: it is "
+                               "0 or more",
+                               (long long)timeout_nanos);
+  ls_mutex_lock(&pod->lock);
+  if (pod->asked == NULL && timeout_nanos > 0)
+    pod->asked = ls_new_array(pod->allocator, int64_t, (size_t)pod->num_hosts);
+  const bool fits = pod->asked != NULL || timeout_nanos == 0;
+  if (fits) __atomic_store_n(&pod->watched, timeout_nanos, __ATOMIC_RELAXED);
+  ls_mutex_unlock(&pod->lock);
+  if (!fits) return ls_out_of_memory();
+  ls_pod_restart_watch(pod);
+  return ls_ok();
+}
+
+void ls_pod_restart_watch(ls_pod *pod) {
+  const int64_t now = ls_runtime_now(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  for (int32_t i = 0; pod->asked != NULL && i < pod->num_hosts; ++i)
+    pod->asked[i] = now;
+  ls_mutex_unlock(&pod->lock);
+}
+
+void ls_pod_note_asked(ls_pod *pod, int32_t host) {
+  const int64_t now = ls_runtime_now(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  if (pod->asked != NULL) pod->asked[host] = now;
+  ls_mutex_unlock(&pod->lock);
+}
+
+ls_status ls_pod_check_watch(ls_pod *pod, int32_t host) {
+  const int64_t now = ls_runtime_now(pod->runtime);
+  ls_mutex_lock(&pod->lock);
+  const int64_t most = pod->watched;
+  const int64_t waited = most > 0 ? now - pod->asked[host] : 0;
+  const bool goes = waited > most;
+  if (goes) pod->asked[host] = INT64_MAX;  // It goes once.
+  ls_mutex_unlock(&pod->lock);
+  if (!goes) return ls_ok();
+  ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
+                 "host %d of TPU system '%s' goes: nobody has asked how it is "
+                 "for %.1f s",
+                 host, pod->name, (double)waited * 1e-9);
+  return ls_pod_shut_down_host(pod, host);
 }

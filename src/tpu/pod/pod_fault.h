@@ -17,7 +17,7 @@ typedef enum ls_pod_door {
   LS_POD_DOORS,
 } ls_pod_door;
 
-// What happens to who passes.
+// The effect on a call that passes a door.
 typedef struct ls_pod_passing {
   int64_t nanos;             // It takes so long.
   bool loses, changes;       // The tuple.
@@ -52,7 +52,10 @@ LS_MUST_USE ls_status ls_pod_pass_all(ls_pod *pod, const char *const *devices,
 // The system begins anew: what was gone is there, steps count from 0.
 void ls_pod_restart_faults(ls_pod *pod);
 
-// Of a pod that is watched: has the host go, unless it was asked in time.
+// Hosts of a watched pod. A real host has a timer that ends it when nobody asks
+// how it is; here callers that pass a door check if it would have.
+//
+// Has the host go, unless it was asked in time.
 LS_MUST_USE ls_status ls_pod_check_watch(ls_pod *pod, int32_t host);
 void ls_pod_note_asked(ls_pod *pod, int32_t host);
 void ls_pod_restart_watch(ls_pod *pod);  // All were asked now.

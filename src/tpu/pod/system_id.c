@@ -5,7 +5,7 @@
 
 #include "distribute/base/strategy.h"
 #include "tpu/own.h"
-#include "tpu/pod/state.h"
+#include "tpu/pod/pod.h"
 
 static void destroy_id(ls_object *object) {
   ls_release(((ls_system_id *)object)->allocator, object);
@@ -68,18 +68,19 @@ ls_system_id *ls_system_around(void) {
   return cores != NULL ? cores->system : NULL;
 }
 
-static ls_status refuse_choice(const char *what, const ls_pod *a,
+static ls_status refuse_choice(const char *noun, const ls_pod *a,
                                const ls_pod *b) {
   return ls_failed_precondition(
       "%s may be for TPU system '%s' of job %s or for '%s' of job %s: say for "
       "which, by a device such as /job:%s/task:0, a strategy or a device "
       "assignment",
-      what, a->name, ls_job_text(a->job), b->name, ls_job_text(b->job),
+      noun, a->name, ls_job_text(a->job), b->name, ls_job_text(b->job),
       ls_job_text(a->job));
 }
 
-// What says nothing meant the first system; it does not go over to another one.
-static ls_status check_first(ls_runtime *runtime, const char *what,
+// A call that names no system meant the first one; it does not go over to
+// another one.
+static ls_status check_first(ls_runtime *runtime, const char *noun,
                              const ls_pod *pod) {
   ls_runtime_lock(runtime);
   ls_system_id *first = ls_object_retain(ls_tpu_state_find(runtime)->first);
@@ -91,26 +92,26 @@ static ls_status check_first(ls_runtime *runtime, const char *what,
         "%s may be for TPU system '%s' of job %s, which was shut down, or for "
         "'%s' of job %s: say for which, by a device such as /job:%s/task:0, a "
         "strategy or a device assignment",
-        what, first->name, ls_job_text(first->job), pod->name,
+        noun, first->name, ls_job_text(first->job), pod->name,
         ls_job_text(pod->job), ls_job_text(pod->job));
   ls_object_release(first);
   return status;
 }
 
-static ls_status refuse_in_job(const char *what, const ls_pod *a,
+static ls_status refuse_in_job(const char *noun, const ls_pod *a,
                                const ls_pod *b) {
   return ls_failed_precondition(
       "%s may be for TPU system '%s' or for '%s' of job %s, and neither is "
       "initialized: initialize the one that is meant (ls_tpu_initialize)",
-      what, a->name, b->name, ls_job_text(a->job));
+      noun, a->name, b->name, ls_job_text(a->job));
 }
 
-ls_status ls_system_of_job(ls_runtime *runtime, const char *what,
+ls_status ls_system_of_job(ls_runtime *runtime, const char *noun,
                            const char *job, ls_pod **out_pod) {
   ls_pod *other = NULL;
   ls_pod_only(runtime, job, out_pod, &other);
   if (other == NULL) return ls_ok();
-  const ls_status status = refuse_in_job(what, *out_pod, other);
+  const ls_status status = refuse_in_job(noun, *out_pod, other);
   ls_object_release(*out_pod);
   ls_object_release(other);
   *out_pod = NULL;
@@ -118,13 +119,13 @@ ls_status ls_system_of_job(ls_runtime *runtime, const char *what,
 }
 
 // The only system, if nothing says which.
-static ls_status find_only(ls_runtime *runtime, const char *what,
+static ls_status find_only(ls_runtime *runtime, const char *noun,
                            ls_pod **out_pod) {
   ls_pod *other = NULL;
   ls_pod_only(runtime, NULL, out_pod, &other);
   if (*out_pod == NULL) return ls_ok();
-  const ls_status status = other != NULL ? refuse_choice(what, *out_pod, other)
-                                         : check_first(runtime, what, *out_pod);
+  const ls_status status = other != NULL ? refuse_choice(noun, *out_pod, other)
+                                         : check_first(runtime, noun, *out_pod);
   ls_object_release(other);
   if (ls_status_is_ok(status)) return status;
   ls_object_release(*out_pod);
@@ -141,7 +142,7 @@ static ls_system_id *find_gone(ls_runtime *runtime) {
   return id;
 }
 
-ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
+ls_status ls_system_here(ls_runtime *runtime, const char *noun, const char *job,
                          ls_system_id **out_id) {
   *out_id = NULL;
   const bool has_job = job != NULL && job[0] != '\0';
@@ -152,11 +153,53 @@ ls_status ls_system_here(ls_runtime *runtime, const char *what, const char *job,
     return ls_ok();
   }
   LS_OWN(ls_pod, pod) = NULL;
-  LS_RETURN_IF_ERROR(ls_system_of_job(runtime, what, wanted, &pod));
+  LS_RETURN_IF_ERROR(ls_system_of_job(runtime, noun, wanted, &pod));
   if (pod == NULL && !has_job) *out_id = find_gone(runtime);
   if (*out_id != NULL) return ls_ok();
   if (pod == NULL && !has_job)
-    LS_RETURN_IF_ERROR(find_only(runtime, what, &pod));
+    LS_RETURN_IF_ERROR(find_only(runtime, noun, &pod));
   if (pod != NULL) *out_id = ls_object_retain(pod->id);
   return ls_ok();
+}
+
+void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system) {
+  ls_release(allocator, system->name);
+  ls_release(allocator, system->job);
+  ls_topology_release(system->topology);
+  *system = (ls_tpu_system){0};
+}
+
+static ls_status destroy_state(void *pointer) {
+  ls_tpu_state *state = pointer;
+  for (size_t i = 0; i < state->num_pods; ++i)
+    ls_object_release(state->pods[i]);
+  for (size_t i = 0; i < state->num_systems; ++i)
+    ls_tpu_system_deinit(state->allocator, &state->systems[i]);
+  ls_object_release(state->gone);
+  ls_object_release(state->first);
+  ls_release(state->allocator, state->pods);
+  ls_release(state->allocator, state->systems);
+  ls_release(state->allocator, state);
+  return ls_ok();
+}
+
+ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime) {
+  ls_tpu_state *state = ls_tpu_state_find(runtime);
+  if (state != NULL) return state;
+  state = ls_new(ls_runtime_allocator(runtime), ls_tpu_state);
+  if (state == NULL) return NULL;
+  state->allocator = ls_runtime_allocator(runtime);
+  ls_runtime_set_slot(runtime, LS_SLOT_TPU, state, destroy_state);
+  runtime->has_core = ls_pod_has_core;
+  runtime->launches = &ls_tpu_launches;
+  return state;
+}
+
+ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
+                                   const char *job) {
+  for (size_t i = 0; state != NULL && i < state->num_systems; ++i)
+    if (strcmp(state->systems[i].name, name) == 0 &&
+        strcmp(state->systems[i].job, job) == 0)
+      return &state->systems[i];
+  return NULL;
 }

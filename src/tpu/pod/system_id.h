@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/device_parts.h"
-#include "base/memory/allocator.h"
+#include "base/memory/own.h"
 #include "graph/flow.h"
 #include "lockstep/object.h"
 #include "lockstep/topology.h"
@@ -26,6 +26,7 @@ typedef struct ls_system_id {
   const char *job;   // "": the local system.
   char text[];       // Both.
 } ls_system_id;
+LS_OWNED_POINTER(ls_system_id, ls_object_release)
 
 LS_MUST_USE ls_status ls_system_id_create(ls_allocator *allocator,
                                           const char *name, const char *job,
@@ -50,7 +51,8 @@ static inline const char *ls_job_text(const char *job) {
 typedef struct ls_system_flow {
   ls_flow flow;
   ls_system_id *id;  // Lent. NULL: not known.
-  // Of a computation's replicas, lent; NULL: their cores follow each other.
+  // The assignment of a computation's replicas, lent; NULL: their cores follow
+  // each other.
   const ls_device_assignment *assignment;
 } ls_system_flow;
 // The innermost computation here or around; NULL: none.
@@ -80,12 +82,12 @@ ls_system_id *ls_system_around(void);
 // NULL: there is none. The caller releases it.
 //   LS_FAILED_PRECONDITION  there are several, or the first one was shut down,
 //                           and nothing says which: names two of them.
-LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *what,
+LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *noun,
                                      const char *job, ls_system_id **out_id);
 // The pod of a job: the one that is initialized, or without one the only one
 // that is connected; NULL: there is none. The caller releases it.
 //   LS_FAILED_PRECONDITION  none is initialized, and several are connected.
-LS_MUST_USE ls_status ls_system_of_job(ls_runtime *runtime, const char *what,
+LS_MUST_USE ls_status ls_system_of_job(ls_runtime *runtime, const char *noun,
                                        const char *job,
                                        struct ls_pod **out_pod);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topologies, as this layer sees them.
+// Topologies and device assignments, inside.
 #ifndef LS_TPU_POD_TOPOLOGY_H_
 #define LS_TPU_POD_TOPOLOGY_H_
 
@@ -23,8 +23,8 @@ struct ls_topology {
   ls_system_id *system;  // Whose it is; NULL: not known. Set while it is made.
 };
 
-// What a topology is made of. Bytes are copied, places taken over, whatever
-// happens.
+// Parts of a topology. Bytes are copied, places taken over, also after a
+// failure.
 typedef struct ls_topology_parts {
   int32_t mesh[LS_MESH_RANK];
   int32_t num_tasks, per_task;
@@ -60,5 +60,19 @@ const char *ls_coordinate_text(ls_coordinate place,
 // "[2, 2, 1, 2]"; what does not fit is left out.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]);
+
+// ---- Device assignments ----------------------------------------------------
+struct ls_device_assignment {
+  ls_object object;
+  ls_allocator *allocator;
+  ls_topology *topology;
+  int32_t num_replicas, cores_per_replica;
+  ls_coordinate *places;  // By replica, then by logical core.
+};
+
+// Takes over the places, whatever happens, and checks them.
+LS_MUST_USE ls_status ls_device_assignment_make(
+    ls_topology *topology, int32_t num_replicas, int32_t cores_per_replica,
+    ls_coordinate *places, ls_device_assignment **out_assignment);
 
 #endif  // LS_TPU_POD_TOPOLOGY_H_

@@ -3,6 +3,7 @@
 //   repeated int32 mesh_shape = 1; int32 num_tasks = 2;
 //   int32 num_tpu_devices_per_task = 3; repeated int32 device_coordinates = 4;
 //   TPUHardwareFeature tpu_hardware_feature = 5;
+#include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/text.h"
@@ -20,6 +21,13 @@ typedef struct proto {
   int32_t num_tasks, per_task;
   ls_text hardware;  // A message that is there twice is both, joined.
 } proto;
+
+static void proto_deinit(proto *in) {
+  ls_text_deinit(&in->hardware);
+  ls_release(in->allocator, in->mesh.items);
+  ls_release(in->allocator, in->coordinates.items);
+}
+LS_OWNED_STRUCT(proto, proto_deinit)
 
 static bool add_number(proto *in, numbers *list, uint64_t value) {
   if (!ls_grow(in->allocator, &list->items, &list->capacity, list->count + 1,
@@ -132,31 +140,30 @@ static ls_status topology_parse_make(const proto *in, const void *bytes,
   return ls_topology_make(in->allocator, &parts, out_topology);
 }
 
+static ls_status read_fields(proto *in, const void *bytes, size_t size) {
+  const unsigned char *data = bytes;
+  ls_proto_input rest = {data, data + size};
+  while (rest.at < rest.end) {
+    ls_proto_field field = {0};
+    const long long start = rest.at - data;
+    const char *fault = ls_proto_read_field(&rest, &field);
+    if (fault != NULL)
+      return ls_invalid_argument("topology: %s at byte %lld: it is no "
+                                 "serialized TopologyProto",
+                                 fault, start);
+    LS_RETURN_IF_ERROR(read_field(in, &field));
+  }
+  return ls_ok();
+}
+
 ls_status ls_topology_parse(const void *bytes, size_t size,
                             ls_topology **out_topology) {
   LS_REQUIRE_OUT(out_topology);
   LS_REQUIRE_ITEMS(bytes, size);
   if (bytes == NULL) bytes = "";
-  proto in = {.allocator = ls_current_allocator()};
+  LS_OWN(proto, in) = {.allocator = ls_current_allocator()};
   ls_text_init(&in.hardware, in.allocator);
-  ls_status status = ls_ok();
-  const unsigned char *data = bytes;
-  ls_proto_input left = {data, data + size};
-  while (left.at < left.end && ls_status_is_ok(status)) {
-    ls_proto_field field = {0};
-    const long long start = left.at - data;
-    const char *fault = ls_proto_read_field(&left, &field);
-    status = fault == NULL
-                 ? read_field(&in, &field)
-                 : ls_invalid_argument("topology: %s at byte %lld: it is no "
-                                       "serialized TopologyProto",
-                                       fault, start);
-  }
-  if (ls_status_is_ok(status)) status = topology_parse_check(&in);
-  if (ls_status_is_ok(status))
-    status = topology_parse_make(&in, bytes, size, out_topology);
-  ls_text_deinit(&in.hardware);
-  ls_release(in.allocator, in.mesh.items);
-  ls_release(in.allocator, in.coordinates.items);
-  return status;
+  LS_RETURN_IF_ERROR(read_fields(&in, bytes, size));
+  LS_RETURN_IF_ERROR(topology_parse_check(&in));
+  return topology_parse_make(&in, bytes, size, out_topology);
 }

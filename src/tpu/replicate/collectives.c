@@ -8,30 +8,30 @@
 #include "base/runtime_internal.h"
 #include "graph/compare/compare.h"
 #include "graph/make/make.h"
-#include "tpu/pod/log.h"
+#include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
 // ---- Where -----------------------------------------------------------------
-static ls_status check_place(const char *what) {
+static ls_status check_place(const char *noun) {
   const ls_tpu_context *context = ls_tpu_context_current();
   if (context == NULL || context->outside == NULL) return ls_ok();
   return ls_invalid_argument(
       "%s in cluster '%s', which is compiled outside of computation '%s': "
       "replicas meet on their cores alone",
-      what, context->outside, context->name);
+      noun, context->outside, context->name);
 }
 
-static void warn_of_one(const char *what) {
+static void warn_of_one(const char *noun) {
   ls_graph *graph = ls_graph_current();
   if (ls_context_replicas_here() > 0 || graph == NULL) return;
   ls_tpu_log(graph->runtime, LS_LOG_WARNING,
              "%s outside of a replicated computation: it is of replica 0 alone",
-             what);
+             noun);
 }
 
 // ---- Groups ----------------------------------------------------------------
 // The first replica that is in two groups or in none, or is none.
-static ls_status check_members(const char *what,
+static ls_status check_members(const char *noun,
                                const ls_replica_groups *groups,
                                size_t replicas) {
   ls_allocator *allocator = ls_current_allocator();
@@ -42,28 +42,28 @@ static ls_status check_members(const char *what,
     if (id < 0 || (size_t)id >= replicas)
       return ls_invalid_argument("%s: replica %d is in a group; there are "
                                  "replicas 0 to %zu",
-                                 what, id, replicas - 1);
+                                 noun, id, replicas - 1);
     else if (seen[id])
-      return ls_invalid_argument("%s: replica %d is in two groups", what, id);
+      return ls_invalid_argument("%s: replica %d is in two groups", noun, id);
     else
       seen[id] = true;
   }
   for (size_t r = 0; r < replicas; ++r)
     if (!seen[r])
-      return ls_invalid_argument("%s: replica %zu is in no group", what, r);
+      return ls_invalid_argument("%s: replica %zu is in no group", noun, r);
   return ls_ok();
 }
 
-static ls_status check_groups(const char *what,
+static ls_status check_groups(const char *noun,
                               const ls_replica_groups *groups) {
-  LS_RETURN_IF_ERROR(check_place(what));
+  LS_RETURN_IF_ERROR(check_place(noun));
   if (groups == NULL) {
-    warn_of_one(what);
+    warn_of_one(noun);
     return ls_ok();
   }
   if (groups->size == 0 || groups->members == NULL)
-    return ls_invalid_argument("%s: groups of %zu members", what, groups->size);
-  return check_members(what, groups, (size_t)ls_context_replicas());
+    return ls_invalid_argument("%s: groups of %zu members", noun, groups->size);
+  return check_members(noun, groups, (size_t)ls_context_replicas());
 }
 
 // ---- Sum -------------------------------------------------------------------
@@ -85,14 +85,14 @@ static ls_tensor sum_op(ls_tensor x, const ls_replica_groups *groups) {
 }
 
 ls_tensor ls_cross_replica_sum(ls_tensor x, const ls_replica_groups *groups) {
-  const char *what = "cross_replica_sum";
-  ls_status status = check_groups(what, groups);
+  const char *noun = "cross_replica_sum";
+  ls_status status = check_groups(noun, groups);
   const ls_dtype dtype = ls_tensor_dtype(x);
   if (ls_status_is_ok(status) && !ls_tensor_is_failed(x) &&
       !ls_dtype_is_float(dtype) && !ls_dtype_is_integer(dtype))
     status = ls_invalid_argument("%s of %s: integers and floats are added",
-                                 what, ls_dtype_name(dtype));
-  if (!ls_status_is_ok(status)) return ls_make_failed(what, status);
+                                 noun, ls_dtype_name(dtype));
+  if (!ls_status_is_ok(status)) return ls_make_failed(noun, status);
   // Replicas that run op by op have met by what their strategy does.
   return ls_context_current()->hooks != NULL
              ? ls_all_reduce_in(LS_REDUCE_SUM, x, groups)
@@ -100,34 +100,34 @@ ls_tensor ls_cross_replica_sum(ls_tensor x, const ls_replica_groups *groups) {
 }
 
 // ---- Exchanges -------------------------------------------------------------
-static ls_status check_axis(const char *what, const char *name, int axis,
+static ls_status check_axis(const char *noun, const char *name, int axis,
                             int32_t rank) {
   if (axis >= 0 && axis < rank) return ls_ok();
-  return ls_invalid_argument("%s: %s %d of a value of rank %d", what, name,
+  return ls_invalid_argument("%s: %s %d of a value of rank %d", noun, name,
                              axis, rank);
 }
 
-static ls_status check_exchange(const char *what, ls_tensor x, int concat_axis,
+static ls_status check_exchange(const char *noun, ls_tensor x, int concat_axis,
                                 int split_axis, int64_t split_count,
                                 const ls_replica_groups *groups) {
-  LS_RETURN_IF_ERROR(check_groups(what, groups));
+  LS_RETURN_IF_ERROR(check_groups(noun, groups));
   const int64_t size =
       groups != NULL ? (int64_t)groups->size : ls_context_replicas();
   if (split_count < 1)
-    return ls_invalid_argument("%s: split count %lld is less than 1", what,
+    return ls_invalid_argument("%s: split count %lld is less than 1", noun,
                                (long long)split_count);
   if (split_count != size)
     return ls_invalid_argument(
-        "%s: split count %lld for groups of %lld members", what,
+        "%s: split count %lld for groups of %lld members", noun,
         (long long)split_count, (long long)size);
   const ls_shape shape = ls_tensor_shape(x);
   if (ls_tensor_is_failed(x) || shape.rank < 0) return ls_ok();
-  LS_RETURN_IF_ERROR(check_axis(what, "concat axis", concat_axis, shape.rank));
-  LS_RETURN_IF_ERROR(check_axis(what, "split axis", split_axis, shape.rank));
+  LS_RETURN_IF_ERROR(check_axis(noun, "concat axis", concat_axis, shape.rank));
+  LS_RETURN_IF_ERROR(check_axis(noun, "split axis", split_axis, shape.rank));
   const int64_t rows = shape.dim[split_axis];
   if (rows >= 0 && rows % split_count != 0)
     return ls_invalid_argument(
-        "%s: dimension %d of size %lld cannot be split into %lld parts", what,
+        "%s: dimension %d of size %lld cannot be split into %lld parts", noun,
         split_axis, (long long)rows, (long long)split_count);
   return ls_ok();
 }

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "graph/make/make.h"
 #include "lockstep/host.h"
-#include "tpu/pod/log.h"
+#include "tpu/pod/pod.h"
 
 static bool context_is_same(ls_op a, ls_op b) {
   return a.id == b.id && ls_graph_resolve(a.graph) == ls_graph_resolve(b.graph);
@@ -34,7 +34,7 @@ static bool is_internal(const ls_tpu_context *self, ls_op op) {
   return mark != NULL && strcmp(mark, self->name) == 0;
 }
 
-// What is made for the computation waits for nothing.
+// Ops made for the computation wait for nothing.
 static ls_op bring_in(ls_op op) {
   ls_scope alone = {0};
   ls_flow_alone_begin(&alone);
@@ -205,15 +205,12 @@ ls_status ls_tpu_context_enter_outside(ls_tpu_context *self, const char *name) {
                             self->outside, self->name);
   snprintf(number, sizeof(number), "%u", self->outside_counter);
   const char *cluster = name != NULL ? name : number;
-  char *kept = ls_copy_text(self->allocator, cluster, strlen(cluster));
-  if (kept == NULL) return ls_out_of_memory();
-  const ls_status status = note_core(self, kept);
-  if (!ls_status_is_ok(status)) {
-    ls_release(self->allocator, kept);
-    return status;
-  }
+  LS_OWN_MEMORY(self->allocator, char, kept) =
+      ls_copy_text(self->allocator, cluster, strlen(cluster));
+  LS_RETURN_IF_NO_MEMORY(kept);
+  LS_RETURN_IF_ERROR(note_core(self, kept));
   ls_context *context = ls_context_current();
-  self->outside = kept;
+  self->outside = ls_give(&kept);
   self->outside_counter += name == NULL;
   self->inner_device = context->scoped.device;
   context->scoped.device = self->outer_device;
@@ -233,7 +230,7 @@ ls_status ls_tpu_context_exit_outside(ls_tpu_context *self) {
 }
 
 // ---- Gradients -------------------------------------------------------------
-// Whether a cluster is of this very call of gradients.
+// Returns true if a cluster is of this very call of gradients.
 static bool is_of_call(const char *cluster, const char *uid) {
   const size_t length = strlen(cluster), end = strlen(uid);
   return length > end && cluster[length - end - 1] == '.' &&

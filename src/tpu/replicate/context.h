@@ -78,7 +78,8 @@ ls_status ls_tpu_context_exit_outside(ls_tpu_context *context);
 ls_nest ls_outside_compilation_marked(ls_callback fn, void *user, ls_nest args,
                                       bool maps);
 
-// What flows are told of gradients (graph/flow.h). A zeroed op: nothing.
+// Enters and leaves gradients, as flows do (graph/flow.h). A zeroed op:
+// nothing.
 ls_status ls_tpu_context_enter_gradient(ls_tpu_context *context, ls_op op,
                                         const char *uid);
 ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
@@ -94,8 +95,7 @@ ls_status ls_tpu_context_handle(ls_tpu_context *context, ls_variable *variable,
 ls_status ls_tpu_context_check_write(const ls_tpu_context *context,
                                      const ls_tpu_handle *handle);
 #define LS_MARK_HANDLE "_handle"
-// Of an op that is being made: the variable whose handle it goes through; NULL:
-// none.
+// Returns the variable through whose handle an op being made goes; NULL: none.
 ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count);
 
 // Logs what was collected that no core runs.

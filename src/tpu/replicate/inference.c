@@ -13,7 +13,7 @@
 #include "graph/make/make.h"
 #include "graph/walk.h"
 #include "lockstep/shard.h"
-#include "tpu/pod/log.h"
+#include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
 // ---- Reading variables outside ---------------------------------------------

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a replicated computation returns: taken inside of it, given outside.
+// Results of a replicated computation: taken inside of it, given outside.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -18,7 +18,7 @@ static bool is_flat(ls_nest made) {
   return true;
 }
 
-// Whether all of a replica's cores have a part in each value.
+// Returns true if all of a replica's cores have a part in each value.
 static bool is_partitioned(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   return r->options->xla.spmd != LS_FLAG_OFF && assignment != NULL &&

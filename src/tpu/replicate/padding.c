@@ -23,7 +23,7 @@ ls_nest ls_maximum_shape(ls_shape shape) {
 }
 
 // ---- Shapes of a run's inputs ---------------------------------------------
-// Whether a leaf becomes a tensor, and of which shape; none is of rank 0.
+// Returns true if a leaf becomes a tensor, and its shape; none is of rank 0.
 static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
   *out_shape = LS_SCALAR;
   if ((leaf.kind == LS_KIND_ARRAY || leaf.kind == LS_KIND_VARIABLE) &&
@@ -84,19 +84,18 @@ static ls_status padding_check_static(ls_nest leaf, ls_nest first, size_t i,
 ls_status ls_check_static_shapes(ls_nest inputs) {
   const ls_nest first = ls_nest_item(inputs, 0);
   const size_t count = ls_nest_num_leaves(first);
-  ls_allocator *allocator = ls_current_allocator();
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, 2 * count + 1);
-  ls_status status = leaves == NULL ? ls_out_of_memory() : ls_ok();
-  if (leaves != NULL) ls_nest_flatten(first, leaves, count);
-  for (size_t r = 0; ls_status_is_ok(status) && r < ls_nest_count(inputs);
-       ++r) {
+  LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, leaves,
+                         2 * count + 1);
+  ls_nest_flatten(first, leaves, count);
+  for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
     if (ls_nest_num_leaves(own) != count) continue;  // Refused later on.
     ls_nest_flatten(own, leaves + count, count);
-    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-      status = padding_check_static(leaves[count + i], leaves[i], i, r);
+    for (size_t i = 0; i < count; ++i)
+      LS_RETURN_IF_ERROR(
+          padding_check_static(leaves[count + i], leaves[i], i, r));
   }
-  return status;
+  return ls_ok();
 }
 
 // ---- Maximum shapes -------------------------------------------------------
@@ -188,7 +187,7 @@ static void find_axes(const ls_replication *r, size_t i, ls_padded *out) {
   }
 }
 
-// Which are padded, and how many inputs there are with the real sizes.
+// Finds the padded inputs, and counts those with the real sizes.
 static ls_status find_padding(ls_replication *r, ls_shape *maxima) {
   ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_leaves + 1);
   if (leaves == NULL) return ls_out_of_memory();

@@ -14,10 +14,9 @@
 #include "graph/region.h"
 #include "graph/trial.h"
 #include "tpu/own.h"
-#include "tpu/pod/assignment.h"
-#include "tpu/pod/launch.h"
-#include "tpu/pod/log.h"
-#include "tpu/pod/state.h"
+#include "tpu/pod/pod.h"
+#include "tpu/pod/system_id.h"
+#include "tpu/pod/topology.h"
 
 bool ls_op_is_replicated(ls_op op) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -88,8 +87,8 @@ static ls_status begin_context(ls_replication *r) {
   return ls_ok();
 }
 
-// What is said of the assignment: cores of a replica, four numbers a core, and
-// the topology's bytes.
+// The assignment: cores of a replica, four numbers a core, and the topology's
+// bytes.
 typedef struct placement {
   int64_t cores;
   int64_t *numbers;
@@ -195,7 +194,7 @@ static ls_status mark_system(const ls_replication *r) {
   return mark_mesh(r);
 }
 
-// Of replicas' cores, where these are several.
+// Notes the hosts of replicas' cores, where these are several.
 static ls_status note_hosts(ls_replication *r) {
   const char *const *hosts = NULL;
   size_t count = 0;
@@ -208,7 +207,7 @@ static ls_status note_hosts(ls_replication *r) {
                                      .as.strings = {hosts, count}});
 }
 
-// What was asked for while the computation was built.
+// Adds requests made while the computation was built.
 static ls_status finish_metadata(const ls_replication *r) {
   const ls_tpu_context *context = &r->context;
   LS_RETURN_IF_ERROR(mark_system(r));
@@ -317,8 +316,9 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   return ls_outputs_take(r, made, outputs);
 }
 
-ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
-                               ls_nest *results) {
+// Builds the computation and what is around it.
+static ls_status build_replication(ls_replication *r, ls_callback fn,
+                                   void *user, ls_nest *results) {
   ls_outputs outputs = {0};
   LS_RETURN_IF_ERROR(add_inputs(r));
   LS_RETURN_IF_ERROR(begin_context(r));
@@ -328,10 +328,10 @@ ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
   if (ls_status_is_ok(status)) status = build_inside(r, fn, user, &outputs);
   ls_scope_end(&scope);
   ls_tpu_context_report(&r->context);
-  if (ls_status_is_ok(status)) status = finish_metadata(r);
-  if (ls_status_is_ok(status)) status = ls_outputs_give(r, &outputs, results);
-  ls_nest_release(outputs.like);
-  return status;
+  LS_OWN(ls_nest, like) = outputs.like;
+  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(finish_metadata(r));
+  return ls_outputs_give(r, &outputs, results);
 }
 
 static ls_status add_compile_status(const ls_replication *r,
@@ -440,7 +440,7 @@ static ls_status replicate_here(ls_replication *r, ls_callback fn, void *user,
     *outputs = ls_nest_sequence(LS_KIND_LIST, NULL, 0);
     return ls_nest_status(*outputs);
   }
-  LS_RETURN_IF_ERROR(ls_replication_build(r, fn, user, outputs));
+  LS_RETURN_IF_ERROR(build_replication(r, fn, user, outputs));
   return compile_status == NULL ? ls_ok()
                                 : add_compile_status(r, compile_status);
 }

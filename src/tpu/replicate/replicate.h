@@ -5,10 +5,12 @@
 #define LS_TPU_REPLICATE_REPLICATE_H_
 
 #include "base/memory/arena.h"
+#include "lockstep/infeed.h"
+#include "lockstep/parameters.h"
 #include "lockstep/replicate.h"
 #include "tpu/replicate/context.h"
 
-// Which axes of an input are padded, and which input is the first's real size.
+// The padded axes of an input, and the input with the first's real size.
 typedef struct ls_padded {
   int64_t axes[LS_MAX_RANK];
   size_t count, first_size;
@@ -46,12 +48,9 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs);
 // all are on one: hosts.c.
 ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
                                size_t *out_count);
-// Builds the computation and what is around it.
-ls_status ls_replication_build(ls_replication *r, ls_callback fn, void *user,
-                               ls_nest *outputs);
 
-// Of replicas' inputs: maximum shapes of their ranks, with unknown sizes alone;
-// the caller's. Whether all sizes are known and equal.
+// Makes maximum shapes of replicas' inputs, of their ranks, with unknown sizes
+// alone; the caller's. And checks that all sizes are known and equal.
 //   LS_INVALID_ARGUMENT  a tensor without a rank; a size that is not. Names it.
 ls_status ls_maximum_shapes_of(ls_nest inputs, ls_nest *out_maxima);
 ls_status ls_check_static_shapes(ls_nest inputs);
@@ -64,7 +63,7 @@ ls_status ls_replication_padding_map(ls_replication *r, int64_t **out_numbers,
 // In the computation: its inputs as they really are.
 ls_status ls_replication_unpad(const ls_replication *r, ls_tensor *values);
 
-// What a computation returns: outputs.c.
+// Results of a computation: outputs.c.
 typedef struct ls_outputs {
   ls_nest like;  // The structure of one replica's; the caller's.
   ls_nest *leaves;
@@ -79,5 +78,16 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out);
 // Outside: the replicas' results.
 ls_status ls_outputs_give(ls_replication *r, const ls_outputs *outputs,
                           ls_nest *results);
+
+// ---- Arity -----------------------------------------------------------------
+// Numbers of arguments, where callbacks declare what they take.
+
+// Checks that the callback named `noun` takes the inputs and, if
+// `takes_infeed`, a queue's elements after them. Without parameters it takes
+// anything.
+LS_MUST_USE ls_status ls_check_arity(const ls_parameters *parameters,
+                                     const char *noun, ls_nest inputs,
+                                     const ls_infeed_queue *queue,
+                                     bool takes_infeed);
 
 #endif  // LS_TPU_REPLICATE_REPLICATE_H_

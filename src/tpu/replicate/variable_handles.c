@@ -12,7 +12,6 @@
 #include "distribute/variables/variable.h"
 #include "graph/make/make.h"
 #include "lockstep/tpu_variable.h"
-#include "tpu/pod/assignment.h"
 #include "tpu/pod/topology.h"
 #include "tpu/replicate/context.h"
 
@@ -80,7 +79,7 @@ static ls_status find_copy(const ls_tpu_context *self,
                              container->name, replica);
 }
 
-// Whether it is known which cores the replicas will have.
+// Returns true if the replicas' cores are known.
 static bool knows_cores(const ls_tpu_context *self,
                         const ls_strategy_cores *cores) {
   if (self->around.assignment != NULL) return true;
@@ -169,27 +168,23 @@ ls_status ls_tpu_context_handle(ls_tpu_context *self, ls_variable *variable,
     *out_handle = &self->handles[at];
     return ls_ok();
   }
-  if (!ls_grow(self->allocator, &self->handles, &self->handles_capacity,
-               self->num_handles + 1, sizeof(*self->handles)))
-    return ls_out_of_memory();
-  LS_NEW_ARRAY_OR_RETURN(self->allocator, int64_t, copies,
+  LS_RETURN_IF_NO_MEMORY(ls_grow(self->allocator, &self->handles,
+                                 &self->handles_capacity, self->num_handles + 1,
+                                 sizeof(*self->handles)));
+  LS_OWN_ARRAY_OR_RETURN(self->allocator, int64_t, copies,
                          (size_t)self->num_replicas);
   size_t count = 0;
   ls_op op = {0};
   bool differ = false;
-  ls_status status = find_copies(self, variable, copies, &count, &differ);
-  if (ls_status_is_ok(status))
-    status = variable_handles_add_op(self, variable, copies, count, &op);
-  if (!ls_status_is_ok(status) || !differ) {
-    ls_release(self->allocator, copies);
-    copies = NULL;
-  }
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(find_copies(self, variable, copies, &count, &differ));
+  LS_RETURN_IF_ERROR(
+      variable_handles_add_op(self, variable, copies, count, &op));
   if (at == self->num_handles)
     ++self->num_handles;
   else
     ls_release(self->allocator, self->handles[at].copies);
-  self->handles[at] = (ls_tpu_handle){variable, op, copies};
+  self->handles[at] =
+      (ls_tpu_handle){variable, op, differ ? ls_give(&copies) : NULL};
   *out_handle = &self->handles[at];
   return ls_ok();
 }

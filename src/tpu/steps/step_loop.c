@@ -15,7 +15,7 @@
 #include "lockstep/flow.h"
 #include "lockstep/replicate.h"
 #include "tpu/feeds/infeed_queue.h"
-#include "tpu/replicate/arity.h"
+#include "tpu/replicate/replicate.h"
 
 // The loop's values are the count if it counts, then the state; a zero alone if
 // there is neither.

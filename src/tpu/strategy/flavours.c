@@ -5,7 +5,7 @@
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/own.h"
-#include "tpu/pod/log.h"
+#include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
 
 static const ls_tpu_flavour current = {
@@ -25,7 +25,7 @@ static ls_status set_number(ls_runtime *runtime, const char *gauge,
   return ls_gauge_set(runtime, gauge, "", &(ls_gauge_value){.number = number});
 }
 
-// What kind of strategy the runtime has come to have.
+// Publishes the kind of strategy of the runtime.
 static ls_status publish(const ls_strategy *strategy,
                          const ls_tpu_flavour *flavour) {
   ls_runtime *runtime = strategy->runtime;

@@ -6,11 +6,11 @@
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/program.h"
-#include "tpu/pod/log.h"
+#include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
 
-// Of a variable that is queued, or its container. With the strategy's lock
-// held: another thread may give the values of all at any moment.
+// Sets the queue of a variable or its container. With the strategy's lock held:
+// another thread may give the values of all at any moment.
 static void set_late(ls_variable *variable, ls_late_values *late) {
   if (variable->container != NULL) variable = variable->container;
   __atomic_store_n(&variable->late, late, __ATOMIC_RELEASE);
@@ -57,7 +57,7 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
   return ls_ok();
 }
 
-// What has got a value meanwhile, from a file, keeps it.
+// A variable that has got a value meanwhile, from a file, keeps it.
 static ls_status store_value(ls_store *store, const ls_tpu_late_value *item) {
   return ls_store_has_value(store, item->variable)
              ? ls_ok()

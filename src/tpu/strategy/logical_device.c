@@ -35,14 +35,14 @@ static ls_status check_strategy(const ls_strategy *strategy) {
                                    strategy->label);
 }
 
-static ls_status check_offered(const ls_strategy *strategy, const char *what) {
+static ls_status check_offered(const ls_strategy *strategy, const char *noun) {
   LS_RETURN_IF_ERROR(check_strategy(strategy));
   const ls_tpu_flavour *flavour = ls_tpu_strategy_of(strategy)->flavour;
   return flavour->has_logical_devices
              ? ls_ok()
              : ls_unimplemented("%s of %s: this is the %s, which has none; use "
                                 "ls_tpu_strategy_create",
-                                what, strategy->label, flavour->name);
+                                noun, strategy->label, flavour->name);
 }
 
 static ls_status check_assigned(const ls_strategy *strategy, int32_t k) {
@@ -186,26 +186,21 @@ static ls_status find_device(int32_t k, const char **out_device) {
 static const ls_scope_type column_scope = {.name =
                                                "a scope of a logical device"};
 
-static void logical_device_begin(ls_scope *scope, const ls_strategy *strategy,
-                                 int32_t k) {
+static ls_status logical_device_begin(ls_scope *scope,
+                                      const ls_strategy *strategy, int32_t k) {
   const char *device = NULL;
-  ls_status status = logical_device_check_number(strategy, k);
-  if (ls_status_is_ok(status)) status = find_device(k, &device);
-  if (!ls_status_is_ok(status)) {
-    ls_context_refuse(scope, status);
-    return;
-  }
+  LS_RETURN_IF_ERROR(check_strategy(strategy));
+  LS_RETURN_IF_ERROR(logical_device_check_number(strategy, k));
+  LS_RETURN_IF_ERROR(find_device(k, &device));
   ls_context_open(scope, &column_scope)->scoped.device = device;
   ls_column_push(scope, strategy, k);
+  return ls_ok();
 }
 
 void ls_logical_device_scope_begin(ls_scope *scope, const ls_strategy *strategy,
                                    int32_t k) {
-  const ls_status status = check_strategy(strategy);
-  if (ls_status_is_ok(status))
-    logical_device_begin(scope, strategy, k);
-  else
-    ls_context_refuse(scope, status);
+  const ls_status status = logical_device_begin(scope, strategy, k);
+  if (!ls_status_is_ok(status)) ls_context_refuse(scope, status);
 }
 
 void ls_replica_logical_device_scope_begin(ls_scope *scope,
@@ -214,9 +209,7 @@ void ls_replica_logical_device_scope_begin(ls_scope *scope,
   ls_status status = replica == NULL
                          ? ls_invalid_argument("the replica is NULL")
                          : ls_replica_check(replica, "a logical device");
-  if (ls_status_is_ok(status)) status = check_strategy(replica->strategy);
   if (ls_status_is_ok(status))
-    logical_device_begin(scope, replica->strategy, k);
-  else
-    ls_context_refuse(scope, status);
+    status = logical_device_begin(scope, replica->strategy, k);
+  if (!ls_status_is_ok(status)) ls_context_refuse(scope, status);
 }

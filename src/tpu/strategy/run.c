@@ -2,24 +2,58 @@
 //
 // Runs of a TPU strategy: a callable as a replicated computation of the current
 // graph, and its results put together.
-#include "tpu/strategy/run.h"
-
-#include "base/memory/own.h"
 #include "lockstep/slices.h"
-#include "tpu/pod/assignment.h"
+#include "tpu/own.h"
 #include "tpu/pod/pod_fault.h"
+#include "tpu/pod/topology.h"
+#include "tpu/replicate/context.h"
 #include "tpu/replicate/replicate.h"
-#include "tpu/strategy/replica.h"
+#include "tpu/strategy/strategy.h"
 #include "tpu/system/resolver.h"
 
 typedef ls_tpu_run run;
 
 // ---- The replica -----------------------------------------------------------
+// The replica context, of one callback and on its C stack.
+typedef struct tpu_replica {
+  ls_replica *replica;
+  ls_distribution entry;
+  ls_same_values same, *outer_same;
+} tpu_replica;
+
+static ls_status replica_begin(tpu_replica *r, ls_strategy *strategy,
+                               bool in_computation) {
+  ls_context *context = ls_context_current();
+  *r = (tpu_replica){.entry.strategy = strategy, .outer_same = context->same};
+  LS_RETURN_IF_ERROR(ls_replicas_take(strategy, &r->replica));
+  r->entry.replica = r->replica;
+  if (in_computation) r->replica->graph = ls_graph_resolve(ls_graph_current());
+  ls_distribution_push(context, &r->entry);
+  return ls_ok();
+}
+
+static void end_replica(tpu_replica *r) {
+  ls_context *context = ls_context_current();
+  ls_distribute_scoped_of(context)->distribution = r->entry.outer;
+  context->same = r->outer_same;
+  ls_same_values_deinit(&r->same);
+  ls_replicas_give(r->entry.strategy, r->replica);
+}
+
+static ls_status begin_replica(tpu_replica *out, ls_strategy *strategy) {
+  LS_RETURN_IF_ERROR(replica_begin(out, strategy, true));
+  out->replica->device_of_all = "/device:TPU_REPLICATED_CORE:0";
+  out->same = (ls_same_values){.allocator = strategy->allocator,
+                               .graph = out->replica->graph};
+  ls_context_current()->same = &out->same;
+  return ls_ok();
+}
+
 // The callback once for all of them, in a replica's context.
 static ls_nest call_replica(ls_nest inputs, void *user) {
   run *r = user;
-  ls_tpu_replica replica;
-  const ls_status status = ls_tpu_replica_begin(&replica, r->strategy);
+  tpu_replica replica;
+  const ls_status status = begin_replica(&replica, r->strategy);
   if (!ls_status_is_ok(status)) return ls_fail(status);
   const ls_nest examples = ls_tpu_run_examples(r, inputs);
   replica.replica->examples = examples;
@@ -34,7 +68,7 @@ static ls_nest call_replica(ls_nest inputs, void *user) {
     made = r->fn(args, r->user);
   }
   made = ls_tpu_run_flatten(r, made);
-  ls_tpu_replica_end(&replica);
+  end_replica(&replica);
   ls_nest_release(args);
   return made;
 }
@@ -45,31 +79,37 @@ static ls_device_assignment *assignment_of(const ls_strategy *strategy) {
                                         : self->cores.all_cores;
 }
 
-static ls_status run_build(const ls_tpu_way *way, ls_callback fn, void *user,
-                           ls_nest args, ls_nest *out_result) {
-  ls_strategy *strategy = way->strategy;
-  run r = {
-      .way = way, .strategy = strategy, .fn = fn, .user = user, .args = args};
-  LS_OWN_FIELD(strategy->allocator, r.parts);
+static ls_status build_run(run *r, ls_nest *out_result) {
+  const ls_tpu_way *way = r->way;
   ls_replicate_options options = {
-      .assignment = assignment_of(strategy),
+      .assignment = assignment_of(r->strategy),
       .soft_placement = way->soft_placement ? LS_FLAG_ON : LS_FLAG_OFF,
       .xla = way->xla,
       .padding = way->bucketize ? LS_PADDING_POWER_OF_TWO : LS_PADDING_AUTO};
   LS_OWN(ls_nest, inputs) = ls_none();
   LS_OWN(ls_nest, outputs) = ls_none();
-  ls_status status = ls_tpu_run_inputs(&r, &inputs);
-  if (ls_status_is_ok(status))
-    status = way->dynamic_batch
-                 ? ls_maximum_shapes_of(inputs, &options.maximum_shapes)
-                 : ls_check_static_shapes(inputs);
-  if (ls_status_is_ok(status))
-    status = ls_replicate_at(ls_tpu_strategy_of(strategy)->resolver->id,
-                             ls_strategy_devices(strategy), call_replica, &r,
-                             inputs, &options, &outputs);
-  if (ls_status_is_ok(status))
-    status = ls_tpu_run_join(&r, outputs, out_result);
-  ls_nest_release(options.maximum_shapes);
+  LS_OWN(ls_nest, maximum_shapes) = ls_none();
+  LS_RETURN_IF_ERROR(ls_tpu_run_inputs(r, &inputs));
+  LS_RETURN_IF_ERROR(way->dynamic_batch
+                         ? ls_maximum_shapes_of(inputs, &maximum_shapes)
+                         : ls_check_static_shapes(inputs));
+  options.maximum_shapes = maximum_shapes;
+  LS_RETURN_IF_ERROR(
+      ls_replicate_at(ls_tpu_strategy_of(r->strategy)->resolver->id,
+                      ls_strategy_devices(r->strategy), call_replica, r, inputs,
+                      &options, &outputs));
+  return ls_tpu_run_join(r, outputs, out_result);
+}
+
+static ls_status run_build(const ls_tpu_way *way, ls_callback fn, void *user,
+                           ls_nest args, ls_nest *out_result) {
+  run r = {.way = way,
+           .strategy = way->strategy,
+           .fn = fn,
+           .user = user,
+           .args = args};
+  const ls_status status = build_run(&r, out_result);
+  ls_release(way->strategy->allocator, r.parts);
   ls_nest_release(r.like);
   return status;
 }
@@ -97,17 +137,15 @@ static ls_status begin_run(const ls_strategy *strategy) {
   ls_pod_of_now now;
   LS_RETURN_IF_ERROR(ls_pod_ready(
       strategy->runtime, ls_tpu_strategy_of(strategy)->resolver->id, &now));
-  ls_status status = ls_ok();
-  if (now.pod != NULL && topology != NULL && topology->system != NULL) {
+  if (now.pod == NULL) return ls_ok();
+  LS_OWN(ls_pod, pod) = now.pod;
+  if (topology != NULL && topology->system != NULL) {
     int64_t sizes[LS_POD_SIZES];
     ls_topology_sizes(topology, sizes);
-    status = ls_pod_check_sizes(now.pod, sizes);
+    LS_RETURN_IF_ERROR(ls_pod_check_sizes(pod, sizes));
   }
-  if (now.pod != NULL && ls_status_is_ok(status))
-    status = ls_pod_pass_all(now.pod, ls_strategy_devices(strategy),
-                             strategy->num_replicas, LS_DOOR_RUN);
-  ls_object_release(now.pod);
-  return status;
+  return ls_pod_pass_all(pod, ls_strategy_devices(strategy),
+                         strategy->num_replicas, LS_DOOR_RUN);
 }
 
 // Under a tape replicas run op by op.
@@ -137,7 +175,7 @@ static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
   return ls_ok();
 }
 
-// What traces of it differ by, as a number.
+// Returns the number by which traces of it differ.
 static uint64_t run_key_of(const ls_tpu_way *way) {
   const bool bits[] = {
       way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
@@ -165,4 +203,16 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                             .call = run_call,
                             .self = &way};
   return ls_function_call_by(callable.traced, &tracer, request->args, results);
+}
+
+// In a computation its variables are the replica's own, as those of all.
+ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
+                                 ls_nest args, void *user, ls_nest *results) {
+  tpu_replica r;
+  LS_RETURN_IF_ERROR(
+      replica_begin(&r, strategy, ls_tpu_context_current() != NULL));
+  r.replica->is_alone = true;
+  const ls_status status = ls_take_nest(callback(args, user), results);
+  end_replica(&r);
+  return status;
 }

@@ -6,11 +6,7 @@
 #include "distribute/input/input.h"
 #include "lockstep/strategy_extended.h"
 #include "tpu/own.h"
-#include "tpu/pod/assignment.h"
-#include "tpu/strategy/replica.h"
-#include "tpu/strategy/run.h"
-#include "tpu/strategy/update.h"
-#include "tpu/strategy/values.h"
+#include "tpu/pod/topology.h"
 #include "tpu/system/resolver.h"
 
 static void strategy_destroy(ls_strategy *strategy) {
@@ -132,36 +128,36 @@ static ls_status check_assignment(const ls_device_assignment *assignment,
       ls_job_text(resolver->id->job));
 }
 
+// Takes over the resolver and the metadata.
 static ls_status strategy_make(const ls_tpu_options *options,
                                const ls_tpu_flavour *flavour,
                                ls_tpu_resolver *resolver,
                                ls_tpu_metadata *metadata,
-                               ls_tpu_strategy **out) {
+                               ls_strategy **out_strategy) {
   ls_device_assignment *assignment = options->assignment;
   const int32_t replicas = assignment != NULL
                                ? ls_device_assignment_num_replicas(assignment)
                                : metadata->num_cores;
-  ls_strategy *strategy = NULL;
   if (replicas < 1 || replicas > LS_MAX_REPLICAS)
     return ls_invalid_argument(
         "a TPU strategy of %d replicas: 1 to %d are possible", replicas,
         LS_MAX_REPLICAS);
   LS_RETURN_IF_ERROR(check_assignment(assignment, resolver));
   LS_RETURN_IF_ERROR(ls_strategy_make(
-      &ls_tpu_strategy_class, ls_runtime_current(), replicas, &strategy));
-  *out = (ls_tpu_strategy *)strategy;
-  (*out)->flavour = flavour;
-  (*out)->spmd = options->spmd == LS_FLAG_ON;
-  (*out)->resolver = resolver;
-  (*out)->cores.system = resolver->id;
-  (*out)->cores.assignment = ls_device_assignment_retain(assignment);
-  strategy->cores = &(*out)->cores;
-  (*out)->metadata = metadata;
+      &ls_tpu_strategy_class, ls_runtime_current(), replicas, out_strategy));
+  ls_tpu_strategy *self = ls_tpu_strategy_of(*out_strategy);
+  self->flavour = flavour;
+  self->spmd = options->spmd == LS_FLAG_ON;
+  self->resolver = resolver;
+  self->cores.system = resolver->id;
+  self->cores.assignment = ls_device_assignment_retain(assignment);
+  self->base.cores = &self->cores;
+  self->metadata = metadata;
   if (assignment != NULL)
-    strategy->num_columns =
+    self->base.num_columns =
         ls_device_assignment_num_cores_per_replica(assignment);
-  strategy->packs_variables = true;
-  strategy->uses_policies = !(*out)->spmd;
+  self->base.packs_variables = true;
+  self->base.uses_policies = !self->spmd;
   return ls_ok();
 }
 
@@ -172,24 +168,19 @@ ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
   if ((unsigned)options->spmd > LS_FLAG_OFF)
     return ls_invalid_argument("spmd %d of a TPU strategy is no flag",
                                (int)options->spmd);
-  ls_tpu_resolver *resolver = NULL;
-  ls_tpu_metadata *metadata = NULL;
-  ls_tpu_strategy *self = NULL;
-  ls_status status = strategy_ask(options, &resolver, &metadata);
-  if (ls_status_is_ok(status))
-    status = strategy_make(options, flavour, resolver, metadata, &self);
-  if (self == NULL) {
-    ls_tpu_metadata_destroy(metadata);
-    ls_tpu_resolver_release(resolver);
-    return status;
-  }
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_OWN(ls_tpu_metadata, metadata) = NULL;
+  LS_OWN(ls_strategy, strategy) = NULL;
+  LS_RETURN_IF_ERROR(strategy_ask(options, &resolver, &metadata));
+  LS_RETURN_IF_ERROR(
+      strategy_make(options, flavour, resolver, metadata, &strategy));
+  (void)ls_give(&resolver);
+  (void)ls_give(&metadata);
+  ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   self->steps_per_run = steps_per_run;
-  status = strategy_place(self, options->name);
-  if (ls_status_is_ok(status))
-    *out_strategy = &self->base;
-  else
-    ls_strategy_release(&self->base);
-  return status;
+  LS_RETURN_IF_ERROR(strategy_place(self, options->name));
+  *out_strategy = ls_give(&strategy);
+  return ls_ok();
 }
 
 // ---- What it is ------------------------------------------------------------

@@ -5,18 +5,22 @@
 #define LS_TPU_STRATEGY_STRATEGY_H_
 
 #include "base/device_parts.h"
+#include "distribute/base/class.h"
 #include "distribute/base/strategy.h"
+#include "distribute/context/context.h"
+#include "distribute/variables/variable.h"
+#include "graph/compare/compare.h"
+#include "lockstep/replicate.h"
 #include "lockstep/tpu_strategy.h"
 #include "tpu/pod/pod.h"
 
 extern const ls_strategy_class ls_tpu_strategy_class;
 
-// Of one class, they differ in what users see of them: flavours.c.
+// API variants of one strategy class: flavours.c.
 typedef struct ls_tpu_flavour {
   const char *name;     // In messages.
   const char *version;  // The cell of the gauge "strategy".
-  // What log lines call it, and what is to be used instead. NULL: it is the
-  // one to use.
+  // The name in log lines, and the replacement. NULL: it is the one to use.
   const char *symbol, *instead;
   bool has_logical_devices;
 } ls_tpu_flavour;
@@ -66,11 +70,11 @@ LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
                                            int64_t steps_per_run,
                                            ls_strategy **out_strategy);
 
-// What the class does, where it is not what mirrored strategies do.
+// Functions of the class that differ from mirrored strategies'.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
-// Of its variables: variables.c, lazy_variables.c, replicated_variable.c.
+// Its variables: lazy_variables.c, replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);
@@ -82,5 +86,86 @@ void ls_tpu_class_leave(ls_strategy *strategy);
 // is a replicated variable.
 ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
                                       ls_variable *container);
+
+// The class's call_each: calls the callback once, as replica 0.
+ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
+                                 ls_nest args, void *user, ls_nest *results);
+
+// ---- Run -------------------------------------------------------------------
+// How a run is done: its options and the strategy's.
+typedef struct ls_tpu_way {
+  ls_strategy *strategy;
+  ls_xla_options xla;
+  bool dynamic_batch, bucketize, soft_placement;
+  bool has_names;  // As in an ls_run_request.
+} ls_tpu_way;
+
+// A run under way: run.c; its arguments and results: run_nests.c.
+typedef struct ls_tpu_run {
+  const ls_tpu_way *way;
+  ls_strategy *strategy;
+  ls_callback fn;
+  void *user;
+  ls_nest args;  // Of all replicas.
+  ls_nest like;  // The structure of the results of `fn`.
+  size_t num_leaves;
+  uint8_t *parts;  // Numbers of values of each leaf: slices are several.
+} ls_tpu_run;
+
+// Makes all replicas' inputs, as ls_replicate takes them.
+ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
+// Makes the callback's arguments from a replica's inputs; those that begin with
+// a distributed variable stay as they were given. The caller's.
+ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
+// Returns the first input that has rows for each replica, or none.
+ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
+
+// Inside of the computation: makes a list of values and ops of the result of
+// `fn`, which it takes over; keeps its structure.
+ls_nest ls_tpu_run_flatten(ls_tpu_run *run, ls_nest made);
+// Outside: joins the replicas' results in that structure; `outputs` has a list
+// of values for each.
+ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
+                          ls_nest *out_result);
+
+// The class's check_run.
+ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
+                                 const ls_run_request *request,
+                                 const ls_parameters *parameters,
+                                 const char *noun);
+
+// ---- Update ----------------------------------------------------------------
+// The class's updates of variables.
+ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
+                              ls_nest *out_value);
+ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
+                                       const char *const *devices,
+                                       size_t num_devices, ls_nest *out_value);
+ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
+                                        ls_variable *const *variables,
+                                        size_t num_variables,
+                                        const char **devices, size_t capacity,
+                                        size_t *out_count);
+
+// ---- Values ----------------------------------------------------------------
+// Makes the cross-device ops of a TPU strategy: values are reduced on its host.
+ls_status ls_tpu_cross_device_create(const char *host,
+                                     ls_cross_device **out_ops);
+
+// The class's reductions and copies.
+ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
+                              ls_nest value, const ls_reduce_options *options,
+                              ls_nest *out_value);
+ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                 ls_nest value, ls_destinations where,
+                                 ls_nest *out_value);
+ls_status ls_tpu_class_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
+                                       const ls_nest *values,
+                                       const ls_destinations *where,
+                                       size_t count, ls_nest *results);
+ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
+                                    ls_destinations where, ls_nest *out_value);
+ls_status ls_tpu_class_gather(ls_strategy *strategy, ls_nest value, int axis,
+                              ls_nest *out_value);
 
 #endif  // LS_TPU_STRATEGY_STRATEGY_H_

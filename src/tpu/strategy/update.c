@@ -3,7 +3,6 @@
 // Updates of TPU strategies: in a computation once, of the variable as a whole,
 // which is the replica's own there; outside for each component. State that
 // belongs to no variable is on the host.
-#include "tpu/strategy/update.h"
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -134,15 +133,16 @@ static ls_status update_each(const ls_update_call *call, ls_variable *variable,
   LS_RETURN_IF_ERROR(
       ls_update_check_args(call->args, !differs_freely(variable)));
   LS_RETURN_IF_ERROR(update_check_count(variable, call->args, count));
-  ls_nest *results = ls_new_array(call->strategy->allocator, ls_nest, count);
-  ls_status status = results == NULL ? ls_out_of_memory() : ls_ok();
-  for (size_t i = 0; i < count && ls_status_is_ok(status); ++i) {
+  LS_OWN(ls_nest_builder, results) = {.allocator = call->strategy->allocator};
+  for (size_t i = 0; i < count; ++i) {
     ls_variable *component = plain ? variable : ls_variable_seen(variable, i);
     const ls_nest leaf = {.kind = LS_KIND_VARIABLE, .as.ref = component};
-    status = ls_update_call_once(call, leaf, true, i, (int32_t)i,
-                                 ls_variable_device(component), &results[i]);
+    LS_RETURN_IF_ERROR(ls_update_call_once(call, leaf, true, i, (int32_t)i,
+                                           ls_variable_device(component),
+                                           &results));
   }
-  return ls_update_end(call, results, count, status, out_value);
+  return ls_update_regroup(call->strategy, results.items, results.count,
+                           call->group, out_value);
 }
 
 ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
@@ -160,28 +160,31 @@ ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
 }
 
 // ---- Without a variable ----------------------------------------------------
+static ls_status update_on_host(const ls_update_call *call,
+                                ls_nest *out_value) {
+  LS_OWN(ls_nest, result) = ls_none();
+  *out_value = ls_none();
+  LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));
+  {
+    LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
+    LS_RETURN_IF_ERROR(ls_scope_status());
+    LS_RETURN_IF_ERROR(call_whole(call, NULL, &result));
+  }
+  if (!call->group) return ls_update_ungroup(call->strategy, result, out_value);
+  *out_value = ls_give(&result);
+  return ls_ok();
+}
+
 ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
                                        const char *const *devices,
                                        size_t num_devices, ls_nest *out_value) {
   (void)devices;
   (void)num_devices;
   ls_crossing crossing;
-  ls_nest result = ls_none();
   LS_RETURN_IF_ERROR(
       ls_cross_replica_begin(&crossing, call->strategy, "update_non_slot"));
-  ls_status status = ls_update_check_args(call->args, false);
-  {
-    LS_DEVICE_SCOPE(ls_tpu_strategy_of(call->strategy)->host.text);
-    if (ls_status_is_ok(status)) status = ls_scope_status();
-    if (ls_status_is_ok(status)) status = call_whole(call, NULL, &result);
-  }
-  if (ls_status_is_ok(status) && !call->group) {
-    status = ls_update_ungroup(call->strategy, result, out_value);
-    ls_nest_release(result);
-  } else {
-    *out_value = result;
-  }
-  return ls_cross_replica_end(&crossing, status, out_value);
+  return ls_cross_replica_end(&crossing, update_on_host(call, out_value),
+                              out_value);
 }
 
 ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,

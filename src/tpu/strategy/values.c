@@ -3,26 +3,24 @@
 // Reducing, gathering and broadcasting of TPU strategies. In a computation the
 // replicas do it together; outside there are components, which are put
 // together on the host of the strategy and go from there.
-#include "tpu/strategy/values.h"
 
-#include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
 #include "base/values/numbers.h"
-#include "distribute/cross_device/reduce.h"
-#include "distribute/cross_device/within.h"
+#include "distribute/cross_device/cross_device.h"
 #include "graph/compare/compare.h"
 #include "graph/make/make.h"
 #include "lockstep/cross_replica.h"
 #include "lockstep/strategy_extended.h"
 #include "runtime/eager/eager.h"
+#include "tpu/own.h"
 #include "tpu/replicate/context.h"
 #include "tpu/strategy/strategy.h"
 
 // ---- In a computation ------------------------------------------------------
 static bool in_computation(void) { return ls_tpu_context_current() != NULL; }
 
-// What has a value of its own on each replica there.
+// Returns true of a leaf with a value of its own on each replica there.
 static bool values_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE ||
          leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES;
@@ -55,7 +53,7 @@ static ls_status own_value(ls_nest leaf, ls_tensor *out_tensor) {
              : ls_distributed_as_tensor(leaf, out_tensor);
 }
 
-// Of 16-bit floats the mean is rounded once.
+// Reduces; the mean of 16-bit floats is rounded once.
 static ls_tensor values_reduce_together(ls_reduce_op op, ls_tensor x) {
   if (op == LS_REDUCE_SUM) return ls_cross_replica_sum(x, NULL);
   const ls_dtype dtype = ls_tensor_dtype(x);
@@ -78,8 +76,8 @@ static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
   return ls_made_status(x);
 }
 
-// Along axes within each replica, then over all. Sizes that are not known are
-// those of each replica.
+// Reduces along axes within each replica, then over all. Sizes that are not
+// known are those of each replica.
 static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
                                const ls_reduce_options *options,
                                ls_nest *out_value) {
@@ -92,19 +90,15 @@ static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
   LS_RETURN_IF_ERROR(own_value(leaf, &x));
   const ls_nest item = ls_leaf(x);
   LS_OWN(ls_nest, wrapped) = ls_nest_distributed(LS_PER_REPLICA, &item, 1);
-  ls_status status = ls_sum_within(wrapped, options, &within);
-  LS_RETURN_IF_ERROR(status);
-  const ls_tensor own =
-      ls_nest_tensor(ls_distributed_component(within.value, 0), 0);
+  LS_RETURN_IF_ERROR(ls_sum_within(wrapped, options, &within));
+  LS_OWN(ls_nest, value) = within.value;
+  const ls_tensor own = ls_nest_tensor(ls_distributed_component(value, 0), 0);
   const ls_nest sum = ls_leaf(ls_cross_replica_sum(own, NULL));
   within.total *= ls_context_replicas();
   if (within.late.ref != 0)
     within.late = ls_cross_replica_sum(within.late, NULL);
-  status = ls_made_status(sum.as.tensor);
-  if (ls_status_is_ok(status))
-    status = ls_finish_within(op, &within, sum, out_value);
-  ls_nest_release(within.value);
-  return status;
+  LS_RETURN_IF_ERROR(ls_made_status(sum.as.tensor));
+  return ls_finish_within(op, &within, sum, out_value);
 }
 
 // ---- Outside: components ---------------------------------------------------
@@ -134,19 +128,15 @@ static ls_status send(const on_host *self, ls_nest value, ls_nest one,
 static ls_status values_reduce(void *self, ls_reduce_op op, ls_nest value,
                                ls_destinations where, ls_nest *out_value) {
   const on_host *on = self;
-  ls_components parts;
-  ls_nest one = ls_none();
+  LS_OWN(ls_components, parts) = {0};
+  LS_OWN(ls_nest, sum) = ls_none();
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
-  ls_status status = ls_ok();
   {
     LS_DEVICE_SCOPE(on->host);
-    status = ls_reduce_parts(op, &parts, NULL, NULL, &one);
+    LS_RETURN_IF_ERROR(ls_reduce_parts(op, &parts, NULL, NULL, &sum));
   }
-  if (ls_status_is_ok(status)) status = send(on, value, one, where, out_value);
-  ls_nest_release(one);
-  ls_components_deinit(&parts);
-  return status;
+  return send(on, value, sum, where, out_value);
 }
 
 static ls_status values_batch_reduce(void *self, ls_reduce_op op,
@@ -162,26 +152,19 @@ static ls_status values_batch_reduce(void *self, ls_reduce_op op,
 static ls_status values_gather(void *self, ls_nest value, int axis,
                                ls_destinations where, ls_nest *out_value) {
   const on_host *on = self;
-  ls_tensor *items = NULL, made = ls_failed_tensor();
-  ls_allocator *allocator = on->allocator;
-  ls_components parts;
+  ls_tensor made = ls_failed_tensor();
+  LS_OWN(ls_components, parts) = {0};
   *out_value = ls_none();
   LS_RETURN_IF_ERROR(ls_components_init(&parts, value));
   const size_t count = parts.devices.count;
-  items = ls_new_array(allocator, ls_tensor, count);
-  ls_status status = items == NULL ? ls_out_of_memory() : ls_ok();
+  LS_OWN_ARRAY_OR_RETURN(on->allocator, ls_tensor, items, count);
   {
     LS_DEVICE_SCOPE(on->host);
-    for (size_t i = 0; i < count && ls_status_is_ok(status); ++i)
-      status = ls_distributed_as_tensor(parts.items[i], &items[i]);
-    if (ls_status_is_ok(status))
-      status = ls_gather_tensors(items, count, axis, &made);
+    for (size_t i = 0; i < count; ++i)
+      LS_RETURN_IF_ERROR(ls_distributed_as_tensor(parts.items[i], &items[i]));
+    LS_RETURN_IF_ERROR(ls_gather_tensors(items, count, axis, &made));
   }
-  if (ls_status_is_ok(status))
-    status = send(on, value, ls_leaf(made), where, out_value);
-  ls_release(allocator, items);
-  ls_components_deinit(&parts);
-  return status;
+  return send(on, value, ls_leaf(made), where, out_value);
 }
 
 static void values_release(void *self) {
@@ -210,8 +193,8 @@ ls_status ls_tpu_cross_device_create(const char *host,
 }
 
 // ---- One value -------------------------------------------------------------
-// What has no components is the same on all replicas.
-static ls_status reduce_one(const ls_reduction *r, ls_nest value,
+// Reduces a value without components: it is the same on all replicas.
+static ls_status reduce_one(const ls_strategy_reduction *r, ls_nest value,
                             ls_nest *out_value) {
   if (value.kind == LS_KIND_NONE) return ls_refuse_sum(r, value);
   if (r->op == LS_REDUCE_MEAN || ls_is_host_zero(value)) {
@@ -219,31 +202,30 @@ static ls_status reduce_one(const ls_reduction *r, ls_nest value,
     return ls_nest_status(value);
   }
   if (r->strategy->num_replicas > 1) return ls_refuse_sum(r, value);
-  ls_device_set devices;
-  ls_nest one = value, made = ls_none();
+  LS_OWN(ls_device_set, devices) = {0};
+  ls_nest made = ls_none();
   ls_destinations where = r->where;
   if (ls_destinations_is_none(where)) {
     where.devices = ls_strategy_devices(r->strategy);
     where.num_devices = 1;
   }
   LS_RETURN_IF_ERROR(ls_destination_set(where, value, &devices));
-  ls_status status = ls_ok();
   if (value.kind != LS_KIND_SLICES) {
     ls_tensor x = ls_failed_tensor();
-    status = ls_distributed_as_tensor(value, &x);
-    one = ls_leaf(x);
+    LS_RETURN_IF_ERROR(ls_distributed_as_tensor(value, &x));
+    value = ls_leaf(x);
   }
-  if (ls_status_is_ok(status)) status = ls_copy_to(one, &devices, &made);
-  if (ls_status_is_ok(status)) *out_value = ls_without_wrapper(made);
-  ls_device_set_deinit(&devices);
-  return status;
+  LS_RETURN_IF_ERROR(ls_copy_to(value, &devices, &made));
+  *out_value = ls_without_wrapper(made);
+  return ls_ok();
 }
 
 // ---- Of the class ----------------------------------------------------------
 ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
-  const ls_reduction r = {.strategy = strategy, .op = op, .where = where};
+  const ls_strategy_reduction r = {
+      .strategy = strategy, .op = op, .where = where};
   if (in_computation() && values_is_value(value))
     return reduce_in_computation(op, value, out_value);
   LS_RETURN_IF_ERROR(ls_check_reduce_op(op));
@@ -263,7 +245,7 @@ ls_status ls_tpu_class_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
 }
 
 static ls_nest values_reduce_leaf(ls_nest leaf, void *user) {
-  const ls_reduction *r = user;
+  const ls_strategy_reduction *r = user;
   const bool within = ls_has_axes(r) || r->options->weights != NULL;
   ls_nest made = ls_none();
   ls_status status = ls_ok();
@@ -281,7 +263,7 @@ ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
                               ls_nest value, const ls_reduce_options *options,
                               ls_nest *out_value) {
   const char *device = ls_context_current()->scoped.device;
-  ls_reduction r = {strategy, op, options, {.device = device}};
+  ls_strategy_reduction r = {strategy, op, options, {.device = device}};
   return ls_take_nest(ls_nest_map(value, values_reduce_leaf, &r), out_value);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a system has: its devices, counted.
+// The devices of a system, counted.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -217,28 +217,29 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
       ls_tpu_resolver_master(resolver, NULL, (ls_opt){0}, &master));
   LS_OWN(ls_arena, arena) = {0};
   ls_arena_init(&arena, resolver->arena.allocator);
-  ls_status status = ls_tpu_list_devices(
+  const ls_status status = ls_tpu_list_devices(
       resolver, &(ls_tpu_question){.master = master.text},
       resolver->options.device_retries.value, &arena, &devices);
   if (ls_status_code(status) == LS_DEADLINE_EXCEEDED) {
     ls_status_free(status);
-    status = ls_failed_precondition(
+    return ls_failed_precondition(
         "the TPU system at '%s' did not answer %lld times: it may not be "
         "ready, or the address is wrong",
         master.text, resolver->options.device_retries.value + 1);
-  } else if (ls_status_is_ok(status) && devices.per_host < 0) {
+  }
+  LS_RETURN_IF_ERROR(status);
+  if (devices.per_host < 0) {
     char map[LS_DEVICES_TEXT];
     print_map(&devices, map, sizeof(map));
-    status = ls_failed_precondition("hosts of the TPU system at '%s' have "
-                                    "different numbers of cores: %s",
-                                    master.text, map);
-  } else if (ls_status_is_ok(status)) {
-    *out_tpus = devices.per_host;
+    return ls_failed_precondition("hosts of the TPU system at '%s' have "
+                                  "different numbers of cores: %s",
+                                  master.text, map);
   }
-  return status;
+  *out_tpus = devices.per_host;
+  return ls_ok();
 }
 
-// What is asked for, and its memory.
+// The metadata of a query, and its memory.
 typedef struct metadata {
   ls_tpu_metadata data;
   ls_arena arena;
@@ -295,12 +296,10 @@ ls_status ls_tpu_metadata_query(const ls_tpu_resolver *resolver,
   ls_allocator *allocator = resolver->arena.allocator;
   LS_NEW_OR_RETURN(allocator, metadata, made);
   ls_arena_init(&made->arena, allocator);
-  const ls_status status = query(resolver, want_topology, made);
-  if (ls_status_is_ok(status))
-    *out_metadata = &made->data;
-  else
-    ls_tpu_metadata_destroy(&made->data);
-  return status;
+  LS_OWN(ls_tpu_metadata, data) = &made->data;
+  LS_RETURN_IF_ERROR(query(resolver, want_topology, made));
+  *out_metadata = ls_give(&data);
+  return ls_ok();
 }
 
 void ls_tpu_metadata_destroy(ls_tpu_metadata *data) {

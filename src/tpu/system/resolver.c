@@ -218,14 +218,12 @@ ls_status ls_tpu_resolver_connect(const ls_tpu_resolver_options *options,
                                   ls_tpu_resolver **out_resolver) {
   LS_REQUIRE_OUT(out_resolver);
   LS_OWN(ls_topology, topology) = NULL;
-  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(options, out_resolver));
-  ls_status status = ls_tpu_connect(*out_resolver);
-  if (ls_status_is_ok(status))
-    status = ls_tpu_initialize(*out_resolver, &topology);
-  if (ls_status_is_ok(status)) return ls_ok();
-  ls_tpu_resolver_release(*out_resolver);
-  *out_resolver = NULL;
-  return status;
+  LS_OWN(ls_tpu_resolver, resolver) = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(options, &resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_connect(resolver));
+  LS_RETURN_IF_ERROR(ls_tpu_initialize(resolver, &topology));
+  *out_resolver = ls_give(&resolver);
+  return ls_ok();
 }
 
 ls_tpu_resolver *ls_tpu_resolver_retain(ls_tpu_resolver *resolver) {

@@ -4,9 +4,10 @@
 #define LS_TPU_SYSTEM_RESOLVER_H_
 
 #include "base/memory/arena.h"
+#include "lockstep/tpu_system.h"
 #include "tpu/pod/pod.h"
 
-// What a name says.
+// Kinds of systems by their names.
 typedef enum ls_tpu_kind {
   LS_TPU_LOCAL,
   LS_TPU_VIRTUAL,
@@ -50,13 +51,13 @@ LS_MUST_USE ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
                                              const char *const **out_addresses,
                                              size_t *out_count);
 
-// Whether the lookup of a name says that its system is gone for good, and its
-// state then, static text. Others are there.
+// Finds out by lookup of a name if its system is gone for good, and its state
+// then, static text. Others are there.
 LS_MUST_USE ls_status ls_tpu_resolver_is_lost(const ls_tpu_resolver *resolver,
                                               bool *out_lost,
                                               const char **out_state);
 
-// What a system answered, in an arena of the caller's.
+// A system's answer, in an arena of the caller's.
 typedef struct ls_tpu_devices {
   ls_device_name *names;  // Canonical, sorted.
   size_t count;
@@ -84,5 +85,13 @@ LS_MUST_USE ls_status ls_tpu_check_reachable(const ls_tpu_resolver *resolver);
 // The pod of a local or virtual system; the caller releases it.
 LS_MUST_USE ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver,
                                       ls_pod **out_pod);
+
+// ---- System ----------------------------------------------------------------
+// Systems that are initialized, by name and job: the table of them.
+
+// Initializes a pod and puts it into the table; `*out_again`: it was there.
+LS_MUST_USE ls_status ls_pod_start(ls_pod *pod, bool *out_again);
+// Takes a pod out of the table and out of the runtime; `*out_was`: it was in.
+LS_MUST_USE ls_status ls_pod_stop(ls_pod *pod, bool *out_was);
 
 #endif  // LS_TPU_SYSTEM_RESOLVER_H_

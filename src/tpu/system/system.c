@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connecting, initializing, shutting down.
-#include "tpu/system/system.h"
 
 #include <stdio.h>
 
@@ -9,7 +8,7 @@
 #include "lockstep/runtime_settings.h"
 #include "runtime/program.h"
 #include "tpu/own.h"
-#include "tpu/pod/state.h"
+#include "tpu/pod/system_id.h"
 #include "tpu/system/resolver.h"
 
 // ---- The table -------------------------------------------------------------
@@ -169,7 +168,7 @@ void ls_tpu_systems_destroy(ls_tpu_systems *data) {
 ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   ls_pod_shape shape = resolver->shape;
-  // Who says nothing of the local pod takes it as it is.
+  // A call without options takes the local pod as it is.
   LS_OWN(ls_pod, there) = ls_pod_find(resolver->runtime, name, job);
   if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
       resolver->options.local == NULL) {
@@ -250,18 +249,18 @@ static ls_status ask_topology(const ls_tpu_resolver *resolver, bool initializes,
 static ls_status initialize_remote(const ls_tpu_resolver *resolver,
                                    bool tracing, ls_topology **out_topology) {
   bool again = false;
+  LS_OWN(ls_topology, topology) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_check_reachable(resolver));
-  LS_RETURN_IF_ERROR(ask_topology(resolver, !tracing, out_topology));
-  if (tracing) return ls_ok();
-  ls_status status = clear_caches(resolver->runtime);
-  if (ls_status_is_ok(status))
-    status = system_enter(resolver->runtime, resolver->name, resolver->job,
-                          *out_topology, &again);
-  if (again) warn_again(resolver);
-  if (ls_status_is_ok(status)) return ls_ok();
-  ls_topology_release(*out_topology);
-  *out_topology = NULL;
-  return status;
+  LS_RETURN_IF_ERROR(ask_topology(resolver, !tracing, &topology));
+  if (!tracing) {
+    LS_RETURN_IF_ERROR(clear_caches(resolver->runtime));
+    const ls_status status = system_enter(resolver->runtime, resolver->name,
+                                          resolver->job, topology, &again);
+    if (again) warn_again(resolver);
+    LS_RETURN_IF_ERROR(status);
+  }
+  *out_topology = ls_give(&topology);
+  return ls_ok();
 }
 
 // The first topology stays as long as the resolver: what its hardware says is

@@ -9,7 +9,6 @@
 #include "tpu/own.h"
 #include "tpu/pod/topology.h"
 #include "tpu/system/resolver.h"
-#include "tpu/system/system.h"
 
 ls_status ls_tpu_system_device(const char *job, ls_device_name *out_name) {
   LS_REQUIRE_OUT(out_name);
@@ -32,14 +31,14 @@ ls_device_name ls_tpu_core_device(int32_t core) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-// Of which job's system an op is; where it is made in a scope of a system of
-// that job, of that one alone.
+// The job of an op, and, in a scope of a system of that job, that system.
 typedef struct job_state {
   ls_object object;
   ls_allocator *allocator;
   ls_system_id *system;  // NULL: whichever the job's is.
   char *job;             // "": the local system.
 } job_state;
+LS_OWNED_POINTER(job_state, ls_object_release)
 
 static void destroy_job(ls_object *object) {
   job_state *state = (job_state *)object;
@@ -60,18 +59,16 @@ static const ls_object_type job_type = {
 static ls_status make_job(const char *job, job_state **out_state) {
   ls_system_id *around = ls_system_around();
   ls_allocator *allocator = ls_current_allocator();
-  *out_state = ls_new(allocator, job_state);
-  if (*out_state == NULL) return ls_out_of_memory();
-  ls_object_init(&(*out_state)->object, &job_type);
-  (*out_state)->allocator = allocator;
+  LS_OWN_NEW_OR_RETURN(allocator, job_state, state);
+  ls_object_init(&state->object, &job_type);
+  state->allocator = allocator;
   if (job == NULL) job = "";
   if (around != NULL && strcmp(around->job, job) == 0)
-    (*out_state)->system = ls_object_retain(around);
-  (*out_state)->job = ls_copy_text(allocator, job, strlen(job));
-  if ((*out_state)->job != NULL) return ls_ok();
-  ls_object_release(*out_state);
-  *out_state = NULL;
-  return ls_out_of_memory();
+    state->system = ls_object_retain(around);
+  state->job = ls_copy_text(allocator, job, strlen(job));
+  LS_RETURN_IF_NO_MEMORY(state->job);
+  *out_state = ls_give(&state);
+  return ls_ok();
 }
 
 // The pod of the op's job; NULL: there is none.
@@ -83,7 +80,14 @@ static ls_status find_connected(const ls_host_call *call, ls_pod **out_pod) {
   return ls_ok();
 }
 
-// The same, made if it is the local one; the caller releases it.
+// Finds the pod, makes it if it is the local one; the caller releases it.
+static ls_status open_local_pod(ls_pod **out_pod) {
+  LS_OWN(ls_tpu_resolver, local) = NULL;
+  LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
+      &(ls_tpu_resolver_options){.name = "local"}, &local));
+  return ls_tpu_open_pod(local, out_pod);
+}
+
 static ls_status system_ops_find_pod(const ls_host_call *call,
                                      ls_pod **out_pod) {
   const job_state *state = (const job_state *)call->state;
@@ -98,13 +102,9 @@ static ls_status system_ops_find_pod(const ls_host_call *call,
     return ls_not_found("%s: there is no TPU system of job %s: connect to one, "
                         "such as virtual:2x2",
                         call->op_name, job);
-  ls_tpu_resolver *local = NULL;
-  ls_runtime *before = ls_runtime_make_current(call->runtime);
-  ls_status status = ls_tpu_resolver_create(
-      &(ls_tpu_resolver_options){.name = "local"}, &local);
-  if (ls_status_is_ok(status)) status = ls_tpu_open_pod(local, out_pod);
-  ls_tpu_resolver_release(local);
-  ls_runtime_make_current(before);
+  ls_runtime *former = ls_runtime_make_current(call->runtime);
+  const ls_status status = open_local_pod(out_pod);
+  ls_runtime_make_current(former);
   return status;
 }
 
@@ -119,15 +119,11 @@ static ls_status infer_topology(const ls_object *state, const ls_type *in,
 }
 
 static ls_status configure(ls_host_call *call) {
-  ls_pod *pod = NULL;
+  LS_OWN(ls_pod, pod) = NULL;
   bool again = false;
   LS_RETURN_IF_ERROR(system_ops_find_pod(call, &pod));
-  const ls_status status = ls_pod_start(pod, &again);
-  if (!ls_status_is_ok(status)) {
-    ls_pod_release(pod);
-    return status;
-  }
-  call->room[0] = pod;
+  LS_RETURN_IF_ERROR(ls_pod_start(pod, &again));
+  call->room[0] = ls_give(&pod);
   ls_host_done(call, ls_ok());
   return ls_ok();
 }
@@ -177,23 +173,20 @@ static const ls_host_kernel shutdown_kernel = {.name =
 
 static ls_op system_ops_add(uint16_t type, const ls_host_kernel *kernel,
                             const char *job) {
-  job_state *state = NULL;
+  LS_OWN(job_state, state) = NULL;
   ls_device_name device;
-  ls_op op = {0};
   ls_status status = ls_tpu_system_device(job, &device);
   if (ls_status_is_ok(status)) status = make_job(job, &state);
   if (!ls_status_is_ok(status)) {
     ls_make_failed(kernel->name, status);
-    return op;
+    return (ls_op){0};
   }
   const ls_attr attrs[] = {
       {.name = "kernel", .kind = LS_ATTR_KERNEL, .as.kernel = kernel},
       LS_OWN_O(STATE, &state->object)};
   LS_DEVICE_SCOPE(device.text);
-  op = ls_op_add(&(ls_op_spec){
+  return ls_op_add(&(ls_op_spec){
       .type = type, .attrs = attrs, .num_attrs = LS_COUNT_OF(attrs)});
-  ls_object_release(state);
-  return op;
 }
 
 ls_tensor ls_tpu_initialize_op(const char *job) {

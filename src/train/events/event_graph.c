@@ -4,13 +4,14 @@
 // their ops' names, and what it has as attributes that are shown in text. A
 // graph that an op holds is a scope of the op's name, "while/while_body/add";
 // its parameters come from what they stand for, and its results go to the op.
-#include "train/events/event_graph.h"
+#include <math.h>
 
 #include "graph/graph.h"
 #include "graph/text/print.h"
 #include "graph/variables/variable.h"
 #include "io/protobuf/events.h"
 #include "io/protobuf/protobuf.h"
+#include "train/events/run_events.h"
 
 enum {
   GRAPH_NODE = 1,
@@ -68,15 +69,15 @@ typedef struct attr_place {
 } attr_place;
 
 static attr_place begin_attr(ls_text *out, const char *name) {
-  attr_place it = {.attr = ls_proto_begin(out, NODE_ATTR)};
+  attr_place attr = {.attr = ls_proto_begin(out, NODE_ATTR)};
   ls_proto_string(out, ATTR_KEY, name);
-  it.value = ls_proto_begin(out, ATTR_VALUE);
-  return it;
+  attr.value = ls_proto_begin(out, ATTR_VALUE);
+  return attr;
 }
 
-static void end_attr(ls_text *out, attr_place it) {
-  ls_proto_end(out, it.value);
-  ls_proto_end(out, it.attr);
+static void end_attr(ls_text *out, attr_place attr) {
+  ls_proto_end(out, attr.value);
+  ls_proto_end(out, attr.attr);
 }
 
 // A variable's name, or what else it is.
@@ -107,7 +108,7 @@ static void add_text_value(printer *p, const ls_attr *attr) {
 
 static void event_graph_add_attr(printer *p, const ls_attr *attr) {
   ls_text *out = p->out;
-  const attr_place it = begin_attr(out, attr->name);
+  const attr_place begun = begin_attr(out, attr->name);
   switch (attr->kind) {
   case LS_ATTR_INT:
     ls_proto_i64(out, VALUE_INT, attr->as.i);
@@ -130,7 +131,7 @@ static void event_graph_add_attr(printer *p, const ls_attr *attr) {
   default:
     add_text_value(p, attr);
   }
-  end_attr(out, it);
+  end_attr(out, begun);
 }
 
 static void add_attrs(printer *p, const ls_node *node) {
@@ -138,24 +139,24 @@ static void add_attrs(printer *p, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     event_graph_add_attr(p, &node->attrs[i]);
   if (node->file != NULL) {
-    const attr_place it = begin_attr(out, "_place");
+    const attr_place begun = begin_attr(out, "_place");
     ls_text_clear(&p->name);
     ls_text_append_format(&p->name, "%s:%d", node->file, node->line);
     p->out->failed |= p->name.failed;
     ls_proto_string(out, VALUE_STRING, ls_text_data(&p->name));
-    end_attr(out, it);
+    end_attr(out, begun);
   }
   if (node->num_outputs == 0) return;
-  attr_place it = begin_attr(out, "T");
+  attr_place begun = begin_attr(out, "T");
   ls_proto_i64(out, VALUE_TYPE, ls_events_type_of(node->outputs[0].dtype));
-  end_attr(out, it);
-  // What edges are labeled with.
-  it = begin_attr(out, "_output_shapes");
+  end_attr(out, begun);
+  // Labels of edges.
+  begun = begin_attr(out, "_output_shapes");
   const size_t list = ls_proto_begin(out, VALUE_LIST);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     add_shape(out, VALUE_SHAPE, node->outputs[i].shape);
   ls_proto_end(out, list);
-  end_attr(out, it);
+  end_attr(out, begun);
 }
 
 // ---- Names -----------------------------------------------------------------
@@ -192,16 +193,16 @@ static void event_graph_add_input(printer *p, const place *at, uint64_t ref) {
   add_name(p, NODE_INPUT);
 }
 
-// What a parameter stands for: a value of a graph around, or an operand of the
-// op that holds the graph.
+// A parameter stands for a value of a graph around, or an operand of the op
+// that holds the graph.
 static void add_source(printer *p, const place *at, const ls_node *node) {
   const ls_graph *graph = at->graph;
   const uint64_t ref = ls_ref(node->id, 0);
   for (size_t i = 0; at->outer != NULL && i < graph->num_captures; ++i) {
     if (graph->captures[i].inner != ref) continue;
-    for (const place *it = at->outer; it != NULL; it = it->outer) {
-      if (it->graph == ls_graph_resolve(graph->captures[i].outer.graph))
-        event_graph_add_input(p, it, graph->captures[i].outer.ref);
+    for (const place *outer = at->outer; outer != NULL; outer = outer->outer) {
+      if (outer->graph == ls_graph_resolve(graph->captures[i].outer.graph))
+        event_graph_add_input(p, outer, graph->captures[i].outer.ref);
     }
     return;
   }
@@ -299,4 +300,79 @@ ls_status ls_event_graph_print(const ls_graph *graph, ls_text *out) {
   ls_proto_i64(out, VERSIONS_PRODUCER, PRODUCER);
   ls_proto_end(out, versions);
   return ls_status_join(status, ls_text_status(out));
+}
+
+// Elements are taken this many at once.
+enum { CHUNK = 1024 };
+
+static size_t histogram_load(const ls_array *values, int64_t from,
+                             double *out) {
+  const int64_t left = ls_array_num_elements(values) - from;
+  const size_t count = left < CHUNK ? (size_t)left : CHUNK;
+  if (ls_array_dtype(values) == LS_DTYPE_F32) {
+    const float *at = (const float *)ls_array_data(values) + from;
+    for (size_t i = 0; i < count; ++i)
+      out[i] = (double)at[i];
+  } else {
+    for (size_t i = 0; i < count; ++i)
+      out[i] = ls_array_f64(values, from + (int64_t)i);
+  }
+  return count;
+}
+
+static void histogram_measure(const ls_array *values, ls_histogram *out) {
+  double chunk[CHUNK];
+  double least = INFINITY, most = -INFINITY, sum = 0, squares = 0;
+  int64_t finite = 0;
+  for (int64_t from = 0; from < ls_array_num_elements(values); from += CHUNK) {
+    const size_t count = histogram_load(values, from, chunk);
+    for (size_t i = 0; i < count; ++i) {
+      const double x = chunk[i];
+      if (!isfinite(x)) continue;
+      if (x < least) least = x;
+      if (x > most) most = x;
+      sum += x;
+      squares += x * x;
+      ++finite;
+    }
+  }
+  *out = (ls_histogram){.values = (double)finite, .count = 1};
+  if (finite == 0) return;
+  out->least = least;
+  out->most = most;
+  out->sum = sum;
+  out->sum_squares = squares;
+}
+
+static void histogram_deal(const ls_array *values, ls_histogram *out) {
+  double chunk[CHUNK];
+  const double least = out->least;
+  const double scale = LS_HISTOGRAM_RANGES / (out->most - least);
+  int64_t counts[LS_HISTOGRAM_RANGES] = {0};
+  for (int64_t from = 0; from < ls_array_num_elements(values); from += CHUNK) {
+    const size_t count = histogram_load(values, from, chunk);
+    for (size_t i = 0; i < count; ++i) {
+      if (!isfinite(chunk[i])) continue;
+      const int at = (int)((chunk[i] - least) * scale);
+      ++counts[at < LS_HISTOGRAM_RANGES ? at : LS_HISTOGRAM_RANGES - 1];
+    }
+  }
+  out->count = LS_HISTOGRAM_RANGES;
+  for (int i = 0; i < LS_HISTOGRAM_RANGES; ++i) {
+    out->limits[i] = least + (i + 1) / scale;
+    out->counts[i] = (double)counts[i];
+  }
+  out->limits[LS_HISTOGRAM_RANGES - 1] = out->most;
+}
+
+void ls_histogram_of(const ls_array *values, ls_histogram *out) {
+  histogram_measure(values, out);
+  // A width so small or so large that it is no number is that of one range.
+  const double scale = LS_HISTOGRAM_RANGES / (out->most - out->least);
+  if (isfinite(scale) && scale > 0) {
+    histogram_deal(values, out);
+  } else {
+    out->limits[0] = out->most;
+    out->counts[0] = out->values;
+  }
 }

@@ -13,6 +13,7 @@
 #include "io/protobuf/events.h"
 #include "io/protobuf/tfrecord.h"
 #include "lockstep/events.h"
+#include "train/own.h"
 
 typedef struct number {
   ls_event_number number;
@@ -65,7 +66,7 @@ static void add_scalar(void *user, ls_event_time at, ls_bytes tag,
   if (at.step > self->last_step) self->last_step = at.step;
 }
 
-// What was said of this step and of later ones does not count any more.
+// Events of this step and later ones no longer count.
 static void begin_again(void *user, ls_event_time at) {
   numbers *self = user;
   size_t kept = 0;
@@ -110,17 +111,18 @@ static ls_status end_of_file(ls_runtime *runtime, const char *path,
   return ls_ok();
 }
 
+static ls_status open_and_read(numbers *self, ls_runtime *runtime,
+                               const char *path) {
+  LS_OWN(ls_file, file) = NULL;
+  LS_OWN(ls_reader, reader) = {0};
+  LS_RETURN_IF_ERROR(ls_file_open(runtime, path, &file));
+  LS_RETURN_IF_ERROR(ls_reader_open(file, self->allocator, NULL, &reader));
+  return read_records(self, file, &reader);
+}
+
 static ls_status event_reader_read_file(numbers *self, ls_runtime *runtime,
                                         const char *path) {
-  ls_file *file = NULL;
-  ls_reader reader = {0};
-  ls_status status = ls_file_open(runtime, path, &file);
-  if (ls_status_is_ok(status))
-    status = ls_reader_open(file, self->allocator, NULL, &reader);
-  if (ls_status_is_ok(status)) status = read_records(self, file, &reader);
-  ls_reader_close(&reader);
-  ls_file_close(file);
-  return end_of_file(runtime, path, status);
+  return end_of_file(runtime, path, open_and_read(self, runtime, path));
 }
 
 static ls_status read_entries(numbers *self, ls_runtime *runtime,
@@ -139,7 +141,7 @@ static ls_status read_entries(numbers *self, ls_runtime *runtime,
   return ls_ok();
 }
 
-// A folder that is not there has no files.
+// A folder that does not exist has no files.
 static ls_status read_folder(numbers *self, ls_runtime *runtime,
                              const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -149,15 +151,14 @@ static ls_status read_folder(numbers *self, ls_runtime *runtime,
     return ls_unimplemented("the runtime's file system does not list folders, "
                             "as of event files in '%s'",
                             folder);
-  ls_status status =
+  const ls_status status =
       files->list(files->user, folder, self->allocator, &entries, &count);
   if (ls_status_code(status) == LS_NOT_FOUND) {
     ls_status_free(status);
     return ls_ok();
   }
-  if (ls_status_is_ok(status))
-    status = read_entries(self, runtime, folder, entries, count);
-  return status;
+  LS_RETURN_IF_ERROR(status);
+  return read_entries(self, runtime, folder, entries, count);
 }
 
 // ---- The table -------------------------------------------------------------
@@ -178,12 +179,12 @@ static ls_status arrange(numbers *self) {
   if (self->count > 0)
     qsort(self->items, self->count, sizeof(*self->items), event_reader_compare);
   for (size_t i = 0; i < self->count; ++i) {
-    const ls_event_number *it = &self->items[i].number;
+    const ls_event_number *event = &self->items[i].number;
     const ls_event_number *before =
         self->numbers.count > 0 ? &sorted[self->numbers.count - 1] : NULL;
-    const bool again = before != NULL && before->step == it->step &&
-                       strcmp(before->tag, it->tag) == 0;
-    sorted[again ? self->numbers.count - 1 : self->numbers.count++] = *it;
+    const bool again = before != NULL && before->step == event->step &&
+                       strcmp(before->tag, event->tag) == 0;
+    sorted[again ? self->numbers.count - 1 : self->numbers.count++] = *event;
   }
   self->numbers.items = sorted;
   ls_release(self->allocator, self->items);
@@ -202,13 +203,11 @@ ls_status ls_events_read(const char *folder, const char *tag,
   self->tag = tag;
   self->last_step = INT64_MIN;
   ls_arena_init(&self->memory, allocator);
-  ls_status status = read_folder(self, runtime, folder);
-  if (ls_status_is_ok(status)) status = arrange(self);
-  if (ls_status_is_ok(status))
-    *out_numbers = &self->numbers;
-  else
-    ls_event_numbers_destroy(&self->numbers);
-  return status;
+  LS_OWN(ls_event_numbers, made) = &self->numbers;
+  LS_RETURN_IF_ERROR(read_folder(self, runtime, folder));
+  LS_RETURN_IF_ERROR(arrange(self));
+  *out_numbers = ls_give(&made);
+  return ls_ok();
 }
 
 void ls_event_numbers_destroy(ls_event_numbers *table) {

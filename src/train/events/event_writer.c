@@ -15,8 +15,7 @@
 #include "io/png_write.h"
 #include "lockstep/events.h"
 #include "lockstep/shape_rules.h"
-#include "train/events/event_graph.h"
-#include "train/events/histogram.h"
+#include "train/events/run_events.h"
 
 enum { MOST_BUFFERED = 1 << 20, FLUSH_SECONDS = 5 };
 
@@ -90,10 +89,9 @@ static ls_status make_file(ls_event_writer *writer) {
   // One that follows a file of this writer goes on where that ended.
   if (writer->first_step != INT64_MAX)
     ls_events_add_start(&head, event_writer_now(writer, writer->first_step));
-  ls_status status = ls_text_status(&head);
-  if (ls_status_is_ok(status))
-    status = files->append(files->user, path->data, head.data, head.size);
-  LS_RETURN_IF_ERROR(status);
+  LS_RETURN_IF_ERROR(ls_text_status(&head));
+  LS_RETURN_IF_ERROR(
+      files->append(files->user, path->data, head.data, head.size));
   writer->has_file = true;
   writer->first_step = INT64_MAX;
   return ls_ok();
@@ -159,8 +157,8 @@ ls_status ls_event_writer_open(const ls_event_writer_options *options,
     ls_release(allocator, writer);
     return status;
   }
-  status = ls_text_status(&writer->path);
-  if (ls_status_is_ok(status)) status = ls_text_status(&writer->suffix);
+  status = ls_status_join(ls_text_status(&writer->path),
+                          ls_text_status(&writer->suffix));
   if (ls_status_is_ok(status) && options->begins) status = make_file(writer);
   if (ls_status_is_ok(status))
     *out_writer = writer;
@@ -190,7 +188,7 @@ static ls_status event_writer_flush(ls_event_writer *writer) {
   return status;
 }
 
-// What was kept of records, then what `status` says.
+// Joins the kept failure of records with `status`.
 static ls_status with_kept(ls_event_writer *writer, ls_status status) {
   const ls_status kept = writer->status;
   writer->status = ls_ok();
@@ -213,7 +211,7 @@ ls_status ls_event_writer_close(ls_event_writer *writer) {
 }
 
 // ---- Adding ----------------------------------------------------------------
-// Behind a record that was added.
+// Ends a record that was added.
 static ls_status end_record(ls_event_writer *writer) {
   if (!writer->records.failed && writer->records.size < MOST_BUFFERED &&
       ++writer->queued < writer->max_queue &&
@@ -366,27 +364,27 @@ static unsigned char byte_of(double x) {
 }
 
 // The pixels of an image; `room` takes those of floats.
-static void *event_writer_pixels_of(const images *it, int64_t index,
+static void *event_writer_pixels_of(const images *set, int64_t index,
                                     unsigned char *room) {
   if (room == NULL)
-    return (char *)(uintptr_t)ls_array_data(it->array) +
-           (size_t)index * it->bytes;
-  for (size_t i = 0; i < it->bytes; ++i)
+    return (char *)(uintptr_t)ls_array_data(set->array) +
+           (size_t)index * set->bytes;
+  for (size_t i = 0; i < set->bytes; ++i)
     room[i] = byte_of(
-        ls_array_f64(it->array, index * (int64_t)it->bytes + (int64_t)i));
+        ls_array_f64(set->array, index * (int64_t)set->bytes + (int64_t)i));
   return room;
 }
 
-static ls_status encode(ls_allocator *allocator, const images *it,
+static ls_status encode(ls_allocator *allocator, const images *set,
                         unsigned char *room, ls_bytes *files) {
-  for (int64_t i = 0; i < it->count; ++i) {
+  for (int64_t i = 0; i < set->count; ++i) {
     const ls_pixels pixels = {
-        .data = event_writer_pixels_of(it, i, room),
-        .stride = it->bytes / (size_t)it->height,
-        .width = it->width,
-        .height = it->height,
-        .channels = it->channels,
-        .bits = ls_array_dtype(it->array) == LS_DTYPE_U16 ? 16 : 8};
+        .data = event_writer_pixels_of(set, i, room),
+        .stride = set->bytes / (size_t)set->height,
+        .width = set->width,
+        .height = set->height,
+        .channels = set->channels,
+        .bits = ls_array_dtype(set->array) == LS_DTYPE_U16 ? 16 : 8};
     unsigned char *bytes = NULL;
     LS_RETURN_IF_ERROR(
         ls_png_encode(allocator, &pixels, &bytes, &files[i].size));
@@ -396,11 +394,11 @@ static ls_status encode(ls_allocator *allocator, const images *it,
 }
 
 static ls_status add_images(ls_event_writer *writer, const char *tag,
-                            int64_t step, const images *it,
+                            int64_t step, const images *set,
                             const ls_bytes *files) {
   ls_mutex_lock(&writer->lock);
   ls_events_add_images(&writer->records, event_writer_now(writer, step), tag,
-                       it->width, it->height, files, (size_t)it->count);
+                       set->width, set->height, files, (size_t)set->count);
   const ls_status status = end_record(writer);
   ls_mutex_unlock(&writer->lock);
   return status;
@@ -411,20 +409,20 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
   LS_REQUIRE(writer);
   LS_REQUIRE(tag);
   LS_REQUIRE(image);
-  images it = {0};
-  LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &it));
+  images set = {0};
+  LS_RETURN_IF_ERROR(event_writer_look_at(image, tag, &set));
   ls_allocator *allocator = writer->allocator;
-  ls_bytes *files = ls_new_array(allocator, ls_bytes, (size_t)it.count);
+  ls_bytes *files = ls_new_array(allocator, ls_bytes, (size_t)set.count);
   unsigned char *room = ls_dtype_is_float(ls_array_dtype(image))
-                            ? ls_allocate(allocator, it.bytes)
+                            ? ls_allocate(allocator, set.bytes)
                             : NULL;
   ls_status status = ls_out_of_memory();
   if (files != NULL &&
       (room != NULL || !ls_dtype_is_float(ls_array_dtype(image))))
-    status = encode(allocator, &it, room, files);
+    status = encode(allocator, &set, room, files);
   if (ls_status_is_ok(status))
-    status = add_images(writer, tag, step, &it, files);
-  for (int64_t i = 0; files != NULL && i < it.count; ++i)
+    status = add_images(writer, tag, step, &set, files);
+  for (int64_t i = 0; files != NULL && i < set.count; ++i)
     ls_release(allocator, files[i].data);
   ls_release(allocator, files);
   ls_release(allocator, room);
@@ -433,32 +431,38 @@ ls_status ls_event_writer_image(ls_event_writer *writer, const char *tag,
 
 // ---- Summaries -------------------------------------------------------------
 static ls_status event_writer_record(ls_event_writer *writer,
-                                     const ls_summary_record *it) {
-  if (it == NULL) return ls_null_argument("ls_event_writer_record", "record");
-  if (it->tag == NULL || it->value == NULL)
-    return ls_null_argument("ls_event_writer_record",
-                            it->tag == NULL ? "record->tag" : "record->value");
-  const ls_dtype dtype = ls_array_dtype(it->value);
-  const ls_shape shape = ls_array_shape(it->value);
-  if (it->kind == LS_SUMMARY_HISTOGRAM)
-    return ls_event_writer_histogram(writer, it->tag, it->step, it->value);
-  if (it->kind == LS_SUMMARY_IMAGE)
-    return ls_event_writer_image(writer, it->tag, it->step, it->value);
+                                     const ls_summary_record *record) {
+  if (record == NULL)
+    return ls_null_argument("ls_event_writer_record", "record");
+  if (record->tag == NULL || record->value == NULL)
+    return ls_null_argument("ls_event_writer_record", record->tag == NULL
+                                                          ? "record->tag"
+                                                          : "record->value");
+  const ls_dtype dtype = ls_array_dtype(record->value);
+  const ls_shape shape = ls_array_shape(record->value);
+  if (record->kind == LS_SUMMARY_HISTOGRAM)
+    return ls_event_writer_histogram(writer, record->tag, record->step,
+                                     record->value);
+  if (record->kind == LS_SUMMARY_IMAGE)
+    return ls_event_writer_image(writer, record->tag, record->step,
+                                 record->value);
   if (dtype == LS_DTYPE_STRING)
-    return add_texts(writer, it->tag, it->step, shape,
-                     ls_array_data(it->value));
+    return add_texts(writer, record->tag, record->step, shape,
+                     ls_array_data(record->value));
   if (dtype == LS_DTYPE_U8 && event_writer_is_image(shape))
-    return ls_event_writer_image(writer, it->tag, it->step, it->value);
+    return ls_event_writer_image(writer, record->tag, record->step,
+                                 record->value);
   if (shape.rank == 0 && !ls_dtype_is_complex(dtype))
-    return ls_event_writer_scalar(writer, it->tag, it->step,
-                                  ls_array_f64(it->value, 0));
-  return ls_event_writer_histogram(writer, it->tag, it->step, it->value);
+    return ls_event_writer_scalar(writer, record->tag, record->step,
+                                  ls_array_f64(record->value, 0));
+  return ls_event_writer_histogram(writer, record->tag, record->step,
+                                   record->value);
 }
 
-void ls_event_writer_record(void *writer, const ls_summary_record *it) {
+void ls_event_writer_record(void *writer, const ls_summary_record *record) {
   ls_event_writer *self = writer;
   if (self == NULL) return;
-  const ls_status status = event_writer_record(self, it);
+  const ls_status status = event_writer_record(self, record);
   if (ls_status_is_ok(status)) return;
   ls_mutex_lock(&self->lock);
   self->status = ls_status_join(self->status, status);

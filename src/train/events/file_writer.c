@@ -9,6 +9,7 @@
 #include "lockstep/events.h"
 #include "lockstep/nest.h"
 #include "lockstep/summary_ops.h"
+#include "train/own.h"
 
 typedef struct file_writer {
   ls_allocator *allocator;
@@ -20,8 +21,8 @@ typedef struct file_writer {
 } file_writer;
 
 // ---- A kind of writers -----------------------------------------------------
-static void file_writer_record(void *user, const ls_summary_record *it) {
-  ls_event_writer_record(((file_writer *)user)->events, it);
+static void file_writer_record(void *user, const ls_summary_record *record) {
+  ls_event_writer_record(((file_writer *)user)->events, record);
 }
 
 static ls_status file_writer_is_ready(void *user) {
@@ -196,13 +197,11 @@ ls_status ls_file_writers_of(const ls_graph *graph, ls_nest *out_initializers,
   LS_REQUIRE_OUT(out_initializers);
   LS_REQUIRE_OUT(out_flushers);
   LS_REQUIRE(graph);
+  LS_OWN(ls_nest, initializers) = ls_none();
   LS_RETURN_IF_ERROR(file_writer_list_of(
-      graph, LS_COLLECTION_SUMMARY_WRITER_INIT, out_initializers));
-  const ls_status status = file_writer_list_of(
-      graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers);
-  if (!ls_status_is_ok(status) && out_initializers != NULL) {
-    ls_nest_release(*out_initializers);
-    *out_initializers = ls_none();
-  }
-  return status;
+      graph, LS_COLLECTION_SUMMARY_WRITER_INIT, &initializers));
+  LS_RETURN_IF_ERROR(file_writer_list_of(
+      graph, LS_COLLECTION_SUMMARY_WRITER_FLUSH, out_flushers));
+  *out_initializers = ls_give(&initializers);
+  return ls_ok();
 }

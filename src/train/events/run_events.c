@@ -47,7 +47,7 @@ static ls_status name_folder(ls_runtime *runtime,
 static ls_status open_writers(ls_run_events *events,
                               const ls_train_options *options, int64_t steps,
                               bool tests_again, ls_text *path) {
-  // What was at the last step of before is shown still.
+  // The last step's value is still shown.
   const int64_t first = steps == 0 ? 0 : steps + 1;
   LS_RETURN_IF_ERROR(name_folder(events->runtime, options, train_name, path));
   // A run that goes on has its graph there, if it had events before.

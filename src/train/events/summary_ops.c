@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/require.h"
-#include "distribute/base/scoped.h"
+#include "distribute/base/strategy.h"
 #include "distribute/values/summary.h"
 #include "graph/make/make.h"
 #include "lockstep/hook.h"
@@ -32,7 +32,7 @@ void ls_record_summaries_begin(ls_scope *scope, int64_t steps) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-// What a call knows of its op.
+// State of a summary op.
 typedef struct summary {
   ls_object object;
   ls_allocator *allocator;
@@ -48,7 +48,7 @@ static void summary_ops_destroy(ls_object *object) {
   ls_release(s->allocator, s);
 }
 
-// Those of other replicas mean the same as replica 0's.
+// Summaries of other replicas mean the same as replica 0's.
 static bool summary_ops_is_same(const ls_object *a, const ls_object *b) {
   const summary *x = (const summary *)a, *y = (const summary *)b;
   return x->writer == y->writer && x->kind == y->kind && x->every == y->every &&

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/folder/former_run.h"
 
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include "base/require.h"
 #include "io/json.h"
 #include "train/config.h"
-#include "train/folder/former_run.h"
 #include "train/folder/saved_values.h"
 #include "train/folder/saves.h"
 
@@ -201,6 +200,12 @@ static ls_status find_run(ls_run_folder *folder, bool overwrite) {
                    folder->path);
 }
 
+static ls_status take_over(ls_run_folder *folder, bool overwrite) {
+  LS_RETURN_IF_ERROR(run_folder_take(folder));
+  LS_RETURN_IF_ERROR(settle_killed(folder));
+  return find_run(folder, overwrite);
+}
+
 ls_status ls_run_folder_start(ls_run_folder *folder,
                               const ls_train_config *config, bool overwrite) {
   if (folder->path == NULL) return ls_ok();
@@ -208,9 +213,7 @@ ls_status ls_run_folder_start(ls_run_folder *folder,
   // Once more when nobody else can begin a run there.
   LS_RETURN_IF_ERROR(find_run(folder, overwrite));
   LS_RETURN_IF_ERROR(files->make_directories(files->user, folder->path));
-  ls_status status = run_folder_take(folder);
-  if (ls_status_is_ok(status)) status = settle_killed(folder);
-  if (ls_status_is_ok(status)) status = find_run(folder, overwrite);
+  ls_status status = take_over(folder, overwrite);
   if (!ls_status_is_ok(status)) {
     run_folder_leave(folder);
     return status;
@@ -238,9 +241,9 @@ void ls_run_folder_abandon(ls_run_folder *folder) {
 }
 
 // ---- Resuming --------------------------------------------------------------
-// Of the lines of a metrics.jsonl, the bytes of those before `step`, and of
-// `step` if they are no evaluation, which the resumed run repeats. A line that
-// is not ours, such as one that was cut off, ends them.
+// Counts the bytes of the lines of a metrics.jsonl before `step`, and of `step`
+// if they are no evaluation, which the resumed run repeats. A foreign or
+// truncated line ends them.
 static size_t lines_until(const char *text, int64_t step) {
   static const char head[] = "{\"step\":", key[] = "\"test_loss\"";
   const char *at = text, *test = text;  // The next evaluation; NULL: none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run has saved of its variables, but for checkpoints themselves: the
-// model alone, and the one file that former versions went on from.
+// A run's saved variables except checkpoints: the model alone, and the one file
+// from which former versions went on.
 #ifndef LS_TRAIN_FOLDER_SAVED_VALUES_H_
 #define LS_TRAIN_FOLDER_SAVED_VALUES_H_
 

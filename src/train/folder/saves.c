@@ -100,7 +100,7 @@ static ls_status save_run(void *self, ls_record *record) {
       record, "steps", known ? saves->plan->num_steps : saves->wanted_steps);
 }
 
-// Restores the identity of a former version as not known.
+// Unknown in checkpoints of a former version.
 static ls_status restore_lowered(const ls_record *record, const char *name,
                                  char out[33]) {
   const char *text = "";

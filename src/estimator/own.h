@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LS_OWN owns of estimator and of the layers below.
+#ifndef LS_ESTIMATOR_OWN_H_
+#define LS_ESTIMATOR_OWN_H_
+
+#include "lockstep/estimator.h"
+#include "lockstep/estimator_config.h"
+#include "lockstep/estimator_spec.h"
+#include "lockstep/train_and_evaluate.h"
+#include "train/own.h"
+
+LS_OWNED_POINTER(ls_estimator, ls_estimator_destroy)
+LS_OWNED_POINTER(ls_estimator_spec, ls_estimator_spec_release)
+LS_OWNED_POINTER(ls_exporter, ls_exporter_destroy)
+LS_OWNED_POINTER(ls_run_config, ls_run_config_release)
+
+#endif  // LS_ESTIMATOR_OWN_H_
