@@ -14,17 +14,6 @@ enum {
 };
 
 // ---- Elements --------------------------------------------------------------
-// Who reads takes OUT_OF_RANGE for the end; a function of a user's may have
-// meant something else.
-static ls_status no_end(ls_status status) {
-  if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
-  const ls_status other = ls_invalid_argument(
-      "%s (said as OUT_OF_RANGE, which is the end of a data set)",
-      ls_status_message(status));
-  ls_status_free(status);
-  return other;
-}
-
 // On any thread.
 static ls_status get_indexed(ls_iterator *self, int64_t number,
                              ls_nest *element) {
@@ -35,7 +24,7 @@ static ls_status get_indexed(ls_iterator *self, int64_t number,
   const ls_status status =
       ls_dataset_get(self->dataset, fetch, number, element);
   ls_work_give_fetch(&self->work, fetch);
-  return no_end(status);
+  return ls_stage_no_end(status);
 }
 
 // Notes where the stream is.

@@ -19,6 +19,15 @@ static inline uint64_t ls_load_le64(const void *at) {
   return ls_load_le32(b) | (uint64_t)ls_load_le32(b + 4) << 32;
 }
 
+static inline uint16_t ls_load_be16(const void *at) {
+  const unsigned char *b = at;
+  return (uint16_t)(b[0] << 8 | b[1]);
+}
+static inline uint32_t ls_load_be32(const void *at) {
+  const unsigned char *b = at;
+  return (uint32_t)ls_load_be16(b) << 16 | ls_load_be16(b + 2);
+}
+
 static inline void ls_store_le16(void *at, uint16_t value) {
   unsigned char *b = at;
   b[0] = (unsigned char)value;

@@ -2,6 +2,7 @@
 #include "formats/bytes/idx.h"
 
 #include "base/memory/own.h"
+#include "io/bytes.h"
 #include "io/gzip.h"
 #include "lockstep/shape_rules.h"
 
@@ -12,11 +13,6 @@ static const struct {
     {0x08, LS_DTYPE_U8},  {0x09, LS_DTYPE_I8},  {0x0b, LS_DTYPE_I16},
     {0x0c, LS_DTYPE_I32}, {0x0d, LS_DTYPE_F32}, {0x0e, LS_DTYPE_F64},
 };
-
-static uint32_t big_endian_32(const unsigned char *at) {
-  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 |
-         (uint32_t)at[3];
-}
 
 // ---- Header ----------------------------------------------------------------
 static ls_status parse_type(const char *name, const unsigned char *bytes,
@@ -62,7 +58,7 @@ static ls_status parse_header(const char *name, const void *bytes, size_t size,
                      name, header->shape.rank, header->data_offset, size);
   }
   for (int i = 0; i < header->shape.rank; ++i)
-    header->shape.dim[i] = big_endian_32(at + 4 + 4 * i);
+    header->shape.dim[i] = ls_load_be32(at + 4 + 4 * i);
   const ls_status status = ls_shape_check(header->shape);
   return ls_status_annotate(status, "while reading '%s'", name);
 }

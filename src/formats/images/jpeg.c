@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <limits.h>
 
+#include "io/bytes.h"
+
 bool ls_jpeg_is(const void *bytes, size_t size) {
   const unsigned char *at = bytes;
   return size >= 3 && at[0] == 0xff && at[1] == 0xd8 && at[2] == 0xff;
@@ -19,8 +21,6 @@ typedef struct jpeg_kind {
   bool adobe;   // An Adobe file: in CMYK, larger numbers mean less ink.
   size_t scan;  // Start of the pixels.
 } jpeg_kind;
-
-static int big_endian_16(const unsigned char *at) { return at[0] << 8 | at[1]; }
 
 static ls_status jpeg_report_cut_off(const ls_image_file *file) {
   return LS_STATUS(LS_DATA_LOSS,
@@ -45,8 +45,8 @@ static ls_status read_frame(const ls_image_file *file, int marker,
   }
   kind->frame = marker;
   kind->bits = segment[2];
-  kind->height = big_endian_16(segment + 3);
-  kind->width = big_endian_16(segment + 5);
+  kind->height = ls_load_be16(segment + 3);
+  kind->width = ls_load_be16(segment + 5);
   kind->components = segment[7];
   return ls_ok();
 }
@@ -76,7 +76,7 @@ static ls_status read_jpeg_kind(const ls_image_file *file, jpeg_kind *kind) {
     if (marker == 0 || marker == END_OF_IMAGE || file->size - at < 2)
       return jpeg_report_cut_off(file);
     const unsigned char *segment = file->bytes + at;
-    const int size = big_endian_16(segment);
+    const int size = ls_load_be16(segment);
     if (size < 2 || (size_t)size > file->size - at)
       return jpeg_report_cut_off(file);
     if (is_frame(marker))

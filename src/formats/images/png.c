@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "io/bytes.h"
+
 static const unsigned char signature[8] = {0x89, 'P',  'N',  'G',
                                            '\r', '\n', 0x1a, '\n'};
 
@@ -23,11 +25,6 @@ typedef struct png_kind {
   bool clear_color;  // A color, or colors of the palette, are transparent.
 } png_kind;
 
-static uint32_t big_endian_32(const unsigned char *at) {
-  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 |
-         (uint32_t)at[3];
-}
-
 static bool is_chunk(const unsigned char *at, const char *type) {
   return memcmp(at + 4, type, 4) == 0;
 }
@@ -42,13 +39,13 @@ static ls_status png_report_cut_off(const ls_image_file *file) {
 static ls_status read_first(const ls_image_file *file, png_kind *kind) {
   const unsigned char *at = file->bytes + sizeof(signature);
   if (file->size < sizeof(signature) + 8 + 13) return png_report_cut_off(file);
-  if (big_endian_32(at) != 13 || !is_chunk(at, "IHDR")) {
+  if (ls_load_be32(at) != 13 || !is_chunk(at, "IHDR")) {
     return LS_STATUS(LS_DATA_LOSS,
                      "'%s' is a damaged PNG: it does not begin with a header",
                      file->name);
   }
-  kind->width = big_endian_32(at + 8);
-  kind->height = big_endian_32(at + 12);
+  kind->width = ls_load_be32(at + 8);
+  kind->height = ls_load_be32(at + 12);
   kind->bits = at[16];
   kind->color = at[17];
   // Bit n is set where n bits are allowed.
@@ -76,7 +73,7 @@ static ls_status read_png_kind(const ls_image_file *file, png_kind *kind) {
     const unsigned char *chunk = file->bytes + at;
     if (is_chunk(chunk, "IDAT")) return ls_ok();
     if (is_chunk(chunk, "tRNS")) kind->clear_color = true;
-    const size_t size = big_endian_32(chunk);
+    const size_t size = ls_load_be32(chunk);
     if (size > file->size - at - 12) break;
     at += 12 + size;
   }
