@@ -84,8 +84,7 @@ ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
                               ls_tensor value, ls_tensor found) {
   const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
   if (at_node >= f->num_nodes) return ls_ok();
-  ls_forward_value_list *at = ls_arena_new(f->arena, ls_forward_value_list);
-  if (at == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(f->arena, ls_forward_value_list, at);
   *at = (ls_forward_value_list){f->made[at_node], in, ls_ref_output(value.ref),
                                 found};
   f->made[at_node] = at;
@@ -146,9 +145,8 @@ ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref) {
 ls_status ls_forward_add_output(ls_forward *f, ls_type type) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
   ls_node *node = ls_graph_node(graph, f->op.id);
-  ls_type *outputs =
-      ls_arena_new_array(&graph->arena, ls_type, node->num_outputs + 1u);
-  if (outputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&graph->arena, ls_type, outputs,
+                           node->num_outputs + 1u);
   if (node->num_outputs == LS_MAX_OUTPUTS)
     return ls_unimplemented("%s has more than %d results",
                             ls_node_info(node)->name, LS_MAX_OUTPUTS);
@@ -325,8 +323,7 @@ static ls_status advance(ls_forward *f, agenda *todo) {
     return ls_ok();
   }
   const ls_node *node = ls_graph_node_of(f->graph, value.ref);
-  ls_tensor *inputs = ls_arena_new_array(f->arena, ls_tensor, node->num_inputs);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(f->arena, ls_tensor, inputs, node->num_inputs);
   bool ready = true;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     const ls_tensor input = {f->graph, node->inputs[i]};

@@ -149,9 +149,7 @@ ls_status ls_forward_take(ls_forward *f, ls_tensor stack, ls_type type,
   ls_forward_loop *loop = f->loop;
   if (loop->num_stacks == loop->stacks_capacity) {
     const size_t capacity = loop->stacks_capacity * 2 + 4;
-    ls_forward_stack *stacks =
-        ls_arena_new_array(f->arena, ls_forward_stack, capacity);
-    if (stacks == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(f->arena, ls_forward_stack, stacks, capacity);
     if (loop->num_stacks != 0)
       memcpy(stacks, loop->stacks, loop->num_stacks * sizeof(*stacks));
     loop->stacks = stacks;

@@ -157,7 +157,7 @@ static ls_status take_uid(request *r) {
   LS_RETURN_IF_ERROR(ls_graph_name_node(
       r->current, &name, ls_context_current()->scoped.names, "uid"));
   r->context.uid = ls_arena_string(&r->arena, ls_node_name(r->current, &name));
-  return r->context.uid != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(r->context.uid != NULL);
 }
 
 static ls_status read_ys(request *r) {

@@ -49,9 +49,8 @@ static ls_status rules_custom_take(ls_gradient *g,
   LS_RETURN_IF_ERROR(ls_nest_status(made));
   ls_arena *arena = g->walk->context->arena;
   const size_t count = ls_nest_num_leaves(object->inputs);
-  ls_nest *inputs = ls_arena_new_array(arena, ls_nest, count);
-  ls_nest *leaves = ls_arena_new_array(arena, ls_nest, count);
-  if (inputs == NULL || leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_nest, inputs, count);
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_nest, leaves, count);
   ls_nest_flatten(object->inputs, inputs, count);
   const size_t given = ls_nest_flatten(made, leaves, count);
   if (given != count)

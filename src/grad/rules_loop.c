@@ -228,7 +228,7 @@ static ls_status make_draft(loop *l) {
     ++l->num_turning;
   }
   l->forward = ls_forward_region(l->g->walk->forward, l->g->op, 1, l->draft);
-  return l->forward != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(l->forward != NULL);
 }
 
 static ls_tensor turning_gradient(const loop *l, size_t number) {
@@ -370,9 +370,8 @@ static ls_tensor rules_loop_add_term(ls_tensor sum, ls_tensor term) {
 static ls_status build_trip(const loop *l, ls_nest values, ls_nest *leaves) {
   ls_arena *arena = l->g->walk->context->arena;
   const size_t count = l->draft->num_parameters;
-  ls_tensor *args = ls_arena_new_array(arena, ls_tensor, count);
-  ls_tensor *made = ls_arena_new_array(arena, ls_tensor, l->num_results);
-  if (args == NULL || made == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, args, count);
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, made, l->num_results);
   for (size_t i = 0; i < count; ++i)
     args[i] = argument(l, values, i);
   const ls_tensor one = ls_scalar_i64(LS_DTYPE_I64, 1);
@@ -447,9 +446,8 @@ static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
 }
 
 static ls_status run_back(loop *l) {
-  ls_nest *leaves = ls_arena_new_array(l->g->walk->context->arena, ls_nest,
-                                       1 + l->num_results);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(l->g->walk->context->arena, ls_nest, leaves,
+                           1 + l->num_results);
   LS_RETURN_IF_ERROR(list_initial(l, leaves));
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   LS_OWN(ls_nest, made) =

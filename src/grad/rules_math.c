@@ -149,9 +149,8 @@ ls_status gradient_reduce_product(ls_gradient *g) {
 // ---- Barriers --------------------------------------------------------------
 // What holds forwards holds backwards.
 ls_status gradient_barrier(ls_gradient *g) {
-  ls_nest *leaves =
-      ls_arena_new_array(g->walk->context->arena, ls_nest, g->num_outputs);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(g->walk->context->arena, ls_nest, leaves,
+                           g->num_outputs);
   for (size_t i = 0; i < g->num_outputs; ++i)
     leaves[i] = g->dout[i].ref != 0 ? ls_leaf(g->dout[i]) : ls_none();
   LS_OWN(ls_nest, made) =

@@ -128,8 +128,7 @@ static ls_status make_question(const merge_gradient *m, question *q) {
   const ls_gradient *g = m->g;
   const size_t ys = g->num_outputs * m->replicas;
   const size_t xs = m->body->num_parameters + m->body->num_nodes;
-  ls_nest *all = ls_arena_new_array(m->arena, ls_nest, 2 * ys + 3 * xs);
-  if (all == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(m->arena, ls_nest, all, 2 * ys + 3 * xs);
   *q = (question){.ys = all,
                   .grad_ys = all + ys,
                   .xs = all + 2 * ys,
@@ -215,8 +214,7 @@ static ls_status fill_body(merge_gradient *m, const bool *needed) {
 }
 
 static ls_status build_body(merge_gradient *m) {
-  bool *needed = ls_arena_new_array(m->arena, bool, m->body->num_nodes);
-  if (needed == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(m->arena, bool, needed, m->body->num_nodes);
   LS_RETURN_IF_ERROR(rules_merge_find_needed(m, needed));
   LS_RETURN_IF_ERROR(rules_merge_add_parameters(m));
   ls_scope scope = {0};
@@ -236,8 +234,7 @@ static ls_status build_body(merge_gradient *m) {
 static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
   ls_gradient *g = m->g;
   const size_t most = m->args + g->num_outputs + m->made->num_captures;
-  ls_tensor *inputs = ls_arena_new_array(m->arena, ls_tensor, most);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(m->arena, ls_tensor, inputs, most);
   size_t count = 0;
   for (size_t i = 0; i < m->args; ++i)
     inputs[count++] = ls_gradient_input(g, i);

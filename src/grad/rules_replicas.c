@@ -41,9 +41,8 @@ static ls_status met_again(ls_gradient *g) {
     return gradient_refused(g);
   ls_arena *arena = g->walk->context->arena;
   const size_t num_given = (size_t)ls_node_int(g->node, LS_ATTR_ID_NUM_INPUTS);
-  ls_tensor *given = ls_arena_new_array(arena, ls_tensor, num_given);
-  ls_tensor *got = ls_arena_new_array(arena, ls_tensor, g->num_outputs);
-  if (given == NULL || got == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, given, num_given);
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, got, g->num_outputs);
   for (size_t i = 0; i < num_given; ++i)
     given[i] = ls_gradient_input(g, i);
   for (size_t i = 0; i < g->num_outputs; ++i)

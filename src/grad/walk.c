@@ -38,9 +38,8 @@ static ls_status add_variable_term(ls_gradient_walk *walk, size_t number,
   ls_gradient_goal *goal = &walk->goals[number];
   if (goal->num_terms == goal->terms_capacity) {
     const size_t capacity = goal->terms_capacity * 2 + 2;
-    ls_gradient_term *terms =
-        ls_arena_new_array(walk->context->arena, ls_gradient_term, capacity);
-    if (terms == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(walk->context->arena, ls_gradient_term, terms,
+                             capacity);
     if (goal->num_terms != 0)
       memcpy(terms, goal->terms, goal->num_terms * sizeof(*terms));
     goal->terms = terms;
@@ -75,8 +74,7 @@ static ls_status walk_add_term(ls_gradient_walk *walk, ls_tensor value,
   ls_gradient_slot *at = &entry->slots[ls_ref_output(value.ref)];
   if (at->count == at->capacity) {
     const size_t capacity = at->capacity * 2 + 2;
-    ls_tensor *terms = ls_arena_new_array(arena, ls_tensor, capacity);
-    if (terms == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, terms, capacity);
     if (at->count != 0) memcpy(terms, at->terms, at->count * sizeof(*terms));
     at->terms = terms;
     at->capacity = capacity;
@@ -214,10 +212,9 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
                                const ls_node *node) {
   ls_arena *arena = walk->context->arena;
   const ls_gradient_entry *entry = &walk->entries[index];
-  ls_tensor *dout = ls_arena_new_array(arena, ls_tensor, entry->num_slots);
-  ls_tensor *din = ls_arena_new_array(arena, ls_tensor, node->num_inputs);
-  bool *wanted = ls_arena_new_array(arena, bool, node->num_inputs);
-  if (dout == NULL || din == NULL || wanted == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, dout, entry->num_slots);
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, din, node->num_inputs);
+  LS_ARENA_ARRAY_OR_RETURN(arena, bool, wanted, node->num_inputs);
   // Only trainable results pass a gradient on: an integer is a constant.
   bool given = false;
   for (uint32_t i = 0; i < entry->num_slots; ++i) {
@@ -339,9 +336,8 @@ static ls_status visit(ls_gradient_walk *walk, size_t index) {
 static ls_status answer_variable(ls_gradient_walk *walk,
                                  ls_gradient_goal *goal) {
   if (goal->num_terms == 0) return ls_ok();
-  ls_tensor *terms =
-      ls_arena_new_array(walk->context->arena, ls_tensor, goal->num_terms);
-  if (terms == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(walk->context->arena, ls_tensor, terms,
+                           goal->num_terms);
   for (size_t i = 0; i < goal->num_terms; ++i)
     terms[i] = goal->terms[i].gradient;
   goal->gradient = ls_gradient_sum(

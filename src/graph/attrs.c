@@ -91,8 +91,7 @@ ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
          attrs[same].id == ls_attr_resolve(type, met_as, &attrs[same]))
     ++same;
   if (same == count) return ls_ok();
-  ls_attr *copy = ls_arena_new_array(arena, ls_attr, count);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_attr, copy, count);
   memcpy(copy, attrs, count * sizeof(*copy));
   for (size_t i = same; i < count; ++i)
     ls_attr_set_id(type, met_as, &copy[i]);

@@ -171,7 +171,7 @@ ls_status ls_graph_note_unsaveable(ls_graph *graph, const char *why) {
       graph->kind == LS_GRAPH_EAGER || graph->unsaveable != NULL)
     return ls_ok();
   graph->unsaveable = ls_graph_intern(graph, why);
-  return graph->unsaveable != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(graph->unsaveable != NULL);
 }
 
 const char *ls_graph_unsaveable(const ls_graph *graph) {

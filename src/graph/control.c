@@ -110,8 +110,7 @@ ls_status ls_control_split(const ls_graph *graph, ls_op_spec *spec,
   for (size_t i = 0; i < spec->num_control; ++i)
     outside += ls_graph_resolve(spec->control[i].graph) != graph;
   if (outside == 0) return ls_ok();
-  ls_op *ops = ls_arena_new_array(memory, ls_op, spec->num_control);
-  if (ops == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_op, ops, spec->num_control);
   const size_t behind = spec->num_control - outside;
   for (size_t i = 0; i < spec->num_control; ++i) {
     const ls_op op = spec->control[i];

@@ -19,15 +19,13 @@ void ls_copying_deinit(ls_copying *c) {
 
 ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to) {
   if (ls_map_find_u64(&c->refs, ref) != NULL) return ls_ok();
-  return ls_map_insert_u64(&c->refs, ref, (void *)(uintptr_t)to)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_map_insert_u64(&c->refs, ref, (void *)(uintptr_t)to));
 }
 
 ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to) {
-  return ls_map_insert_u64(&c->ids, id, (void *)(uintptr_t)to)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_map_insert_u64(&c->ids, id, (void *)(uintptr_t)to));
 }
 
 // ---- Values ----------------------------------------------------------------
@@ -93,8 +91,7 @@ static ls_status copy_ops(ls_copying *c) {
 
 static ls_status copy_results(ls_copying *c) {
   const size_t count = c->from->num_results;
-  uint64_t *refs = ls_arena_new_array(c->memory, uint64_t, count + 1);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, uint64_t, refs, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, c->from->results[i], &refs[i]));
   return ls_graph_set_results(c->to, refs, count);
@@ -133,8 +130,7 @@ static ls_status copy_control(const ls_copying *c, const ls_node *node,
   size_t most = node->num_control;
   for (uint32_t i = 0; i < node->num_control; ++i)
     most += ls_graph_node(c->from, node->control[i])->num_control;
-  ls_op *control = ls_arena_new_array(c->memory, ls_op, most + 1);
-  if (control == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, ls_op, control, most + 1);
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const ls_node *before = ls_graph_node(c->from, node->control[i]);
     if (node->type == LS_OP_TPU_COMPILATION_RESULT) continue;
@@ -153,9 +149,7 @@ static ls_status copy_inputs(ls_copying *c, ls_node *node, ls_op_spec *spec,
                              uint64_t **out_inputs) {
   const size_t leading = ls_node_captures(node, 0);
   const size_t captures = ls_count_captures(spec->regions, spec->num_regions);
-  uint64_t *inputs =
-      ls_arena_new_array(c->memory, uint64_t, leading + captures + 1);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, uint64_t, inputs, leading + captures + 1);
   for (size_t i = 0; i < leading; ++i)
     LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[i], &inputs[i]));
   ls_list_capture_refs(spec->regions, spec->num_regions, inputs + leading);
@@ -211,9 +205,8 @@ ls_status ls_copying_take(ls_copying *c, ls_node *node, ls_node *copy) {
 }
 
 ls_status ls_copy_node(ls_copying *c, ls_node *node) {
-  ls_graph **regions =
-      ls_arena_new_array(c->memory, ls_graph *, node->num_regions + 1);
-  if (regions == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, ls_graph *, regions,
+                           node->num_regions + 1);
   ls_node *copy = NULL;
   const ls_status status = append_copy(c, node, regions, &copy);
   for (uint32_t r = 0; r < node->num_regions; ++r)

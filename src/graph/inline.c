@@ -64,9 +64,7 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
 static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
                               ls_arena *memory, ls_op_spec *spec) {
   const size_t leading = ls_node_captures(node, 0);
-  ls_graph **regions =
-      ls_arena_new_array(memory, ls_graph *, node->num_regions);
-  if (regions == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_graph *, regions, node->num_regions);
   spec->regions = regions;
   for (uint32_t r = 0; r < node->num_regions; ++r) {
     LS_RETURN_IF_ERROR(copy_region(ls_graph_resolve(node->regions[r]),
@@ -75,8 +73,7 @@ static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
     ++spec->num_regions;
   }
   const size_t captures = ls_count_captures(regions, node->num_regions);
-  ls_tensor *all = ls_arena_new_array(memory, ls_tensor, leading + captures);
-  if (all == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_tensor, all, leading + captures);
   memcpy(all, inputs, leading * sizeof(*all));
   ls_list_captures(regions, node->num_regions, all + leading);
   spec->inputs = all;

@@ -99,11 +99,10 @@ ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
   ls_device_name merged;
   LS_RETURN_IF_ERROR(ls_device_merge(name, around, &merged));
   *out_device = ls_graph_intern(graph, merged.text);
-  return *out_device != NULL &&
-                 (!is_kept || ls_map_insert(&graph->texts, key, first + second,
-                                            (void *)(uintptr_t)*out_device))
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      *out_device != NULL &&
+      (!is_kept || ls_map_insert(&graph->texts, key, first + second,
+                                 (void *)(uintptr_t)*out_device)));
 }
 
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,

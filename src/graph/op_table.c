@@ -55,8 +55,7 @@ ls_status ls_infer_outputs(ls_infer *infer, size_t count) {
   if (count > LS_MAX_OUTPUTS)
     return ls_unimplemented("%s has %zu results, of at most %d", infer->op_name,
                             count, LS_MAX_OUTPUTS);
-  ls_type *out = ls_arena_new_array(infer->arena, ls_type, count);
-  if (out == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(infer->arena, ls_type, out, count);
   infer->out = out;
   infer->num_out = count;
   return ls_ok();

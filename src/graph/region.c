@@ -91,10 +91,8 @@ static ls_status add_result(result_state *state, ls_nest leaf) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_region_tensor(leaf, &tensor));
   LS_RETURN_IF_ERROR(ls_graph_import(state->graph, tensor, &ref));
-  LS_RETURN_IF_NO_MEMORY(ls_grow(state->graph->allocator, &state->refs,
-                                 &state->capacity, state->count + 1,
-                                 sizeof(*state->refs)));
-  state->refs[state->count++] = ref;
+  LS_PUSH_OR_RETURN(state->graph->allocator, state->refs, state->count,
+                    state->capacity, ref);
   return ls_ok();
 }
 

@@ -187,19 +187,17 @@ ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
 
 ls_status ls_trial_add_output(ls_graph *graph, ls_node *node) {
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
-  return ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_OUTPUTS,
-                                              .before = node->num_outputs,
-                                              .node = node})
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_OUTPUTS,
+                                           .before = node->num_outputs,
+                                           .node = node}));
 }
 
 ls_status ls_trial_add_result(ls_graph *graph) {
   LS_RETURN_IF_ERROR(ls_trial_join(graph));
-  return ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_RESULTS,
-                                              .before = graph->num_results})
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_RESULTS,
+                                           .before = graph->num_results}));
 }
 
 // ---- Ends ------------------------------------------------------------------

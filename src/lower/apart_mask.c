@@ -36,8 +36,7 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   size_t most = from->num_results, count = 0;
   for (size_t i = last; i < from->num_nodes; ++i)
     most += from->nodes[i]->num_inputs;
-  uint64_t *refs = ls_arena_new_array(&a->memory, uint64_t, most + 1);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, uint64_t, refs, most + 1);
   for (size_t i = last; i < from->num_nodes; ++i)
     for (uint32_t k = 0; k < from->nodes[i]->num_inputs; ++k) {
       const uint64_t ref = from->nodes[i]->inputs[k];
@@ -62,8 +61,7 @@ static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
   for (size_t i = first; i < last; ++i)
     if (takes(self, inner->from, i))
       LS_RETURN_IF_ERROR(ls_copy_node(inner, inner->from->nodes[i]));
-  uint64_t *results = ls_arena_new_array(&a->memory, uint64_t, count + 1);
-  if (results == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, uint64_t, results, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_copied(inner, NULL, refs[i], &results[i]));
   return ls_graph_set_results(inner->to, results, count);
@@ -150,8 +148,7 @@ static ls_status declare_step(const step *s, ls_copying *inner) {
 
 static ls_status fill_step(ls_apart *a, const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
-  uint64_t *refs = ls_arena_new_array(&a->memory, uint64_t, s->num_given + 1);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, uint64_t, refs, s->num_given + 1);
   LS_RETURN_IF_ERROR(declare_step(s, inner));
   LS_RETURN_IF_ERROR(ls_apart_map_captures(inner, &s->around->c));
   for (size_t r = 0; r < s->replicas; ++r) {
@@ -171,8 +168,7 @@ static ls_status fill_step(ls_apart *a, const step *s, ls_copying *inner) {
 static ls_status append_step(ls_apart *a, const step *s, ls_graph **body) {
   ls_apart_level *l = s->around;
   const ls_node *node = s->node;
-  uint64_t *leading = ls_arena_new_array(&a->memory, uint64_t, s->num_args + 1);
-  if (leading == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&a->memory, uint64_t, leading, s->num_args + 1);
   for (size_t i = 0; i < s->num_args; ++i)
     LS_RETURN_IF_ERROR(ls_copied(&l->c, NULL, node->inputs[i], &leading[i]));
   leading[s->num_args] = l->mask;

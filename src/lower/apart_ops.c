@@ -89,8 +89,7 @@ ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
                                ls_node **out_node) {
   ls_arena *memory = (ls_arena *)(uintptr_t)&a->memory;
   const size_t count = num_leading + ls_count_captures(regions, num_regions);
-  uint64_t *inputs = ls_arena_new_array(memory, uint64_t, count + 1);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint64_t, inputs, count + 1);
   memcpy(inputs, leading, num_leading * sizeof(*inputs));
   ls_list_capture_refs(regions, num_regions, inputs + num_leading);
   LS_RETURN_IF_ERROR(apart_ops_append(a, to,
@@ -118,8 +117,7 @@ ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
 static ls_status apart_ops_give(ls_graph *region, ls_graph *around,
                                 const uint64_t *refs, size_t count,
                                 ls_arena *memory) {
-  uint64_t *inner = ls_arena_new_array(memory, uint64_t, count + 1);
-  if (inner == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint64_t, inner, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         ls_graph_add_capture(region, (ls_tensor){around, refs[i]}, &inner[i]));

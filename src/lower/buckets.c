@@ -31,9 +31,8 @@ static ls_status buckets_refuse(const ls_lower_request *request, ls_node *node,
 // Returns the number of rows that its inputs have with padding.
 static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
                             ls_arena *memory, int64_t *out_rows) {
-  ls_type *in = ls_arena_new_array(memory, ls_type, node->num_inputs);
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_type, in, node->num_inputs);
   ls_type first;
-  if (in == NULL) return ls_out_of_memory();
   for (uint32_t r = 0; r < node->num_inputs; ++r) {
     const size_t feed = find_feed(request, node->inputs[r]);
     if (feed == request->num_feeds)

@@ -33,8 +33,7 @@ static ls_status marks_of(ls_common_values *self, const ls_graph *graph,
                           marks **out) {
   *out = common_values_find(self, graph);
   if (*out != NULL) return ls_ok();
-  marks *made = ls_arena_new(&self->memory, marks);
-  if (made == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(&self->memory, marks, made);
   made->graph = graph;
   size_t count = 0;
   made->first = ls_arena_new_array(&self->memory, size_t, graph->num_nodes + 1);

@@ -20,9 +20,7 @@ ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
 
 // Appends what is the same on all replicas without their doing.
 static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
-  uint64_t *inputs =
-      ls_arena_new_array(g->memory, uint64_t, node->num_inputs + 1);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(g->memory, uint64_t, inputs, node->num_inputs + 1);
   for (uint32_t k = 0; k < node->num_inputs; ++k)
     LS_RETURN_IF_ERROR(
         ls_cut_ref(g, node->inputs[k], LS_CUT_COMMON, &inputs[k]));
@@ -86,9 +84,7 @@ static ls_status cut_give_results(ls_cut_graph *g) {
 }
 
 static ls_status cut(ls_cut_graph *g) {
-  uint8_t *roles =
-      ls_arena_new_array(g->memory, uint8_t, g->from->num_results + 1);
-  if (roles == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(g->memory, uint8_t, roles, g->from->num_results + 1);
   for (size_t i = 0; i < g->from->num_results; ++i)
     roles[i] = i < g->request->num_gathered ? LS_CUT_NARROW : LS_CUT_COMMON;
   g->roles = roles;

@@ -81,8 +81,7 @@ static ls_status capture(const leaving *l, uint32_t r, ls_cut_graph *inner) {
 
 static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   const size_t count = inner->from->num_results;
-  uint64_t *refs = ls_arena_new_array(inner->memory, uint64_t, count + 1);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(inner->memory, uint64_t, refs, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(ls_cut_ref(inner, inner->from->results[i],
                                   (ls_cut_role)inner->roles[i], &refs[i]));
@@ -169,9 +168,8 @@ static ls_status cut_host(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
   const size_t own = node->num_attrs;
-  int64_t *wide = ls_arena_new_array(g->memory, int64_t, node->num_inputs + 1);
-  ls_attr *attrs = ls_arena_new_array(g->memory, ls_attr, own + 2);
-  if (wide == NULL || attrs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(g->memory, int64_t, wide, node->num_inputs + 1);
+  LS_ARENA_ARRAY_OR_RETURN(g->memory, ls_attr, attrs, own + 2);
   size_t num_wide = 0;
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
     if (ls_cut_operand_role(g, node, i) == LS_CUT_WIDE) wide[num_wide++] = i;

@@ -85,9 +85,7 @@ static bool is_made_at_its_use(const ls_node *node) {
 // Such a node goes as far behind as the first that uses it.
 static ls_status sink(const ls_cut_graph *g) {
   const ls_graph *from = g->from;
-  uint32_t *first_use =
-      ls_arena_new_array(g->memory, uint32_t, from->num_nodes + 1);
-  if (first_use == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(g->memory, uint32_t, first_use, from->num_nodes + 1);
   for (size_t i = 0; i < from->num_nodes; ++i)
     first_use[i] = UINT32_MAX;
   for (size_t i = 0; i < from->num_results; ++i)

@@ -54,9 +54,8 @@ static uint64_t inside(const segment *s, uint64_t ref) {
 }
 
 static ls_status set_inside(segment *s, uint64_t ref, uint64_t to) {
-  return ls_map_insert_u64(&s->inside, ref, (void *)(uintptr_t)to)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_map_insert_u64(&s->inside, ref, (void *)(uintptr_t)to));
 }
 
 static bool is_mine(const segment *s, uint64_t ref) {
@@ -171,9 +170,7 @@ static ls_status copy_nodes(segment *s) {
   for (size_t i = 0; i < g->from->num_nodes; ++i) {
     ls_node *node = g->from->nodes[i], *made = NULL;
     if (g->kind[i] != LS_CUT_SEGMENT || g->level[i] != s->level) continue;
-    uint64_t *inputs =
-        ls_arena_new_array(g->memory, uint64_t, node->num_inputs + 1);
-    if (inputs == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(g->memory, uint64_t, inputs, node->num_inputs + 1);
     for (uint32_t k = 0; k < node->num_inputs; ++k)
       LS_RETURN_IF_ERROR(cut_segment_enter(s, node->inputs[k], &inputs[k]));
     LS_RETURN_IF_ERROR(ls_graph_move_node(node, s->region, inputs, &made));

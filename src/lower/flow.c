@@ -8,10 +8,8 @@
 #include "lower/apart.h"
 
 ls_status ls_ref_list_push(ls_ref_list *list, uint64_t ref) {
-  if (!ls_grow(list->allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = ref;
+  LS_PUSH_OR_RETURN(list->allocator, list->items, list->count, list->capacity,
+                    ref);
   return ls_ok();
 }
 
@@ -173,11 +171,10 @@ ls_status ls_lower_flow_inline(ls_lower_scope *scope, ls_lower_scope *inner) {
 ls_status ls_lower_note_steps(ls_lower_flow *f, const ls_node *made) {
   ls_lowering *all = f->scope->all;
   if (f->scope->replicas == 0 || !ls_holds_step(f->node)) return ls_ok();
-  if (!ls_grow(all->allocator, &all->step_flows, &all->step_flows_capacity,
-               all->num_step_flows + 1, sizeof(*all->step_flows)))
-    return ls_out_of_memory();
-  all->step_flows[all->num_step_flows++] = (ls_step_flow){
-      f->scope->to, made, ls_node_source(f->scope->from, f->node)};
+  LS_PUSH_OR_RETURN(all->allocator, all->step_flows, all->num_step_flows,
+                    all->step_flows_capacity,
+                    (ls_step_flow){f->scope->to, made,
+                                   ls_node_source(f->scope->from, f->node)});
   return ls_ok();
 }
 

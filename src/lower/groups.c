@@ -150,9 +150,8 @@ static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
 // The sums of all groups, and of them this replica's.
 static ls_status own_sum(const groups *g, uint64_t *out_ref) {
   const int32_t count = g->replicas / g->size;
-  uint64_t *refs = ls_arena_new_array(&g->scope->to->arena, uint64_t,
-                                      (size_t)(g->size + count));
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&g->scope->to->arena, uint64_t, refs,
+                           (size_t)(g->size + count));
   uint64_t *sums = refs + g->size, all = 0, index = 0;
   for (int32_t q = 0; q < count; ++q) {
     LS_RETURN_IF_ERROR(reduce_group(g, q * g->size, refs, &sums[q]));
@@ -197,9 +196,8 @@ static void note_starts(const groups *g, bool by_id, int64_t size) {
 
 static ls_status gather_group(const groups *g, int64_t axis,
                               uint64_t *out_ref) {
-  uint64_t *refs =
-      ls_arena_new_array(&g->scope->to->arena, uint64_t, (size_t)g->size);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&g->scope->to->arena, uint64_t, refs,
+                           (size_t)g->size);
   for (int32_t i = 0; i < g->size; ++i)
     LS_RETURN_IF_ERROR(from_member(g, i, true, &refs[i]));
   return groups_concatenate(g, refs, axis, out_ref);
@@ -243,10 +241,9 @@ static bool gives_one_row(const ls_lower_scope *scope, const ls_node *node,
 
 static ls_status gather_rows(ls_lower_scope *scope, const ls_node *node,
                              uint64_t row) {
-  int64_t *rows =
-      ls_arena_new_array(&scope->to->arena, int64_t, (size_t)scope->replicas);
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, int64_t, rows,
+                           (size_t)scope->replicas);
   uint64_t ref = 0;
-  if (rows == NULL) return ls_out_of_memory();
   for (int32_t r = 0; r < scope->replicas; ++r)
     rows[r] = 1;
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, -1));

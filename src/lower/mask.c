@@ -35,11 +35,9 @@ const ls_mask *ls_mask_of(const ls_lower_scope *scope, uint64_t ref) {
 
 ls_status ls_mask_set(ls_lower_scope *scope, uint64_t ref,
                       const ls_mask *mask) {
-  ls_mask *kept = ls_arena_new(&scope->to->arena, ls_mask);
-  if (kept == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(&scope->to->arena, ls_mask, kept);
   *kept = *mask;
-  return ls_map_insert_u64(&scope->masks->of, ref, kept) ? ls_ok()
-                                                         : ls_out_of_memory();
+  return ls_memory_status(ls_map_insert_u64(&scope->masks->of, ref, kept));
 }
 
 static ls_status no_rule(const char *op) {
@@ -250,9 +248,7 @@ static bool reduces_rows(const rule *r) {
 // Operands with `filler` for padding: the result has none.
 static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
-  uint64_t *made =
-      ls_arena_new_array(&r->scope->to->arena, uint64_t, count + 1);
-  if (made == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count + 1);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         masked(r->scope, r->inputs[i], r->mask, filler, r->origin, &made[i]));

@@ -57,9 +57,8 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *node, uint64_t *out_ref) {
   const size_t replicas = (size_t)scope->replicas;
   const ls_shape shape = ls_lowered_type(scope, refs[scope->replica]).shape;
-  int64_t *sizes = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
-  uint64_t *flat = ls_arena_new_array(&scope->to->arena, uint64_t, replicas);
-  if (sizes == NULL || flat == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, int64_t, sizes, replicas);
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, flat, replicas);
   for (size_t r = 0; r < replicas; ++r) {
     const ls_type type = ls_lowered_type(scope, refs[r]);
     const bool alike = scope->bodies == NULL ||
@@ -88,8 +87,7 @@ static ls_status map_results(ls_lower_scope *scope, const ls_lower_scope *inner,
   const size_t replicas = (size_t)scope->replicas;
   const size_t gathered = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_GATHERED);
   const ls_graph *body = inner->from;
-  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, replicas);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, refs, replicas);
   for (size_t i = 0; i < node->num_outputs; ++i) {
     uint64_t ref = 0;
     if (i < gathered) {

@@ -49,9 +49,8 @@ ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
 // The node's operands where it goes, in that graph's arena.
 static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
                                 uint64_t **out_inputs) {
-  uint64_t *inputs =
-      ls_arena_new_array(&scope->to->arena, uint64_t, node->num_inputs);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, inputs,
+                           node->num_inputs);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     inputs[i] = ls_lowered(scope, node->inputs[i]);
   *out_inputs = inputs;
@@ -71,9 +70,7 @@ static ls_status make_sized(ls_lower_scope *scope, ls_node *node,
     return ls_mask_check_same(scope, inputs[0]);
   }
   ls_size sizes[LS_MAX_RANK];
-  ls_attr *attrs =
-      ls_arena_new_array(&scope->to->arena, ls_attr, node->num_attrs);
-  if (attrs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, ls_attr, attrs, node->num_attrs);
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     attrs[i] = node->attrs[i].id == LS_ATTR_ID_SIZES
                    ? sizes_of(type.shape, sizes)

@@ -18,10 +18,8 @@ bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable) {
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable) {
   if (ls_lower_has_own(list, variable)) return ls_ok();
-  if (!ls_grow(allocator, &list->items, &list->capacity, list->count + 1,
-               sizeof(*list->items)))
-    return ls_out_of_memory();
-  list->items[list->count++] = variable;
+  LS_PUSH_OR_RETURN(allocator, list->items, list->count, list->capacity,
+                    variable);
   return ls_ok();
 }
 
@@ -117,8 +115,7 @@ static ls_status read_component(ls_lower_scope *scope,
   LS_RETURN_IF_ERROR(ls_lower_read(scope, component->container, &ref));
   const ls_shape shape = ls_lowered_type(scope, ref).shape;
   const int64_t count = ls_shape_num_elements(shape);
-  int64_t *rows = ls_arena_new_array(&scope->to->arena, int64_t, replicas);
-  if (rows == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, int64_t, rows, replicas);
   for (size_t r = 0; r < replicas; ++r)
     rows[r] = count;
   LS_RETURN_IF_ERROR(ls_lower_flatten(scope, ref, NULL, &ref));

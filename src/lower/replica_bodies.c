@@ -121,10 +121,8 @@ static ls_status note_apart(ls_lower_replicas *self, const ls_step_flow *flow) {
     if (all->apart[i].graph == flow->source.graph &&
         all->apart[i].id == flow->source.id)
       return ls_ok();
-  if (!ls_grow(all->allocator, &all->apart, &all->apart_capacity,
-               all->num_apart + 1, sizeof(*all->apart)))
-    return ls_out_of_memory();
-  all->apart[all->num_apart++] = flow->source;
+  LS_PUSH_OR_RETURN(all->allocator, all->apart, all->num_apart,
+                    all->apart_capacity, flow->source);
   self->goes_apart = true;
   return ls_ok();
 }

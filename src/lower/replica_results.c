@@ -156,9 +156,7 @@ static ls_status take_first(ls_lower_replicas *self, uint64_t *ref) {
   ls_lower_scope *scope = &self->bodies[0];
   const ls_shape shape = ls_lowered_type(scope, *ref).shape;
   const int64_t count = ls_shape_num_elements(shape);
-  int64_t *rows =
-      ls_arena_new_array(&scope->to->arena, int64_t, self->replicas);
-  if (rows == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, int64_t, rows, self->replicas);
   for (size_t r = 0; r < self->replicas; ++r)
     rows[r] = count;
   LS_RETURN_IF_ERROR(ls_lower_flatten(scope, *ref, NULL, ref));

@@ -48,9 +48,8 @@ uint64_t ls_lowered(const ls_lower_scope *scope, uint64_t ref) {
 }
 
 ls_status ls_lower_map(ls_lower_scope *scope, uint64_t from, uint64_t to) {
-  return ls_map_insert_u64(&scope->values, from, (void *)(uintptr_t)to)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_map_insert_u64(&scope->values, from, (void *)(uintptr_t)to));
 }
 
 ls_type ls_lowered_type(const ls_lower_scope *scope, uint64_t to_ref) {
@@ -92,9 +91,7 @@ static void mark_ref(const ls_lower_scope *scope, bool *needed, uint64_t ref) {
 
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type) {
-  ls_type *in =
-      ls_arena_new_array(&scope->to->arena, ls_type, node->num_inputs);
-  if (in == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, ls_type, in, node->num_inputs);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i] = ls_lowered_type(scope, ls_lowered(scope, node->inputs[i]));
   const ls_op_spec spec = {
@@ -191,8 +188,7 @@ static bool make_key(ls_lower_scope *scope, const ls_op_spec *spec,
 static ls_status infer_lowered(ls_lower_scope *scope, const ls_op_spec *spec,
                                const uint64_t *inputs, ls_arena *memory,
                                ls_infer *infer) {
-  ls_type *types = ls_arena_new_array(memory, ls_type, spec->num_inputs + 2);
-  if (types == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_type, types, spec->num_inputs + 2);
   for (size_t i = 0; i < spec->num_inputs; ++i)
     types[i] = ls_graph_type(scope->to, inputs[i]);
   *infer = (ls_infer){.spec = spec,
@@ -218,9 +214,7 @@ static ls_status drop_marks(ls_lower_scope *scope, ls_op_spec *spec) {
   while (own < spec->num_attrs && ls_op_owns(spec->type, spec->attrs[own].id))
     ++own;
   if (own == spec->num_attrs) return ls_ok();
-  ls_attr *attrs =
-      ls_arena_new_array(&scope->to->arena, ls_attr, spec->num_attrs);
-  if (attrs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, ls_attr, attrs, spec->num_attrs);
   memcpy(attrs, spec->attrs, own * sizeof(*attrs));
   for (size_t i = own; i < spec->num_attrs; ++i)
     if (ls_op_owns(spec->type, spec->attrs[i].id))

@@ -133,7 +133,7 @@ static ls_status add_maker(ls_lowering *all, ls_lower_stack *stack,
   if (stack->is_known) return tell_maker(&maker, stack->element);
   stack->makers =
       ls_arena_copy(&all->program->body->arena, &maker, sizeof(maker));
-  return stack->makers != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(stack->makers != NULL);
 }
 
 // ---- Ops -------------------------------------------------------------------

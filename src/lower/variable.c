@@ -32,10 +32,8 @@ static bool is_shared(const ls_lower_scope *scope,
 
 static ls_status variable_set(ls_lower_scope *scope,
                               const ls_variable *variable, uint64_t ref) {
-  return ls_map_insert_u64(&scope->variables, (uintptr_t)variable,
-                           (void *)(uintptr_t)ref)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(ls_map_insert_u64(
+      &scope->variables, (uintptr_t)variable, (void *)(uintptr_t)ref));
 }
 
 static ls_use *find_use(const ls_lower_scope *scope,
@@ -73,8 +71,7 @@ static ls_status read_components(ls_lower_scope *scope,
                                  const ls_variable *container,
                                  uint64_t **out_refs, bool *out_differs) {
   const size_t count = container->num_components;
-  uint64_t *refs = ls_arena_new_array(&scope->to->arena, uint64_t, count);
-  if (refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, refs, count);
   for (size_t i = 0; i < count; ++i) {
     LS_RETURN_IF_ERROR(
         ls_lower_read(scope, container->components[i], &refs[i]));
@@ -98,8 +95,7 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
     const ls_lower_scope *at = scope;
     while (at->holder == NULL && at->outer != NULL)
       at = at->outer;
-    uint64_t *own = ls_arena_new_array(&scope->to->arena, uint64_t, count);
-    if (own == NULL) return ls_out_of_memory();
+    LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, own, count);
     for (size_t r = 0; r < count; ++r)
       LS_RETURN_IF_ERROR(ls_lower_read(
           scope,
@@ -138,10 +134,8 @@ static ls_status note_met(const ls_lower_scope *scope, ls_variable *variable,
                           uint64_t ref) {
   ls_lowering *all = scope->all;
   if (!scope->in_merge) return ls_ok();
-  if (!ls_grow(all->allocator, &all->met, &all->met_capacity, all->num_met + 1,
-               sizeof(*all->met)))
-    return ls_out_of_memory();
-  all->met[all->num_met++] = (ls_met_value){variable, scope->to, ref};
+  LS_PUSH_OR_RETURN(all->allocator, all->met, all->num_met, all->met_capacity,
+                    (ls_met_value){variable, scope->to, ref});
   return ls_ok();
 }
 
@@ -190,10 +184,8 @@ static ls_status note_container(ls_lower_scope *scope, ls_variable *container) {
   ls_lowering *all = scope->all;
   for (size_t i = 0; i < all->num_containers; ++i)
     if (all->containers[i] == container) return ls_ok();
-  if (!ls_grow(all->allocator, &all->containers, &all->containers_capacity,
-               all->num_containers + 1, sizeof(*all->containers)))
-    return ls_out_of_memory();
-  all->containers[all->num_containers++] = container;
+  LS_PUSH_OR_RETURN(all->allocator, all->containers, all->num_containers,
+                    all->containers_capacity, container);
   return ls_ok();
 }
 
@@ -324,11 +316,10 @@ static bool is_written(const ls_program *program, const ls_variable *variable) {
 static ls_status expect(ls_lowering *all, ls_variable *variable,
                         bool initialized) {
   ls_program *program = all->program;
-  if (!ls_grow(all->allocator, &program->expects, &program->expects_capacity,
-               program->num_expects + 1, sizeof(*program->expects)))
-    return ls_out_of_memory();
-  program->expects[program->num_expects++] =
-      (ls_expectation){ls_object_retain(&variable->object), initialized};
+  LS_PUSH_OR_RETURN(
+      all->allocator, program->expects, program->num_expects,
+      program->expects_capacity,
+      (ls_expectation){ls_object_retain(&variable->object), initialized});
   return ls_ok();
 }
 

@@ -37,10 +37,8 @@ static ls_status reads_push(walk *w, ls_graph *graph, uint64_t id) {
   if (node == NULL) return ls_ok();
   LS_RETURN_IF_ERROR(see(w, node, &is_new));
   if (!is_new) return ls_ok();
-  if (!ls_grow(w->allocator, &w->stack, &w->stack_capacity, w->depth + 1,
-               sizeof(*w->stack)))
-    return ls_out_of_memory();
-  w->stack[w->depth++] = (place){graph, node};
+  LS_PUSH_OR_RETURN(w->allocator, w->stack, w->depth, w->stack_capacity,
+                    (place){graph, node});
   return ls_ok();
 }
 
@@ -58,10 +56,8 @@ static ls_status add_read(walk *w, const ls_node *node) {
     return ls_ok();
   LS_RETURN_IF_ERROR(see(w, variable, &is_new));
   if (!is_new) return ls_ok();
-  if (!ls_grow(w->allocator, &w->variables, &w->capacity, w->count + 1,
-               sizeof(*w->variables)))
-    return ls_out_of_memory();
-  w->variables[w->count++] = variable;
+  LS_PUSH_OR_RETURN(w->allocator, w->variables, w->count, w->capacity,
+                    variable);
   return ls_ok();
 }
 

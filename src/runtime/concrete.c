@@ -129,8 +129,7 @@ static ls_status concrete_take_arguments(copying *copy, ls_nest args,
   if (!ls_status_is_ok(same))
     return ls_status_annotate(same, "in a call of concrete function '%s'",
                               ls_function_options_of(c->original)->name);
-  ls_nest *leaves = ls_arena_new_array(memory, ls_nest, count);
-  if (leaves == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_nest, leaves, count);
   ls_nest_flatten(args, leaves, count);
   size_t slot = 0;
   for (size_t i = 0; i < count; ++i)

@@ -204,8 +204,7 @@ static ls_status parts_find(finder *f, ls_arena *memory,
   if (num_waiting < 2) return ls_ok();
   LS_RETURN_IF_ERROR(join_all(f));
   if (count_waiting(f) < 2) return ls_ok();
-  uint32_t *numbers = ls_arena_new_array(memory, uint32_t, count);
-  if (numbers == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint32_t, numbers, count);
   memset(numbers, 0xff, count * sizeof(*numbers));
   number_parts(f, numbers, out);
   return ls_ok();

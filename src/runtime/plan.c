@@ -30,13 +30,9 @@ void ls_plan_destroy(ls_plan *plan) {
 static ls_status plan_choose(const ls_lower_request *all,
                              const ls_program_parts *parts, uint32_t number,
                              ls_arena *memory, ls_lower_request *out_part) {
-  uint64_t *fetches =
-      ls_arena_new_array(memory, uint64_t, all->num_fetches + 1);
-  uint32_t *outputs =
-      ls_arena_new_array(memory, uint32_t, all->num_fetches + 1);
-  ls_op *targets = ls_arena_new_array(memory, ls_op, all->num_targets + 1);
-  if (fetches == NULL || outputs == NULL || targets == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint64_t, fetches, all->num_fetches + 1);
+  LS_ARENA_ARRAY_OR_RETURN(memory, uint32_t, outputs, all->num_fetches + 1);
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_op, targets, all->num_targets + 1);
   *out_part = *all;
   out_part->fetches = fetches;
   out_part->targets = targets;
@@ -147,8 +143,7 @@ bool ls_plan_draws(const ls_plan *plan) {
 // All begin before one goes on, so that each sees the values of the beginning.
 static ls_status run_parts(const ls_plan *plan, ls_run_args args,
                            ls_arena *memory, bool *out_stale) {
-  ls_run *runs = ls_arena_new_array(memory, ls_run, plan->num_parts);
-  if (runs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(memory, ls_run, runs, plan->num_parts);
   size_t count = 0;
   ls_status status = ls_ok();
   for (; count < plan->num_parts; ++count) {

@@ -10,7 +10,7 @@ ls_status ls_result_map_init(ls_result_map *map, ls_allocator *allocator,
                              size_t num_values) {
   map->num_values = num_values;
   map->outputs = ls_new_array(allocator, uint32_t, num_values + 1);
-  return map->outputs != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(map->outputs != NULL);
 }
 
 void ls_result_map_deinit(ls_result_map *map, ls_allocator *allocator) {

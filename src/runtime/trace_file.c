@@ -194,7 +194,7 @@ static ls_status write_thread(writer *w, const ls_span_ring *ring) {
     write_rows(w, ring, rows, spans, count);
   }
   const bool done = spans != NULL && rows != NULL;
-  return done ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(done);
 }
 
 // ---- The file --------------------------------------------------------------

@@ -12,6 +12,7 @@
 
 #include "base/export.h"
 #include "lockstep/allocator.h"
+#include "lockstep/status.h"
 
 #define LS_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -80,5 +81,23 @@ LS_PRIVATE_API char *ls_copy_text(ls_allocator *allocator, const char *text,
 enum { LS_GRAVES = 4096 };
 // Takes over memory of the system's allocator. NULL is fine. Thread-safe.
 void ls_bury(void *memory);
+
+// Returns out-of-memory from the enclosing function if `got` is NULL or false.
+#define LS_RETURN_IF_NO_MEMORY(got)                                            \
+  do {                                                                         \
+    if (!(got)) return ls_out_of_memory();                                     \
+  } while (0)
+// Appends to a growable array, for which see ls_grow, or returns out-of-memory.
+// The arguments but the last one are evaluated several times.
+#define LS_PUSH_OR_RETURN(allocator, items, count, capacity, ...)              \
+  do {                                                                         \
+    LS_RETURN_IF_NO_MEMORY(ls_grow(allocator, &(items), &(capacity),           \
+                                   (count) + 1, sizeof(*(items))));            \
+    (items)[(count)++] = __VA_ARGS__;                                          \
+  } while (0)
+// Returns OK if `got`, else out-of-memory.
+static inline ls_status ls_memory_status(bool got) {
+  return got ? ls_ok() : ls_out_of_memory();
+}
 
 #endif  // LS_BASE_MEMORY_ALLOCATOR_H_

@@ -43,6 +43,14 @@ void *ls_arena_allocate_array(ls_arena *arena, size_t count, size_t item_size);
   ((Type *)ls_arena_allocate(arena, sizeof(Type)))
 #define ls_arena_new_array(arena, Type, count)                                 \
   ((Type *)ls_arena_allocate_array((arena), (count), sizeof(Type)))
+// Declares `Type *name`, one zeroed Type, or returns out-of-memory.
+#define LS_ARENA_NEW_OR_RETURN(arena, Type, name)                              \
+  Type *name = ls_arena_new(arena, Type);                                      \
+  LS_RETURN_IF_NO_MEMORY(name)
+// The same for `count` zeroed items.
+#define LS_ARENA_ARRAY_OR_RETURN(arena, Type, name, count)                     \
+  Type *name = ls_arena_new_array(arena, Type, count);                         \
+  LS_RETURN_IF_NO_MEMORY(name)
 
 // Copies into the arena; NULL without memory.
 void *ls_arena_copy(ls_arena *arena, const void *data, size_t size);

@@ -59,12 +59,6 @@
   })
 
 // ---- Memory of an allocator ------------------------------------------------
-// Returns out-of-memory from the enclosing function if `got` is NULL or false.
-#define LS_RETURN_IF_NO_MEMORY(got)                                            \
-  do {                                                                         \
-    if (!(got)) return ls_out_of_memory();                                     \
-  } while (0)
-
 // Declares `Type *name`, one zeroed Type that nobody owns yet.
 #define LS_NEW_OR_RETURN(allocator, Type, name)                                \
   Type *name = ls_new(allocator, Type);                                        \

@@ -202,9 +202,8 @@ static ls_status note_variable(void *self, ls_graph *graph, ls_node *node,
   const ls_variable *variable = variable_of(node);
   (void)graph;
   if (variable == NULL || outside != NULL) return ls_ok();
-  return ls_map_insert_u64(&check->compiled, variable->family, check)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(
+      ls_map_insert_u64(&check->compiled, variable->family, check));
 }
 
 static ls_status check_variable(void *self, ls_graph *graph, ls_node *node,

@@ -136,10 +136,8 @@ static ls_status cluster_add_result(body *b, ls_node *user, uint64_t ref) {
     return ls_ok();
   LS_RETURN_IF_ERROR(
       ls_copied(&b->inner, user, ref, &b->results[b->num_results]));
-  return ls_map_insert_u64(&b->cluster->results, ref,
-                           (void *)(uintptr_t)++b->num_results)
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(ls_map_insert_u64(
+      &b->cluster->results, ref, (void *)(uintptr_t)++b->num_results));
 }
 
 // Lists what outputs are made of, and what other computations use.
@@ -183,8 +181,7 @@ static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
   const size_t most =
       b->num_split * replicas + ls_count_captures(&b->inner.to, 1);
   size_t count = 0;
-  uint64_t *inputs = ls_arena_new_array(b->c->memory, uint64_t, most + 1);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(b->c->memory, uint64_t, inputs, most + 1);
   for (size_t s = 0; s < b->num_split; ++s)
     for (size_t r = 0; r < replicas; ++r)
       LS_RETURN_IF_ERROR(copied_for(b, b->split[s], r, &inputs[count++]));
@@ -197,9 +194,8 @@ static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
 // Lists what members wait for outside of it: all of it waits for that.
 static ls_status list_control(body *b, ls_op_spec *spec) {
   const ls_graph *from = b->c->from;
-  ls_op *control = ls_arena_new_array(b->c->memory, ls_op, from->num_nodes + 1);
-  bool *seen = ls_arena_new_array(b->c->memory, bool, b->c->to->next_id + 1);
-  if (control == NULL || seen == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(b->c->memory, ls_op, control, from->num_nodes + 1);
+  LS_ARENA_ARRAY_OR_RETURN(b->c->memory, bool, seen, b->c->to->next_id + 1);
   spec->control = control;
   for (size_t i = 0; i < from->num_nodes; ++i) {
     if (ls_cluster_at(b->c, i) != b->cluster) continue;
@@ -217,9 +213,8 @@ static ls_status list_control(body *b, ls_op_spec *spec) {
 
 static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
                        ls_infer *out) {
-  ls_type *in = ls_arena_new_array(b->c->memory, ls_type, spec->num_inputs + 1);
-  ls_type *type = ls_arena_new(b->c->memory, ls_type);
-  if (in == NULL || type == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(b->c->memory, ls_type, in, spec->num_inputs + 1);
+  LS_ARENA_NEW_OR_RETURN(b->c->memory, ls_type, type);
   for (size_t i = 0; i < spec->num_inputs; ++i)
     in[i] = ls_graph_type(b->c->to, inputs[i]);
   *out = (ls_infer){.spec = spec,
@@ -236,10 +231,9 @@ static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
 static ls_status cluster_append(body *b) {
   const ls_node *metadata = b->cluster->metadata;
   const size_t num_own = 3;
-  ls_attr *attrs =
-      ls_arena_new_array(b->c->memory, ls_attr, num_own + metadata->num_attrs);
+  LS_ARENA_ARRAY_OR_RETURN(b->c->memory, ls_attr, attrs,
+                           num_own + metadata->num_attrs);
   uint64_t *inputs = NULL;
-  if (attrs == NULL) return ls_out_of_memory();
   attrs[0] = LS_OWN_I(REPLICAS, (int64_t)b->cluster->replicas);
   attrs[1] = LS_OWN_I(NUM_SPLIT, (int64_t)b->num_split);
   attrs[2] = LS_OWN_I(NUM_GATHERED, (int64_t)b->num_results);

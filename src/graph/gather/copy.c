@@ -111,7 +111,7 @@ static ls_status add_replica_id(ls_copying *c, const ls_node *node,
       c->to,
       &(ls_op_spec){.type = LS_OP_CONSTANT, .attrs = &value, .num_attrs = 1},
       NULL, node->num_outputs);
-  return *out_copy != NULL ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(*out_copy != NULL);
 }
 
 static ls_status copy_finish(ls_copying *c, ls_node *node, ls_node *copy) {

@@ -198,8 +198,7 @@ static ls_status make_body(host_step *h) {
 static ls_status host_cluster_append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;
-  uint64_t *inputs = ls_arena_new_array(c->memory, uint64_t, count + 1);
-  if (inputs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(c->memory, uint64_t, inputs, count + 1);
   for (size_t a = 0; a < h->num_args; ++a)
     LS_RETURN_IF_ERROR(ls_copied(c, NULL, h->args[a], &inputs[a]));
   ls_list_capture_refs(&h->body, 1, inputs + h->num_args);

@@ -32,8 +32,7 @@ static ls_status host_operands(const ls_infer *infer, const ls_type **out) {
     return ls_invalid_argument("%s: 'wide' goes with 'replicas'",
                                infer->op_name);
   LS_RETURN_IF_ERROR(check_wide(infer, wide));
-  ls_type *in = ls_arena_new_array(infer->arena, ls_type, infer->num_in);
-  if (in == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(infer->arena, ls_type, in, infer->num_in);
   for (size_t i = 0; i < infer->num_in; ++i)
     in[i] = infer->in[i];
   for (size_t i = 0; i < wide->as.ints.count; ++i) {

@@ -21,8 +21,7 @@ static ls_status check_groups(const ls_infer *infer, int64_t size) {
   const ls_attr *groups = ls_infer_attr(infer, LS_ATTR_ID_GROUPS);
   if (groups == NULL) return ls_ok();
   const size_t count = groups->as.ints.count;
-  uint64_t *seen = ls_arena_new_array(infer->arena, uint64_t, count / 64 + 1);
-  if (seen == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(infer->arena, uint64_t, seen, count / 64 + 1);
   bool fits = count >= 1 && (int64_t)count % size == 0;
   for (size_t i = 0; fits && i < count; ++i) {
     const int64_t member = groups->as.ints.items[i];

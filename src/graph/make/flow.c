@@ -18,10 +18,8 @@ typedef struct flow {
 } flow;
 
 static ls_status flow_add_input(flow *f, ls_tensor tensor) {
-  if (!ls_grow(f->graph->allocator, &f->inputs, &f->inputs_capacity,
-               f->num_inputs + 1, sizeof(*f->inputs)))
-    return ls_out_of_memory();
-  f->inputs[f->num_inputs++] = tensor;
+  LS_PUSH_OR_RETURN(f->graph->allocator, f->inputs, f->num_inputs,
+                    f->inputs_capacity, tensor);
   return ls_ok();
 }
 

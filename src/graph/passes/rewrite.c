@@ -71,10 +71,9 @@ static void rewrite_take_out(ls_rewrite *r, uint64_t id) {
 
 // ---- Begin, end ------------------------------------------------------------
 static ls_status reserve(ls_rewrite *r, uint64_t id) {
-  return ls_grow(r->graph->allocator, &r->nodes, &r->nodes_capacity, id + 1,
-                 sizeof(*r->nodes))
-             ? ls_ok()
-             : ls_out_of_memory();
+  return ls_memory_status(ls_grow(r->graph->allocator, &r->nodes,
+                                  &r->nodes_capacity, id + 1,
+                                  sizeof(*r->nodes)));
 }
 
 ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
@@ -184,8 +183,7 @@ static void drop_inputs(ls_rewrite *r, const ls_node *node) {
 
 ls_status ls_rewrite_set_inputs(ls_rewrite *r, ls_node *node,
                                 const uint64_t *inputs, uint32_t count) {
-  uint64_t *copy = ls_arena_new_array(&r->graph->arena, uint64_t, count);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->graph->arena, uint64_t, copy, count);
   LS_ASSERT(node->num_regions == 0 || count == node->num_inputs);
   memcpy(copy, inputs, count * sizeof(*copy));
   drop_inputs(r, node);
@@ -212,8 +210,7 @@ ls_status ls_rewrite_keep_inputs(ls_rewrite *r, ls_node *node,
 
 ls_status ls_rewrite_retype(ls_rewrite *r, ls_node *node, uint16_t type,
                             const ls_type *outputs, uint32_t num_outputs) {
-  ls_type *copy = ls_arena_new_array(&r->graph->arena, ls_type, num_outputs);
-  if (copy == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&r->graph->arena, ls_type, copy, num_outputs);
   memcpy(copy, outputs, num_outputs * sizeof(*copy));
   node->type = type;
   node->outputs = copy;
@@ -270,7 +267,7 @@ ls_status ls_rewrite_add_output(ls_rewrite *r, ls_node *node, uint32_t output,
     tell_users(r, node, to);
   }
   const bool done = types != NULL && to != NULL;
-  return done ? ls_ok() : ls_out_of_memory();
+  return ls_memory_status(done);
 }
 
 ls_status ls_rewrite_keep_outputs(ls_rewrite *r, ls_node *node,

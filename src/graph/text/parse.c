@@ -119,12 +119,9 @@ static ls_status give_variables(ls_parser *parser, ls_graph *graph) {
           "variable @\"%.80s\": its initializer %%%llu is no op of a build "
           "graph",
           variable->name, (unsigned long long)initializer);
-    if (!ls_grow(graph->allocator, &graph->variables,
-                 &graph->variables_capacity, graph->num_variables + 1,
-                 sizeof(*graph->variables)))
-      return ls_out_of_memory();
-    graph->variables[graph->num_variables++] =
-        (ls_object *)ls_variable_retain(variable);
+    LS_PUSH_OR_RETURN(graph->allocator, graph->variables, graph->num_variables,
+                      graph->variables_capacity,
+                      (ls_object *)ls_variable_retain(variable));
     variable->graph = graph;
     if (initializer != 0) variable->initializer = (ls_op){graph, initializer};
   }
@@ -320,11 +317,8 @@ static ls_status add_capture(ls_graph *graph, const op_text *op) {
 }
 
 static ls_status add_parameter(ls_graph *graph, const op_text *op) {
-  if (!ls_grow(graph->allocator, &graph->parameters,
-               &graph->parameters_capacity, graph->num_parameters + 1,
-               sizeof(*graph->parameters)))
-    return ls_out_of_memory();
-  graph->parameters[graph->num_parameters++] = ls_ref((uint64_t)op->id, 0);
+  LS_PUSH_OR_RETURN(graph->allocator, graph->parameters, graph->num_parameters,
+                    graph->parameters_capacity, ls_ref((uint64_t)op->id, 0));
   if (op->captures) return add_capture(graph, op);
   if (graph->num_captures > 0)
     return ls_invalid_argument("a declared parameter behind one that captures");

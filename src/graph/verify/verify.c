@@ -119,9 +119,8 @@ static ls_status verify_check_type(const ls_verifier *v, unsigned output,
 // Asks the shape rule again.
 static ls_status verify_check_types(ls_verifier *v) {
   const ls_node *node = v->node;
-  ls_type *in = ls_arena_new_array(&v->scratch, ls_type, node->num_inputs);
+  LS_ARENA_ARRAY_OR_RETURN(&v->scratch, ls_type, in, node->num_inputs);
   ls_type few[2] = {0};
-  if (in == NULL) return ls_out_of_memory();
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     in[i] = ls_graph_type(v->graph, node->inputs[i]);
   const ls_op_spec spec = {.type = node->type,

@@ -77,10 +77,8 @@ static ls_status one_op_graph(ls_runtime *runtime, const ls_op_spec *spec,
   LS_RETURN_IF_ERROR(ls_graph_make(
       LS_GRAPH_FUNCTION, ls_op_table[spec->type].name, runtime, NULL, &graph));
   *out_graph = graph;  // The caller frees it whatever happens.
-  uint64_t *inputs =
-      ls_arena_new_array(&graph->arena, uint64_t, spec->num_inputs);
-  uint64_t *refs = ls_arena_new_array(&graph->arena, uint64_t, num_out);
-  if (inputs == NULL || refs == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(&graph->arena, uint64_t, inputs, spec->num_inputs);
+  LS_ARENA_ARRAY_OR_RETURN(&graph->arena, uint64_t, refs, num_out);
   for (size_t i = 0; i < spec->num_inputs; ++i) {
     ls_tensor parameter;
     LS_RETURN_IF_ERROR(ls_graph_add_parameter(graph, in[i], NULL, &parameter));

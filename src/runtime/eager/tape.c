@@ -63,10 +63,8 @@ ls_status ls_tape_watch(ls_tape *tape, ls_tensor tensor) {
   if (tensor.graph != tape->graph ||
       ls_graph_node_of(tape->graph, tensor.ref) == NULL)
     return ls_invalid_argument("a tape watches values of its own eager graph");
-  if (!ls_grow(tape->graph->allocator, &tape->watched, &tape->watched_capacity,
-               tape->num_watched + 1, sizeof(*tape->watched)))
-    return ls_out_of_memory();
-  tape->watched[tape->num_watched++] = tensor.ref;
+  LS_PUSH_OR_RETURN(tape->graph->allocator, tape->watched, tape->num_watched,
+                    tape->watched_capacity, tensor.ref);
   return ls_ok();
 }
 

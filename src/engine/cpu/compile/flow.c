@@ -251,12 +251,10 @@ static ls_status find_call_types(const ls_node *node, int64_t replicas,
 static ls_status make_types(ls_arena *arena, const ls_graph *graph,
                             const ls_node *node, ls_cpu_host *host) {
   const size_t count = (size_t)node->num_inputs + node->num_outputs;
-  ls_type *types = ls_arena_new_array(arena, ls_type, count);
-  size_t *sizes = ls_arena_new_array(arena, size_t, count);
-  size_t *strides = ls_arena_new_array(arena, size_t, count);
-  bool *is_wide = ls_arena_new_array(arena, bool, count);
-  if (types == NULL || sizes == NULL || strides == NULL || is_wide == NULL)
-    return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, ls_type, types, count);
+  LS_ARENA_ARRAY_OR_RETURN(arena, size_t, sizes, count);
+  LS_ARENA_ARRAY_OR_RETURN(arena, size_t, strides, count);
+  LS_ARENA_ARRAY_OR_RETURN(arena, bool, is_wide, count);
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     types[i] = ls_graph_type(graph, node->inputs[i]);
   for (unsigned i = 0; i < node->num_outputs; ++i)
@@ -282,8 +280,7 @@ static ls_status make_host(ls_cpu_compiler *self, const ls_graph *graph,
   const ls_attr *replicas = ls_node_attr(node, LS_ATTR_ID_REPLICAS);
   if (attr == NULL || attr->kind != LS_ATTR_KERNEL)
     return ls_internal("a host op without a kernel");
-  ls_cpu_host *host = ls_arena_new(&self->out->arena, ls_cpu_host);
-  if (host == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(&self->out->arena, ls_cpu_host, host);
   const ls_host_kernel *kernel = attr->as.kernel;
   const bool is_for_all = replicas != NULL;
   const bool is_inline = (kernel->flags & LS_HOST_INLINE) != 0;

@@ -193,9 +193,8 @@ static void find_post_progress(const ls_cpu_region *self,
 // Decides how lanes post. They reach each merge in order of replica if all
 // classes do the same between any two merges.
 static ls_status order_posts(ls_arena *temp, ls_cpu_region *self) {
-  post_place *first = ls_arena_new_array(temp, post_place, self->num_merges);
-  post_place *other = ls_arena_new_array(temp, post_place, self->num_merges);
-  if (first == NULL || other == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(temp, post_place, first, self->num_merges);
+  LS_ARENA_ARRAY_OR_RETURN(temp, post_place, other, self->num_merges);
   find_post_progress(self, &self->bodies[0], first);
   self->posts_early = true;
   for (uint32_t k = 1; k < self->num_bodies; ++k) {

@@ -364,8 +364,7 @@ static ls_status read_geometry(ls_kernel_plan *plan, conv_params *self) {
 }
 
 ls_status kernel_convolution(ls_kernel_plan *plan) {
-  conv_params *self = ls_arena_new(plan->arena, conv_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, conv_params, self);
   LS_RETURN_IF_ERROR(read_geometry(plan, self));
   LS_RETURN_IF_ERROR(
       ls_conv_types_of(plan, self->conv.in_channels, &self->types));

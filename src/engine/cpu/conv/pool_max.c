@@ -51,8 +51,7 @@ static void pool_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 ls_status kernel_pool_max(ls_kernel_plan *plan) {
-  pool_params *self = ls_arena_new(plan->arena, pool_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, pool_params, self);
   const ls_shape x = plan->in[0].shape;
   LS_RETURN_IF_ERROR(ls_pool_check(plan, x.dim[3]));
   *self = (pool_params){.rows = plan->kernels->windows,

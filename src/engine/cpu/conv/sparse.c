@@ -252,8 +252,7 @@ static void input_loop(const ls_kernel_call *call, int64_t begin_block,
 
 // ---- Plan ------------------------------------------------------------------
 ls_status kernel_conv_pool_grad_input(ls_kernel_plan *plan) {
-  input_params *self = ls_arena_new(plan->arena, input_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, input_params, self);
   ls_conv *conv = &self->conv;
   self->masks = plan->num_in == 4;
   LS_RETURN_IF_ERROR(ls_conv_read_pooled(

@@ -269,8 +269,7 @@ static void place_group_scratch(ls_kernel_plan *plan, weights_params *self) {
 }
 
 ls_status kernel_conv_pool_grad_weights(ls_kernel_plan *plan) {
-  weights_params *self = ls_arena_new(plan->arena, weights_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, weights_params, self);
   const ls_conv *conv = &self->conv;
   LS_RETURN_IF_ERROR(ls_conv_read_pooled(plan, plan->in[0].shape,
                                          plan->out[0].shape, &self->conv));

@@ -279,8 +279,7 @@ static void weight_rows_loop(const ls_kernel_call *call, int64_t begin_block,
 
 // ---- Plan ------------------------------------------------------------------
 ls_status kernel_conv_grad_weights(ls_kernel_plan *plan) {
-  weights_params *self = ls_arena_new(plan->arena, weights_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, weights_params, self);
   LS_RETURN_IF_ERROR(ls_conv_read(plan, plan->in[0].shape, plan->out[0].shape,
                                   plan->in[1].shape, &self->conv));
   const ls_conv *conv = &self->conv;

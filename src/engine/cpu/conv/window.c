@@ -234,8 +234,7 @@ static void window_loop(const ls_kernel_call *call, int64_t begin_block,
 static ls_status plan_windows(ls_kernel_plan *plan, ls_shape x, ls_shape y,
                               bool gradient) {
   const ls_dtype dtype = plan->in[0].dtype;
-  window_params *self = ls_arena_new(plan->arena, window_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, window_params, self);
   const char *reduce =
       ls_node_attr(plan->node, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;

@@ -291,8 +291,7 @@ static bool covers_input(const ls_conv *conv) {
 }
 
 ls_status kernel_window_max(ls_kernel_plan *plan) {
-  max_params *self = ls_arena_new(plan->arena, max_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, max_params, self);
   self->picks = plan->node->type == LS_OP_WINDOW_MAX_PICK;
   const ls_shape x = plan->in[0].shape;
   LS_RETURN_IF_ERROR(ls_conv_types_of(plan, 0, &self->types));

@@ -233,8 +233,7 @@ static void place_tile_scratch(ls_kernel_plan *plan, winograd_params *self) {
 
 ls_status ls_winograd_convolution(ls_kernel_plan *plan, const ls_conv *conv,
                                   bool turned, ls_cpu_activation activation) {
-  winograd_params *self = ls_arena_new(plan->arena, winograd_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, winograd_params, self);
   *self = (winograd_params){
       .tiles = ls_winograd_cut(conv),
       .in_channels = conv->in_channels,

@@ -117,8 +117,7 @@ bool ls_winograd_weights_fit(const ls_kernel_plan *plan, const ls_conv *conv) {
 }
 
 ls_status ls_winograd_weights(ls_kernel_plan *plan, const ls_conv *conv) {
-  weights_params *self = ls_arena_new(plan->arena, weights_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, weights_params, self);
   const int64_t in = conv->in_channels, out = conv->out_channels;
   *self = (weights_params){.tiles = ls_winograd_cut(conv),
                            .in_channels = in,

@@ -324,8 +324,7 @@ static void plan_arranging(matmul_params *self, ls_kernel_plan *plan) {
 }
 
 ls_status kernel_matmul(ls_kernel_plan *plan) {
-  matmul_params *self = ls_arena_new(plan->arena, matmul_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, matmul_params, self);
   read_sizes(plan, self);
   self->dtype = plan->in[0].dtype;
   self->has_bias = plan->node->type == LS_OP_DENSE && plan->num_in > 2;

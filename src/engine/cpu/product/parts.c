@@ -129,8 +129,7 @@ static void plan_one_step(parts_params *self, ls_kernel_plan *plan) {
 
 ls_status ls_product_parts_prepare(const ls_cpu_product *product, bool has_bias,
                                    ls_kernel_plan *plan) {
-  parts_params *self = ls_arena_new(plan->arena, parts_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, parts_params, self);
   self->product = *product;
   self->product.activation = LS_CPU_ACTIVATION_NONE;
   self->kernels = plan->kernels;

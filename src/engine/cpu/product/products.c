@@ -195,8 +195,7 @@ static void products_loop(const ls_kernel_call *call, int64_t begin_block,
 // ---- Plan ------------------------------------------------------------------
 ls_status ls_cpu_products_prepare(const ls_cpu_products *products,
                                   ls_kernel_plan *plan) {
-  products_params *self = ls_arena_new(plan->arena, products_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, products_params, self);
   const bool wide = products->dtype == LS_DTYPE_F64;
   const ls_cpu_kernels *kernels = plan->kernels;
   self->products = *products;

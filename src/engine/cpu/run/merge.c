@@ -15,10 +15,9 @@ typedef struct preparation {
 static ls_status prepare_step(preparation *self, uint16_t type,
                               const ls_type *in, size_t num_in, ls_type out,
                               ls_cpu_step *step) {
-  ls_node *node = ls_arena_new(self->arena, ls_node);
-  ls_attr *attr = ls_arena_new(self->arena, ls_attr);
-  ls_type *types = ls_arena_new_array(self->arena, ls_type, num_in + 1);
-  if (node == NULL || attr == NULL || types == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(self->arena, ls_node, node);
+  LS_ARENA_NEW_OR_RETURN(self->arena, ls_attr, attr);
+  LS_ARENA_ARRAY_OR_RETURN(self->arena, ls_type, types, num_in + 1);
   memcpy(types, in, num_in * sizeof(*in));
   types[num_in] = out;
   *attr = LS_OWN_T(DTYPE, out.dtype);  // Read by the convert kernel.
@@ -117,8 +116,7 @@ static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
                                 ls_type type, ls_cpu_merge *merge) {
   const ls_attr *rows = ls_node_attr(node, LS_ATTR_ID_ROWS);
   const size_t replicas = (size_t)merge->replicas;
-  size_t *offsets = ls_arena_new_array(arena, size_t, replicas + 1);
-  if (offsets == NULL) return ls_out_of_memory();
+  LS_ARENA_ARRAY_OR_RETURN(arena, size_t, offsets, replicas + 1);
   if (rows == NULL || rows->as.ints.count != replicas)
     return ls_internal("an all_gather of %zu replicas does not say their rows",
                        replicas);
@@ -136,8 +134,7 @@ ls_status ls_cpu_merge_prepare(const ls_cpu_kernels *kernels, ls_arena *arena,
                                int32_t replicas, ls_cpu_merge **out_merge) {
   *out_merge = NULL;
   preparation self = {kernels, arena, 0};
-  ls_cpu_merge *merge = ls_arena_new(arena, ls_cpu_merge);
-  if (merge == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(arena, ls_cpu_merge, merge);
   merge->replicas = replicas;
   if (node->type == LS_OP_ALL_GATHER) {
     *out_merge = merge;

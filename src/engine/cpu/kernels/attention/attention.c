@@ -97,9 +97,7 @@ static ls_status plan_attention(ls_kernel_plan *plan, uint32_t first,
   const ls_type type = plan->in[0];
   if (!ls_dtype_is_float(type.dtype))
     return ls_kernel_unsupported(plan, type.dtype);
-  ls_cpu_attention_params *self =
-      ls_arena_new(plan->arena, ls_cpu_attention_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, ls_cpu_attention_params, self);
   const bool f64 = type.dtype == LS_DTYPE_F64;
   self->kernels = plan->kernels;
   self->norms = f64 ? plan->kernels->norms_f64 : plan->kernels->norms_f32;

@@ -94,8 +94,7 @@ static uint32_t in_place_of(const ls_node *node) {
 ls_status kernel_add_n(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (plan->num_in == 1) return kernel_copy(plan);
-  add_n_params *self = ls_arena_new(plan->arena, add_n_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, add_n_params, self);
   self->pair.span = ls_binary_span(LS_OP_ADD, dtype, plan->kernels);
   if (self->pair.span == NULL) return ls_kernel_unsupported(plan, dtype);
   self->half = ls_is_half(dtype) ? dtype : LS_DTYPE_NONE;

@@ -140,8 +140,7 @@ static void half_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 static ls_status plan_half(ls_kernel_plan *plan, ls_dtype from, ls_dtype to) {
-  half_convert *self = ls_arena_new(plan->arena, half_convert);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, half_convert, self);
   *self = (half_convert){
       .count = ls_shape_num_elements(plan->out[0].shape),
       .from = from,

@@ -149,8 +149,7 @@ ls_status kernel_math(ls_kernel_plan *plan) {
 }
 
 ls_status kernel_gelu_again(ls_kernel_plan *plan) {
-  again_params *self = ls_arena_new(plan->arena, again_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, again_params, self);
   *self = (again_params){.count = ls_shape_num_elements(plan->out[0].shape),
                          .dtype = plan->out[0].dtype,
                          .f32 = plan->kernels->gelu_again,

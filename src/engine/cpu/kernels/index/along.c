@@ -142,8 +142,7 @@ static void add_loop(const ls_kernel_call *call, int64_t begin_block,
 }
 
 static ls_status plan_along(ls_kernel_plan *plan, along_params **out_self) {
-  along_params *self = ls_arena_new(plan->arena, along_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, along_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const ls_shape shape = plan->in[0].shape;
   self->picks = plan->in[1].shape.dim[axis];

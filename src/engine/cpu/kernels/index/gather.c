@@ -82,8 +82,7 @@ ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis) {
 ls_status kernel_gather(ls_kernel_plan *plan) {
   const ls_type x = plan->in[0];
   if (!ls_is_plain(x.dtype)) return ls_kernel_unsupported(plan, x.dtype);
-  gather_params *self = ls_arena_new(plan->arena, gather_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, gather_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   LS_RETURN_IF_ERROR(ls_check_indexed(plan, axis));
   self->size = x.shape.dim[axis];

@@ -189,8 +189,7 @@ ls_status ls_move_plan(ls_kernel_plan *plan, ls_strided_dims dims,
                        int64_t base) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
-  move_params *self = ls_arena_new(plan->arena, move_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, move_params, self);
   self->count = ls_shape_num_elements(plan->out[0].shape);
   self->base = base;
   self->element = ls_dtype_size(dtype);

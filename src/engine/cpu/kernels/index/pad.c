@@ -139,8 +139,7 @@ static void choose_fill(pad_params *self) {
 ls_status kernel_pad(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
-  pad_params *self = ls_arena_new(plan->arena, pad_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, pad_params, self);
   const ls_shape operand = plan->in[0].shape, result = plan->out[0].shape;
   const int64_t *low =
       ls_node_attr(plan->node, LS_ATTR_ID_PAD_LOW)->as.ints.items;
@@ -220,9 +219,8 @@ static void concatenate_loop(const ls_kernel_call *call, int64_t begin_block,
 ls_status kernel_concatenate(ls_kernel_plan *plan) {
   const ls_type type = plan->out[0];
   if (!ls_is_plain(type.dtype)) return ls_kernel_unsupported(plan, type.dtype);
-  concatenate_params *self = ls_arena_new(plan->arena, concatenate_params);
-  int64_t *begins = ls_arena_new_array(plan->arena, int64_t, plan->num_in + 1);
-  if (self == NULL || begins == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, concatenate_params, self);
+  LS_ARENA_ARRAY_OR_RETURN(plan->arena, int64_t, begins, plan->num_in + 1);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const int64_t inner = ls_step_of(type.shape, axis);
   for (size_t i = 0; i < plan->num_in; ++i)

@@ -175,8 +175,7 @@ static bool choose_combine(scatter_params *self, const ls_kernel_plan *plan) {
 
 ls_status kernel_scatter(ls_kernel_plan *plan) {
   const ls_type x = plan->in[0];
-  scatter_params *self = ls_arena_new(plan->arena, scatter_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, scatter_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->size = x.shape.dim[axis];
   self->inner = ls_step_of(x.shape, axis);

@@ -95,8 +95,7 @@ ls_status kernel_dynamic_slice(ls_kernel_plan *plan) {
   for (int32_t i = 0; i < target.rank; ++i)
     ls_strided_dims_add(&dims, target.dim[i], ls_step_of(from, i));
   LS_RETURN_IF_ERROR(ls_move_plan(plan, dims, 0));
-  dynamic_slice_params *self = ls_arena_new(plan->arena, dynamic_slice_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, dynamic_slice_params, self);
   self->at = find_place(from, target, plan->in + 1);
   self->element = ls_dtype_size(plan->out[0].dtype);
   self->move = plan->loop;
@@ -167,8 +166,7 @@ ls_status kernel_dynamic_update_slice(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
   const ls_shape full = plan->out[0].shape, part = plan->in[1].shape;
-  update_params *self = ls_arena_new(plan->arena, update_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, update_params, self);
   self->at = find_place(full, part, plan->in + 2);
   self->element = ls_dtype_size(dtype);
   self->count = ls_shape_num_elements(full);

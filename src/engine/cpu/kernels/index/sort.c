@@ -194,9 +194,8 @@ static void sort_loop(const ls_kernel_call *call, int64_t begin_block,
 
 ls_status kernel_sort(ls_kernel_plan *plan) {
   const ls_type type = plan->in[0];
-  sort_params *self = ls_arena_new(plan->arena, sort_params);
-  size_t *elements = ls_arena_new_array(plan->arena, size_t, plan->num_in);
-  if (self == NULL || elements == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, sort_params, self);
+  LS_ARENA_ARRAY_OR_RETURN(plan->arena, size_t, elements, plan->num_in);
   self->keys = key_functions[type.dtype];
   if (self->keys == NULL) return ls_kernel_unsupported(plan, type.dtype);
   for (size_t i = 0; i < plan->num_in; ++i) {
@@ -273,8 +272,7 @@ ls_status kernel_top_k(ls_kernel_plan *plan) {
   if (size > INT32_MAX)
     return ls_unimplemented("top_k of %s: its indices are i32",
                             LS_SHAPE_TEXT(type.dtype, type.shape));
-  top_params *self = ls_arena_new(plan->arena, top_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, top_params, self);
   self->size = size;
   self->k = ls_node_int(plan->node, LS_ATTR_ID_K);
   // Writes nothing for k = 0.

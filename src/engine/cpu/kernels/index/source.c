@@ -53,8 +53,7 @@ static void iota_loop(const ls_kernel_call *call, int64_t begin_block,
 ls_status kernel_iota(ls_kernel_plan *plan) {
   const ls_type type = plan->out[0];
   if (fills[type.dtype] == NULL) return ls_kernel_unsupported(plan, type.dtype);
-  iota_params *self = ls_arena_new(plan->arena, iota_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, iota_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->count = ls_shape_num_elements(type.shape);
   self->size = type.shape.dim[axis];
@@ -122,8 +121,7 @@ ls_status kernel_one_hot(ls_kernel_plan *plan) {
   const ls_dtype index = plan->in[0].dtype, dtype = plan->out[0].dtype;
   if (!ls_dtype_is_integer(index)) return ls_kernel_unsupported(plan, index);
   if (!ls_is_plain(dtype)) return ls_kernel_unsupported(plan, dtype);
-  one_hot_params *self = ls_arena_new(plan->arena, one_hot_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, one_hot_params, self);
   self->rows = ls_shape_num_elements(plan->in[0].shape);
   self->depth = plan->out[0].shape.dim[plan->out[0].shape.rank - 1];
   self->rows_per_block = ls_max_i64(1, LS_BLOCK / ls_max_i64(1, self->depth));

@@ -239,8 +239,7 @@ static ls_status plan_batch_norm(ls_kernel_plan *plan, size_t x,
   const ls_type type = plan->in[x];
   if (!ls_dtype_is_float(type.dtype))
     return ls_kernel_unsupported(plan, type.dtype);
-  ls_batch_lines *self = ls_arena_new(plan->arena, ls_batch_lines);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, ls_batch_lines, self);
   self->dtype = type.dtype;
   self->wide = type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   self->norms = type.dtype == LS_DTYPE_F64 ? plan->kernels->norms_f64

@@ -155,8 +155,7 @@ static ls_status plan_rows(ls_kernel_plan *plan, size_t x, bool centred,
   const ls_type type = plan->in[x];
   if (!ls_dtype_is_float(type.dtype))
     return ls_kernel_unsupported(plan, type.dtype);
-  rows_params *self = ls_arena_new(plan->arena, rows_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, rows_params, self);
   self->dtype = type.dtype;
   self->wide = type.dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
   self->norms = type.dtype == LS_DTYPE_F64 ? plan->kernels->norms_f64

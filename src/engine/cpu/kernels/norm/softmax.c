@@ -230,8 +230,7 @@ static ls_status plan_rows(ls_kernel_plan *plan, ls_dtype label) {
   if (type.shape.rank == 0)
     return ls_invalid_argument("op '%s' of a scalar: it needs a last axis",
                                ls_node_info(plan->node)->name);
-  rows_params *self = ls_arena_new(plan->arena, rows_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, rows_params, self);
   self->label = label;
   self->op = plan->node->type;
   self->dtype = type.dtype;

@@ -83,8 +83,7 @@ ls_status kernel_permutation(ls_kernel_plan *plan) {
     return ls_kernel_unsupported(plan, dtype);
   if ((uint64_t)count > SIZE_MAX / (2 * sizeof(keyed)))
     return ls_invalid_argument("a permutation of %lld", (long long)count);
-  permutation_params *self = ls_arena_new(plan->arena, permutation_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, permutation_params, self);
   *self = (permutation_params){ls_draw_of(plan->node), count,
                                dtype == LS_DTYPE_I64};
   plan->loop = permutation_loop;

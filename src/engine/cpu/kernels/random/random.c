@@ -244,8 +244,7 @@ ls_status kernel_random(ls_kernel_plan *plan) {
   const ls_dtype dtype = plan->out[0].dtype;
   const random_kind kind = find_kind(node);
   if (!can_draw(kind, dtype)) return ls_kernel_unsupported(plan, dtype);
-  random_params *self = ls_arena_new(plan->arena, random_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, random_params, self);
   *self = (random_params){
       .count = ls_shape_num_elements(plan->out[0].shape),
       .draw = ls_draw_of(node),

@@ -71,8 +71,7 @@ ls_status kernel_argmax(ls_kernel_plan *plan) {
   const bool is_max = plan->node->type == LS_OP_ARGMAX;
   const find_function find = (is_max ? largest : smallest)[type.dtype];
   if (find == NULL) return ls_kernel_unsupported(plan, type.dtype);
-  argmax_params *self = ls_arena_new(plan->arena, argmax_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, argmax_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   self->count = ls_shape_num_elements(plan->out[0].shape);
   self->size = type.shape.dim[axis];

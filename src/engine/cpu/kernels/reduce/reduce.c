@@ -366,8 +366,7 @@ ls_status kernel_reduce(ls_kernel_plan *plan) {
   const ls_reducer *reduce =
       &reducers_of(plan->node->type)[half ? LS_DTYPE_F32 : dtype];
   if (reduce->fill == NULL) return ls_kernel_unsupported(plan, dtype);
-  reduce_params *self = ls_arena_new(plan->arena, reduce_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, reduce_params, self);
   self->reduce = *reduce;
   self->element = ls_dtype_size(dtype);
   self->half = half ? dtype : LS_DTYPE_NONE;

@@ -126,8 +126,7 @@ ls_status kernel_scan(ls_kernel_plan *plan) {
                                                          : linears;
   if (functions[type.dtype] == NULL)
     return ls_kernel_unsupported(plan, type.dtype);
-  scan_params *self = ls_arena_new(plan->arena, scan_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, scan_params, self);
   const int32_t axis = (int32_t)ls_node_int(plan->node, LS_ATTR_ID_AXIS);
   const bool reverse = ls_node_int(plan->node, LS_ATTR_ID_REVERSE) != 0;
   self->lines = ls_lines_of(type.shape, axis, type.shape.dim[axis]);

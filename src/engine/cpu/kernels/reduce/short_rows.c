@@ -114,8 +114,7 @@ static ls_cpu_rows_of_fn *find_in_table(const ls_kernel_plan *plan,
 
 ls_status ls_short_rows_plan(ls_kernel_plan *plan, const ls_reducer *reduce,
                              int64_t run) {
-  short_params *self = ls_arena_new(plan->arena, short_params);
-  if (self == NULL) return ls_out_of_memory();
+  LS_ARENA_NEW_OR_RETURN(plan->arena, short_params, self);
   const ls_dtype dtype = plan->in[0].dtype;
   *self = (short_params){
       .reduce = reduce,
