@@ -188,7 +188,7 @@ void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
     ls_variable *variable =
         (ls_variable *)graph->variables[--graph->num_variables];
     variable->is_dropped = true;
-    ls_variable_release(variable);
+    ls_object_release(variable);
   }
   while (graph->num_captures > to.num_captures) {
     const ls_tensor outer = graph->captures[--graph->num_captures].outer;

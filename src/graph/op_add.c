@@ -290,6 +290,20 @@ static ls_op graph_add(addition *a) {
   return (ls_op){a->graph, node->id};
 }
 
+ls_tensor ls_make_failed(const char *op_name, ls_status status) {
+  ls_graph *graph = ls_graph_current();
+  status = ls_status_annotate(status, "in op %s", op_name);
+  if (graph == NULL) {
+    ls_status_free(status);
+    return ls_failed_tensor();
+  }
+  if (graph->kind == LS_GRAPH_EAGER)
+    return ls_op_output(ls_library_layers.eager->fail(graph, status), 0);
+  if (graph->error == NULL) graph->error_unplaced = true;
+  ls_graph_fail(graph, status);
+  return ls_failed_tensor();
+}
+
 static ls_op no_such_op(const ls_op_spec *spec) {
   const ls_status status =
       spec == NULL ? ls_invalid_argument("the spec of the op is NULL")

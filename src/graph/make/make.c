@@ -18,20 +18,6 @@ ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                       0);
 }
 
-ls_tensor ls_make_failed(const char *op_name, ls_status status) {
-  ls_graph *graph = ls_graph_current();
-  status = ls_status_annotate(status, "in op %s", op_name);
-  if (graph == NULL) {
-    ls_status_free(status);
-    return ls_failed_tensor();
-  }
-  if (graph->kind == LS_GRAPH_EAGER)
-    return ls_op_output(ls_library_layers.eager->fail(graph, status), 0);
-  if (graph->error == NULL) graph->error_unplaced = true;
-  ls_graph_fail(graph, status);
-  return ls_failed_tensor();
-}
-
 int ls_make_axis(ls_tensor x, int axis) {
   const int32_t rank = ls_tensor_shape(x).rank;
   if (rank == LS_UNKNOWN_RANK) return axis;

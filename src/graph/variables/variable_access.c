@@ -15,12 +15,6 @@ ls_variable *ls_variable_here(const ls_variable *variable) {
 }
 
 // ---- Accessors -------------------------------------------------------------
-ls_variable *ls_variable_retain(ls_variable *variable) {
-  return ls_object_retain(variable);
-}
-
-void ls_variable_release(ls_variable *variable) { ls_object_release(variable); }
-
 const char *ls_variable_name(const ls_variable *variable) {
   return variable->name;
 }
