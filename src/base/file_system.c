@@ -25,9 +25,7 @@ ls_status ls_system_status(const char *verb, const char *path, int error) {
   if (error == EACCES || error == EPERM || error == EROFS) {
     code = LS_PERMISSION_DENIED;
   }
-  char text[128] = "";
-  return LS_STATUS(code, "cannot %s '%s': %s", verb, path,
-                   strerror_r(error, text, sizeof(text)));
+  return LS_STATUS(code, "cannot %s '%s': %s", verb, path, strerror(error));
 }
 
 int ls_system_open_any(const char *path, int flags) {

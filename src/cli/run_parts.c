@@ -65,9 +65,8 @@ bool cli_run_model(const char *command, const char *run_folder,
 static ls_status make_folder(const char *path, bool *out_made) {
   *out_made = mkdir(path, 0777) == 0;
   if (*out_made || errno == EEXIST) return ls_ok();
-  char text[128] = "";
   return LS_STATUS(LS_UNAVAILABLE, "cannot make folder '%s': %s", path,
-                   strerror_r(errno, text, sizeof(text)));
+                   strerror(errno));
 }
 
 ls_status cli_choose_folder(const char *name, char *buffer, size_t size) {

@@ -93,11 +93,9 @@ void cli_print_json(const char *text) {
 
 // ---- Files -----------------------------------------------------------------
 static ls_status no_file(const char *path, int error) {
-  char text[128] = "";
   const bool missing = error == ENOENT || error == ENOTDIR;
   return LS_STATUS(missing ? LS_NOT_FOUND : LS_UNAVAILABLE,
-                   "cannot read '%s': %s", path,
-                   strerror_r(error, text, sizeof(text)));
+                   "cannot read '%s': %s", path, strerror(error));
 }
 
 ls_status cli_open_file(const char *path, FILE **out_file) {

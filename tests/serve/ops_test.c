@@ -90,7 +90,7 @@ static memory_files files;
 
 // ---- Exporting a case ------------------------------------------------------
 static ls_nest numbered(const ls_tensor *tensors, size_t count, char prefix) {
-  static char names[MOST_RESULTS][8];
+  static char names[MOST_RESULTS][24];
   const char *keys[MOST_RESULTS];
   ls_nest leaves[MOST_RESULTS];
   for (size_t i = 0; i < count; ++i) {

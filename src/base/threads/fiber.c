@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers over ucontext.
+// Fibers over stacks that are switched by hand.
 //
-// A switch is one swapcontext, 0.5 us there and back; address and thread
-// sanitizers are told of each, so that both see a fiber as a stack and a
-// sequence of its own.
+// Address and thread sanitizers are told of each switch, so that both see a
+// fiber as a stack and a sequence of its own.
 #define _GNU_SOURCE
 #include "base/threads/fiber.h"
 #include "base/memory/own.h"
@@ -11,10 +10,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/threads/sanitizers.h"
+#include "base/threads/stack_switch.h"
 #include "base/threads/thread_state.h"
 #include "base/threads/threads.h"
 
@@ -93,10 +92,9 @@ static ls_status map_stack(ls_allocator *allocator, fiber_stack **out_stack) {
   // Stacks grow down on every machine we run on.
   if (mapping == MAP_FAILED ||
       mprotect(mapping, stack->guard, PROT_NONE) != 0) {
-    char text[128] = "";
     ls_status status =
         LS_STATUS(LS_RESOURCE_EXHAUSTED, "no stack of %d KiB for a fiber: %s",
-                  STACK_SIZE / 1024, strerror_r(errno, text, sizeof(text)));
+                  STACK_SIZE / 1024, strerror(errno));
     if (mapping != MAP_FAILED) munmap(mapping, size);
     ls_release(allocator, stack);
     return status;
@@ -142,10 +140,10 @@ struct ls_fiber {
   bool done;
   bool running;  // Resumed, and neither paused nor done.
   pthread_t thread;
-  ucontext_t inside;   // Where it paused.
-  ucontext_t outside;  // Where it was resumed.
-  ls_at_work own;      // While it does not run.
-  ls_at_work outer;    // What was at work there.
+  ls_stack inside;   // Where it paused.
+  ls_stack outside;  // Where it was resumed.
+  ls_at_work own;    // While it does not run.
+  ls_at_work outer;  // What was at work there.
 #if defined(LS_ADDRESS_SANITIZER)
   void *fake_inside;  // The sanitizer's own stacks, and where the resumer's is.
   void *fake_outside;
@@ -221,7 +219,7 @@ static void switch_outside(ls_fiber *fiber) {
 #if defined(LS_THREAD_SANITIZER)
   __tsan_switch_to_fiber(fiber->tsan_outside, 0);
 #endif
-  swapcontext(&fiber->inside, &fiber->outside);
+  ls_stack_switch(&fiber->inside, &fiber->outside);
   arrive_inside(fiber);
 }
 
@@ -236,7 +234,7 @@ static void switch_inside(ls_fiber *fiber) {
   fiber->tsan_outside = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(fiber->tsan_inside, 0);
 #endif
-  swapcontext(&fiber->outside, &fiber->inside);
+  ls_stack_switch(&fiber->outside, &fiber->inside);
 #if defined(LS_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(fiber->fake_outside, NULL, NULL);
 #endif
@@ -254,11 +252,8 @@ static void run_fiber(void) {
 
 static ls_status start_fiber(ls_fiber *fiber) {
   LS_RETURN_IF_ERROR(take_stack(fiber->pool, &fiber->stack));
-  getcontext(&fiber->inside);
-  fiber->inside.uc_stack.ss_sp = fiber->stack->mapping + fiber->stack->guard;
-  fiber->inside.uc_stack.ss_size = STACK_SIZE;
-  fiber->inside.uc_link = NULL;
-  makecontext(&fiber->inside, run_fiber, 0);
+  ls_stack_init(&fiber->inside, fiber->stack->mapping + fiber->stack->guard,
+                STACK_SIZE, run_fiber);
 #if defined(LS_THREAD_SANITIZER)
   fiber->tsan_inside = __tsan_create_fiber(0);
 #endif

@@ -13,8 +13,7 @@
 
 ls_status ls_thread_status(const char *noun, int error) {
   if (error == 0) return ls_ok();
-  char text[128] = "";
-  const char *reason = strerror_r(error, text, sizeof(text));
+  const char *reason = strerror(error);
   return LS_STATUS(LS_RESOURCE_EXHAUSTED, "the system gives no %s: %s", noun,
                    reason);
 }
