@@ -109,7 +109,7 @@ LS_ALWAYS_INLINE float ls_f32_sin_of(ls_f32_angle a, float x) {
   const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
   const double y = a.quarter & 1 ? c : s;
   const float turned = (float)(a.quarter & 2 ? -y : y);
-  return (x == 0.0f) | (x != x) ? x : turned;
+  return ((x == 0.0f) | (x != x)) ? x : turned;
 }
 LS_ALWAYS_INLINE float ls_f32_cos_of(ls_f32_angle a, float x) {
   const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
@@ -121,7 +121,7 @@ LS_ALWAYS_INLINE float ls_f32_tan_of(ls_f32_angle a, float x) {
   const double s = ls_f32_sin_small(a.r), c = ls_f32_cos_small(a.r);
   const bool is_odd = (a.quarter & 1) != 0;
   const double y = (is_odd ? -c : s) / (is_odd ? s : c);
-  return (x == 0.0f) | (x != x) ? x : (float)y;
+  return ((x == 0.0f) | (x != x)) ? x : (float)y;
 }
 
 LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
@@ -143,7 +143,7 @@ LS_ALWAYS_INLINE float ls_f32_atan2(float top, float right) {
                                  : 0.0;
   const double made = base + (is_swapped != is_left ? -angle : angle);
   const double signed_angle = ls_f64_copysign(made, y);
-  return (float)((x != x) | (y != y) ? x + y : signed_angle);
+  return (float)(((x != x) | (y != y)) ? x + y : signed_angle);
 }
 
 LS_ALWAYS_INLINE float ls_f32_erfc(float value) {

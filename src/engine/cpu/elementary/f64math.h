@@ -269,9 +269,9 @@ LS_ALWAYS_INLINE double ls_f64_pow_ends(double x, double y, double power) {
   const int odd = high < 0x1p53 && whole && (half + 0x1p52) - 0x1p52 != half;
   const int negative = (int)(ls_f64_bits(x) >> 63);
   power = negative & odd ? -power : power;
-  power = (x < 0.0) & (size < inf) & !whole ? (double)NAN : power;
-  power = (x != x) | (y != y) ? x + y : power;
-  return (y == 0.0) | (x == 1.0) ? 1.0 : power;
+  power = ((x < 0.0) & (size < inf) & !whole) ? (double)NAN : power;
+  power = ((x != x) | (y != y)) ? x + y : power;
+  return ((y == 0.0) | (x == 1.0)) ? 1.0 : power;
 }
 
 LS_ALWAYS_INLINE double ls_f64_pow(double x, double y) {

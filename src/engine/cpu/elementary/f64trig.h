@@ -50,7 +50,7 @@ LS_ALWAYS_INLINE double ls_f64_sin_of(ls_f64_angle a, double x) {
   const ls_f64_pair s = ls_f64_sin_small(a.r), c = ls_f64_cos_small(a.r);
   const double y = a.quarter & 1 ? c.hi + c.lo : s.hi + s.lo;
   const double turned = a.quarter & 2 ? -y : y;
-  return (x == 0.0) | (x != x) ? x : turned;
+  return ((x == 0.0) | (x != x)) ? x : turned;
 }
 LS_ALWAYS_INLINE double ls_f64_cos_of(ls_f64_angle a, double x) {
   const ls_f64_pair s = ls_f64_sin_small(a.r), c = ls_f64_cos_small(a.r);
@@ -66,7 +66,7 @@ LS_ALWAYS_INLINE double ls_f64_tan_of(ls_f64_angle a, double x) {
   const ls_f64_pair over = {odd ? -c.hi : s.hi, odd ? -c.lo : s.lo};
   const ls_f64_pair under = {odd ? s.hi : c.hi, odd ? s.lo : c.lo};
   const double y = ls_f64_div(over, under);
-  return (x == 0.0) | (x != x) ? x : y;
+  return ((x == 0.0) | (x != x)) ? x : y;
 }
 LS_ALWAYS_INLINE double ls_f64_sin(double x) {
   return ls_f64_sin_of(ls_f64_reduce(x), x);
@@ -130,7 +130,7 @@ LS_ALWAYS_INLINE double ls_f64_atan2(double y, double x) {
   t = ls_f64_add_smaller(base, flip * angle.hi);
   const double sum2 = t.hi + (t.lo + (more + flip * angle.lo));
   const double made = base == 0.0 ? angle.hi + angle.lo : sum2;
-  return (x != x) | (y != y) ? x + y : ls_f64_copysign(made, y);
+  return ((x != x) | (y != y)) ? x + y : ls_f64_copysign(made, y);
 }
 
 #endif  // LS_ENGINE_CPU_ELEMENTARY_F64TRIG_H_
