@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with a layer and a metric of its own, trained, evaluated and asked on
-// a CPU, then on the 8 cores of a pod: the same functions, the same results.
+// A model with a layer and a metric of its own: trains, evaluates and predicts
+// on a CPU, then on the 8 cores of a pod, with the same functions and results.
 #include <math.h>
 #include <stdio.h>
 
@@ -19,8 +19,8 @@ static ls_nest input(void *user, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", BATCH)}));
 }
 
-// The value of a weight; the graph keeps the weight itself. After an error
-// nothing more is made.
+// Returns the value of a weight; the graph retains the weight itself. Does
+// nothing after an error.
 static ls_tensor weight(ls_status *status, const char *name, int64_t rows,
                         int64_t columns) {
   ls_variable *made = NULL;
@@ -34,21 +34,22 @@ static ls_tensor weight(ls_status *status, const char *name, int64_t rows,
   return value;
 }
 
-// Each unit has a gate that says how much of it goes on.
+// Multiplies each unit by a gate.
 static ls_tensor gated(ls_status *status, ls_tensor x) {
   const ls_tensor value = ls_matmul(x, weight(status, "value", PIXELS, HIDDEN));
   const ls_tensor gate = ls_matmul(x, weight(status, "gate", PIXELS, HIDDEN));
   return ls_mul(ls_tanh(value), ls_sigmoid(gate));
 }
 
-// On a host: metrics over all batches, of logits and labels of all cores.
+// Runs on a host: makes metrics over all batches, from logits and labels of all
+// cores.
 static ls_nest metrics(ls_nest tensors, void *user) {
   (void)user;
   const ls_tensor logits = ls_nest_tensor(tensors, 0);
   const ls_tensor labels = ls_nest_tensor(tensors, 1);
   const ls_tensor one_hot = ls_one_hot(labels, CLASSES, LS_DTYPE_F32);
   const ls_tensor right = ls_reduce_sum(ls_mul(logits, one_hot), LS_AXES(1));
-  // The right class is out of the way, then the largest is the best other.
+  // Lower the true class, so that the maximum is the best other class.
   const ls_tensor other =
       ls_reduce_max(ls_sub(logits, ls_mul_scalar(one_hot, 1e6)), LS_AXES(1));
   return ls_nest_dict(
@@ -107,7 +108,7 @@ static ls_status model(void *user, ls_model_call *call,
 // ---- Where it runs ---------------------------------------------------------
 typedef struct outcome {
   double loss, accuracy, margin;
-  int classes[EXAMPLES], count;  // That are predicted.
+  int classes[EXAMPLES], count;  // Predicted classes.
 } outcome;
 
 static ls_status predict(ls_estimator *estimator, outcome *out) {
@@ -123,7 +124,7 @@ static ls_status predict(ls_estimator *estimator, outcome *out) {
     status = ls_predictions_next(predictions, &row);
   }
   ls_nest_release(row);
-  if (ls_status_code(status) == LS_OUT_OF_RANGE) {  // That is the end of it.
+  if (ls_status_code(status) == LS_OUT_OF_RANGE) {  // End of the predictions.
     ls_status_free(status);
     status = ls_ok();
   }

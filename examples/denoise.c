@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A denoising autoencoder: gives back clean waves from noisy ones, through a
+// A denoising autoencoder: restores clean waves from noisy ones, through a
 // bottleneck of eight numbers.
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static ls_nest step(ls_nest args, void *user) {
   return ls_leaf(loss);
 }
 
-// Sines of four frequencies and many phases.
+// Makes sines of four frequencies and many phases.
 static void make_waves(float *sample) {
   for (int i = 0; i < WAVES; ++i)
     for (int t = 0; t < SAMPLES; ++t)

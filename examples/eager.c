@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eager: every op runs as it is made, so that a model can be stepped through
-// with a debugger and steered by plain C. A tape records what a gradient needs.
-// Here a small net learns one period of a sine.
+// with a debugger and steered by plain C. A tape records the ops for gradients.
+// A small net learns one period of a sine.
 #include <stdio.h>
 
 #include "lockstep/lockstep.h"
@@ -25,7 +25,7 @@ static ls_status descend(const sine_net *net, ls_tape **tape,
   return ls_tensor_item(loss, out_loss);
 }
 
-// One step. The values made in a frame are freed at its end.
+// Makes one step. The values made in a frame are freed at its end.
 static ls_status step(const sine_net *net, double *out_loss) {
   ls_tape *tape = NULL;
   LS_RETURN_IF_ERROR(ls_frame_begin());

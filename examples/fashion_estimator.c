@@ -22,14 +22,16 @@ static ls_nest input(void *train, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", BATCH)}));
 }
 
-static ls_nest metrics(ls_nest of, void *user) {  // On the host, of all cores.
-  const ls_tensor y = ls_nest_tensor(of, 0), predicted = ls_nest_tensor(of, 1);
+// Runs on the host, for all cores.
+static ls_nest metrics(ls_nest tensors, void *user) {
+  const ls_tensor y = ls_nest_tensor(tensors, 0),
+                  predicted = ls_nest_tensor(tensors, 1);
   const ls_nest value =
-      ls_metric_accuracy(y, predicted, ls_nest_tensor(of, 2), NULL);
+      ls_metric_accuracy(y, predicted, ls_nest_tensor(tensors, 2), NULL);
   return ls_nest_dict("", &(const char *){user}, &value, 1);
 }
 
-// On each core. What is made is the bag's.
+// Builds the model, on each core. The bag owns its layers.
 static ls_status build(ls_bag *bag, void *user, const ls_model_call *call,
                        ls_estimator_spec_options *spec) {
   ls_dense_layer *a =
@@ -50,9 +52,9 @@ static ls_status build(ls_bag *bag, void *user, const ls_model_call *call,
     const ls_tensor predicted = ls_convert(ls_argmax(logits, 1), LS_DTYPE_I32);
     spec->loss = ls_weighted_mean(
         ls_cross_entropy_loss(logits, y, 0, LS_REDUCTION_NONE), call->mask);
-    const ls_nest said =
+    const ls_nest tensors =
         ls_bag_nest(bag, LS_LIST(ls_leaf(y), ls_leaf(predicted)));
-    spec->eval_metrics = (ls_host_function){metrics, user, said, {0}};
+    spec->eval_metrics = (ls_host_function){metrics, user, tensors, {0}};
     if (call->mode == LS_MODE_TRAIN)
       spec->train_op = ls_train_op(sums, spec->loss);
   }
@@ -81,23 +83,23 @@ static ls_status run(ls_estimator *e, int epochs) {
   ls_nest now = ls_none();
   char *path = NULL;
   for (int i = 1; i <= epochs; ++i) {
-    const ls_estimator_training more = {
+    const ls_estimator_training training = {
         .input = {.call = input, .user = "train"},
         .max_steps = LS_SOME(i * STEPS_AN_EPOCH)};
     const ls_estimator_evaluation all = {.input = {.call = input}};
-    LS_RETURN_IF_ERROR(ls_estimator_train(e, &more, NULL));
+    LS_RETURN_IF_ERROR(ls_estimator_train(e, &training, NULL));
     LS_RETURN_IF_ERROR(ls_estimator_evaluate(e, &all, &now));
     const double right = ls_nest_number(ls_nest_find(now, "accuracy"));
     printf("epoch %d: accuracy %.4f\n", i, right);
     ls_nest_release(now);
     if (right < 0.8) return LS_STATUS(LS_INTERNAL, "it has not learnt");
   }
-  const ls_estimator_exporting to = {.base = "fashion.exports",
-                                     .receiver = {.call = receive},
-                                     .onnx = LS_FLAG_ON,
-                                     .stablehlo = LS_FLAG_ON,
-                                     .batch_size = SERVED};
-  LS_RETURN_IF_ERROR(ls_estimator_export(e, &to, &path));
+  const ls_estimator_exporting exporting = {.base = "fashion.exports",
+                                            .receiver = {.call = receive},
+                                            .onnx = LS_FLAG_ON,
+                                            .stablehlo = LS_FLAG_ON,
+                                            .batch_size = SERVED};
+  LS_RETURN_IF_ERROR(ls_estimator_export(e, &exporting, &path));
   printf("exported to %s\n", path);
   ls_text_release(path);
   return ls_ok();

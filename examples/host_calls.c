@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An estimator trains a net of its own on a pod of 32 cores, whose hosts write
-// down what each step says, while the next ones go on.
+// An estimator trains a net of its own on a pod of 32 cores, whose hosts record
+// the outputs of each step while the next ones run.
 #include <stdio.h>
 
 #include "lockstep/full.h"
@@ -18,10 +18,10 @@ static ls_nest input(void *user, ls_input_call *call) {
                 .size = ls_params_i64(call->params, "batch_size", BATCH)}));
 }
 
-// On a host, once a step: losses and steps of all cores.
-static ls_nest report(ls_nest said, void *user) {
-  const ls_tensor losses = ls_nest_tensor(said, 0);
-  const ls_tensor step = ls_reduce_max(ls_nest_tensor(said, 1), LS_ALL_AXES);
+// Runs on a host, once per step, with losses and steps of all cores.
+static ls_nest report(ls_nest tensors, void *user) {
+  const ls_tensor losses = ls_nest_tensor(tensors, 0);
+  const ls_tensor step = ls_reduce_max(ls_nest_tensor(tensors, 1), LS_ALL_AXES);
   ls_summary_writer *writer = NULL;
   (void)user;
   const ls_status status = ls_file_writer_create(
@@ -35,11 +35,11 @@ static ls_nest report(ls_nest said, void *user) {
       ls_nest_op(
           ls_summary_scalar("worst", ls_reduce_max(losses, LS_ALL_AXES), step)),
       ls_nest_op(ls_summary_histogram("losses", losses, step)));
-  ls_summary_writer_release(writer);  // The ops have it.
+  ls_summary_writer_release(writer);  // The ops retain it.
   return ops;
 }
 
-// On a core.
+// Builds the model, on a core.
 static ls_status model(void *user, ls_model_call *call,
                        ls_estimator_spec **out_spec) {
   ls_bag bag = {0};
@@ -64,16 +64,16 @@ static ls_status model(void *user, ls_model_call *call,
         ls_dense_layer_apply(out, ls_dense_layer_apply(hidden, images)),
         call->labels.as.tensor);
     const ls_tensor step = ls_variable_read(steps);
-    const ls_nest said = LS_LIST(ls_leaf(ls_reshape(loss, LS_SHAPE(1))),
-                                 ls_leaf(ls_reshape(step, LS_SHAPE(1))));
+    const ls_nest tensors = LS_LIST(ls_leaf(ls_reshape(loss, LS_SHAPE(1))),
+                                    ls_leaf(ls_reshape(step, LS_SHAPE(1))));
     status = ls_tpu_estimator_spec_create(
         &(ls_estimator_spec_options){
             .mode = call->mode,
             .loss = loss,
             .train_op = ls_train_op(optimizer, loss),
-            .host_call = {.call = report, .tensors = said}},
+            .host_call = {.call = report, .tensors = tensors}},
         out_spec);
-    ls_nest_release(said);
+    ls_nest_release(tensors);
   }
   ls_optimizer_release(optimizer);
   ls_bag_empty(&bag);
@@ -99,7 +99,7 @@ static ls_status train(ls_run_config **config, ls_estimator **estimator) {
                             NULL);
 }
 
-// The first and the last that was written.
+// First and last values written.
 static ls_status read_losses(double *first, double *last) {
   ls_event_numbers *numbers = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, "mean", &numbers));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pod loses one of its hosts in the middle of a training. The estimator goes
-// on in a new session from its newest checkpoint, data included, and ends with
-// the bytes of a training that nothing disturbed.
+// A pod loses one of its hosts in the middle of a training. The estimator
+// continues in a new session from its newest checkpoint, data included, and
+// ends with the bytes of an undisturbed training.
 #define _XOPEN_SOURCE 700
 #include <ftw.h>
 #include <stdio.h>
@@ -50,10 +50,10 @@ static ls_status model(void *user, ls_model_call *call,
 }
 
 // ---- The accident ----------------------------------------------------------
-// What a hook sees, and does, of one training.
+// State of the hook of one training.
 typedef struct watch {
-  int64_t lose_at;            // Host 1 goes in this step; 0: it stays.
-  ls_tpu_resolver *resolver;  // Of the pod.
+  int64_t lose_at;            // Host 1 is lost in this step; 0: never.
+  ls_tpu_resolver *resolver;  // Resolver of the pod.
   int sessions;
 } watch;
 
@@ -99,7 +99,8 @@ static int remove_one(const char *path, const struct stat *info, int kind,
 
 static ls_status run(const char *folder, watch *w, ls_estimator **estimator) {
   ls_run_config *config = NULL;
-  (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);  // Of a run before.
+  // From an earlier run.
+  (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = name}, &w->resolver));
   ls_status status = ls_tpu_run_config_create(
@@ -115,7 +116,7 @@ static ls_status run(const char *folder, watch *w, ls_estimator **estimator) {
                                 .config = config,
                                 .train_batch_size = LS_SOME(BATCH)},
         estimator);
-  ls_run_config_release(config);  // The estimator has it.
+  ls_run_config_release(config);  // The estimator retains it.
   if (ls_status_is_ok(status)) status = train(*estimator, w);
   ls_tpu_resolver_release(w->resolver);
   return status;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pod of 32 cores on 4 hosts trains a net, and its hosts hear of each loss.
+// A pod of 32 cores on 4 hosts trains a net, and its hosts record each loss.
 #include <stdio.h>
 
 #include "lockstep/full.h"
 
 typedef struct job {
   ls_model net;
-  double loss;  // The last.
+  double loss;  // Last loss.
 } job;
 
 static void hear(void *user, const ls_summary_record *record) {

@@ -11,7 +11,7 @@ namespace {
 constexpr int kReplicas = 4, kBatch = 64, kEpochs = 4;
 constexpr int kWidth = 20, kClasses = 5;
 
-// What is made in it goes with it.
+// Releases everything made in it.
 struct bag : ls_bag {
   bag() : ls_bag() {}
   bag(const bag &) = delete;
@@ -31,7 +31,8 @@ ls_dense_layer *dense(ls_bag *bag, const char *name, int inputs, int units) {
   return ls_dense_layer_in(bag, options);
 }
 
-// A replica's part of a step: traced once, then run as a compiled program.
+// Makes a replica's part of a step: traced once, then run as a compiled
+// program.
 ls_nest step(ls_nest batch, void *user) {
   const net *m = static_cast<const net *>(user);
   const ls_tensor x =
@@ -45,7 +46,7 @@ ls_nest step(ls_nest batch, void *user) {
   return ls_leaf(ls_all_reduce(LS_REDUCE_MEAN, loss));
 }
 
-// Batches in another order each epoch, dealt to the replicas in parts.
+// Makes batches in another order each epoch, split over the replicas.
 ls_iterator *make_batches(ls_bag *bag) {
   ls_synthetic_options examples{};
   examples.shape = LS_SHAPE(kWidth);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sequence tagger: marks the words between an opening and a closing bracket.
-// Whether a word is inside depends on what comes before it and on what comes
-// after it, so one LSTM reads forwards and another one backwards.
+// A word's tag depends on the words before and after it, so one LSTM reads
+// forwards and another one backwards.
 #include <stdio.h>
 
 #include "lockstep/lockstep.h"
@@ -16,13 +16,13 @@ typedef struct tagger {
   ls_optimizer *optimizer;
 } tagger;
 
-// How many words of this kind there are before each place, or behind it.
+// Counts the words of this kind before each position, or after it.
 static ls_tensor count(ls_tensor words, int word, bool behind) {
   const ls_tensor is_word = ls_equal(words, ls_scalar_i64(LS_DTYPE_I32, word));
   return ls_cumsum(ls_convert(is_word, LS_DTYPE_I32), 1, true, behind);
 }
 
-// One step on sentences made up on the spot, other ones at each call.
+// Makes one step on generated sentences, new ones at each call.
 static ls_nest step(ls_nest none, void *user) {
   (void)none;
   const tagger *net = user;

@@ -28,7 +28,7 @@ static ls_nest step(ls_nest args, void *user) {
   return ls_leaf(loss);
 }
 
-// Discs anywhere and of any size, in noise; and the pixels they cover.
+// Makes discs of random position and size, in noise, and the pixels they cover.
 static void draw(float *image, float *mask) {
   for (int i = 0; i < IMAGES; ++i) {
     const int top = rand() % SIDE, left = rand() % SIDE, radius = 3 + i % 6;
@@ -40,9 +40,9 @@ static void draw(float *image, float *mask) {
   }
 }
 
-static ls_conv_layer *conv(ls_bag *bag, int from, int to, int stride) {
+static ls_conv_layer *conv(ls_bag *bag, int channels, int filters, int stride) {
   return ls_conv_layer_in(
-      bag, .channels = from, .filters = to, .window = LS_SHAPE(3, 3),
+      bag, .channels = channels, .filters = filters, .window = LS_SHAPE(3, 3),
       .how = {.strides = LS_SHAPE(stride, stride), .padding = LS_PADDING_SAME},
       .transposed = stride > 1);
 }
