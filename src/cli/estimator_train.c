@@ -100,7 +100,7 @@ static ls_status train_with(training *run, ls_hook *const *hooks,
       &run->end);
 }
 
-static ls_status train(training *run) {
+static ls_status train_estimator(training *run) {
   CLI_OWN(ls_hook, progress) = NULL;
   LS_RETURN_IF_ERROR(check_folder(run));
   if (!run->flags->quiet) LS_RETURN_IF_ERROR(make_progress(run, &progress));
@@ -162,7 +162,7 @@ static ls_status open_and_train(training *run, estimator_flags *flags,
   }
   LS_RETURN_IF_ERROR(
       cli_estimator_open("train", flags, type, LS_MODE_TRAIN, &run->e));
-  return train(run);
+  return train_estimator(run);
 }
 
 static int run_training(estimator_flags *flags, const ls_estimator_type *type) {

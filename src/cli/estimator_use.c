@@ -53,7 +53,8 @@ static const ls_train_stop *stop_at_once(void) {
 }
 
 // ---- Evaluation ------------------------------------------------------------
-static ls_status evaluate(const estimator_flags *flags, cli_estimator *e) {
+static ls_status evaluate_estimator(const estimator_flags *flags,
+                                    cli_estimator *e) {
   const int64_t steps = flags->steps > 0 ? flags->steps : e->type->eval_steps;
   CLI_OWN(ls_nest, metrics) = ls_none();
   LS_RETURN_IF_ERROR(ls_estimator_evaluate(
@@ -98,8 +99,8 @@ int cli_estimator_eval(const ls_estimator_type *type, int argc, char **argv) {
                              .operand_form = "RUN",
                              .operand = &flags.folder};
   return run_use(&(use){"eval", LS_MODE_EVAL, type->eval.call != NULL,
-                        "input to evaluate with (its field 'eval')", evaluate,
-                        false},
+                        "input to evaluate with (its field 'eval')",
+                        evaluate_estimator, false},
                  &syntax, &flags, type, argc, argv);
 }
 

@@ -204,8 +204,8 @@ static ls_status train_warm(const train_flags *flags,
                     stop, run);
 }
 
-static ls_status train(const train_flags *flags, const ls_model_type *type,
-                       session *run) {
+static ls_status train_model(const train_flags *flags,
+                             const ls_model_type *type, session *run) {
   const ls_train_config *config = &run->config;
   LS_RETURN_IF_ERROR(train_prepare(flags, type, run));
   const ls_train_stop *stop = cli_signals_defer((unsigned)flags->grace);
@@ -260,7 +260,7 @@ static int run_session(const train_flags *flags, session *run) {
   ls_trace *trace = NULL;
   ls_status status = cli_trace_begin(run->runtime, flags->trace, &trace);
   if (ls_status_is_ok(status)) status = cli_watch_begin(run->runtime);
-  if (ls_status_is_ok(status)) status = train(flags, type, run);
+  if (ls_status_is_ok(status)) status = train_model(flags, type, run);
   cli_watch_end();
   train_end(run);  // Ends a line of progress before other output.
   const ls_code failed = ls_status_code(status);

@@ -181,6 +181,37 @@ clean_tree
 put src/layers.c '#include "graph/op.h"' '#include "engine/backend.h"'
 passes "what ties the layers together is of none"
 
+clean_tree
+put include/lockstep/bad.h '// Threads: any.' '' '// Whether it is.' 'int x;'
+finds "a comment without a verb or noun is found" \
+  'bad.h:4: a comment begins with "Whether": begin with a verb or a noun'
+clean_tree
+put src/net/bad.c 'int x;  // Of a trunk.'
+finds "it is found at the end of a line" \
+  'src/net/bad.c:2: a comment begins with "Of"'
+clean_tree
+put src/net/good.c '// Holds a rank.' '// Of one it is 0.' \
+  'const char *s = "  // What";' 'int x;  // Returns what is there.'
+put src/train/good.c '// What a run is.'
+passes "later lines, strings, and layers that are not clean yet are no fault"
+
+clean_tree
+put src/graph/bad.c 'self->is.calls = 1;'
+finds "a field called 'is' is found" \
+  'src/graph/bad.c:2: a field or a variable is called "is"'
+clean_tree
+put src/graph/good.c '// is = 1' 'const char *s = "it is, so";' 'int is_ok = 1;'
+passes "'is' in comments, texts and longer names is no fault"
+
+clean_tree
+for i in 1 2 3; do
+  put src/graph/part$i.c 'static int fill(int x) {' 'static int fill(int x);'
+done
+finds "a bare verb in three files is found" \
+  'src/graph/part3.c:2: static functions of three files are called "fill"'
+put src/graph/part3.c 'static int fill_rows(int x) {' 'int y = fill(3);'
+passes "it is no fault in two"
+
 # A layer with rooms: the folder itself, and two below.
 rooms() {
   clean_tree
