@@ -210,8 +210,7 @@ static ls_status file_parts_begin(new_file *made) {
   }
   if (error == 0) return ls_ok();
   if (error == EWOULDBLOCK) {
-    return ls_failed_precondition("'%s' is being written by another already",
-                                  made->path);
+    return ls_failed_precondition("'%s' is already being written", made->path);
   }
   return ls_system_status(made->joined ? "join in writing" : "write",
                           made->path, error);

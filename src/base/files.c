@@ -285,7 +285,7 @@ ls_status ls_inner_path_check(const char *noun, const char *folder,
     at = at[size] == '/' ? at + size + 1 : NULL;
   }
   if (is_inner) return ls_ok();
-  return ls_invalid_argument("%s, '%.200s', is to be a path inside of %s: its "
+  return ls_invalid_argument("%s, '%.200s', must be a path inside %s, whose "
                              "parts are not empty, '.' or '..'",
                              noun, path != NULL ? path : "(NULL)", folder);
 }

@@ -119,7 +119,7 @@ ls_status ls_runtime_create(const ls_runtime_options *options,
     return ls_invalid_argument("iterators that may hold %lld bytes",
                                (long long)options->input_bytes);
   if (options->stall_ms > INT64_MAX / NANOS_PER_MS)
-    return ls_invalid_argument("a run that may stand still for %lld ms",
+    return ls_invalid_argument("a stall limit of %lld ms",
                                (long long)options->stall_ms);
   if (options->cpus < 0 || options->gpus < 0)
     return ls_invalid_argument("a runtime that sees %d CPUs and %d GPUs",
@@ -160,7 +160,7 @@ static ls_status check_made(const ls_runtime *runtime) {
     const int count = __atomic_load_n(&runtime->made[i], __ATOMIC_ACQUIRE);
     if (count > 0)
       return ls_failed_precondition(
-          "a runtime cannot be destroyed while what was made under it lives: "
+          "a runtime cannot be destroyed while objects created under it exist: "
           "release %d %s%s first",
           count, kinds[i], count == 1 ? "" : "s");
   }

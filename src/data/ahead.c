@@ -224,9 +224,9 @@ static void tell_of_wait(ls_ahead *self) {
   ls_work *work = self->options.work;
   ls_mutex_unlock(&self->lock);
   ls_work_tell(work, text, sizeof(text));
-  ls_runtime_log(work->runtime, LS_LOG_WARNING, "data",
-                 "what was made ahead cannot be given up before it is done: %s",
-                 text);
+  ls_runtime_log(
+      work->runtime, LS_LOG_WARNING, "data",
+      "prefetched elements cannot be released before they are done: %s", text);
   ls_mutex_lock(&self->lock);
 }
 

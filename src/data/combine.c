@@ -238,9 +238,8 @@ static ls_status find_inputs(ls_nest datasets, ls_nest *leaves,
   for (size_t i = 0; i < count; ++i) {
     ls_dataset *dataset = ls_nest_as_dataset(leaves[i]);
     if (dataset == NULL)
-      return ls_invalid_argument("leaf %zu of what is zipped is no data set "
-                                 "(ls_nest_dataset)",
-                                 i);
+      return ls_invalid_argument(
+          "leaf %zu to zip is no data set (ls_nest_dataset)", i);
     inputs[i] = dataset;
   }
   for (size_t i = 0; i < count; ++i)

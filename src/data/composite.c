@@ -68,9 +68,9 @@ static ls_status check_index(const int64_t *index, bool first,
     behind = index[k] > before;
   }
   return behind ? ls_ok()
-                : ls_invalid_argument("value %lld of a sparse leaf does not "
-                                      "stand behind the one before it",
-                                      (long long)number);
+                : ls_invalid_argument(
+                      "value %lld of a sparse leaf is out of order",
+                      (long long)number);
 }
 
 static ls_status check_sparse(const ls_array *indices, const ls_array *values,

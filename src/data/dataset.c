@@ -94,9 +94,9 @@ static ls_status input_status(const ls_dataset_class *kind,
   for (size_t i = 0; i < count; ++i) {
     LS_RETURN_IF_ERROR(ls_dataset_status(inputs[i]));
     if (inputs[i]->kind->is_last)
-      return ls_unimplemented("'%s' of a data set behind %s, which must be the "
-                              "last step",
-                              kind->name, inputs[i]->kind->name);
+      return ls_unimplemented(
+          "'%s' of a data set after %s, which must be the last step",
+          kind->name, inputs[i]->kind->name);
   }
   return ls_ok();
 }

@@ -288,11 +288,11 @@ static void warn_of_many(ls_iterator *iterator) {
   if (count <= MOST) return;
   char key[100];
   snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator, count);
-  ls_log_limited(iterator->work.runtime, key, 1, LS_LOG_WARNING, "data",
-                 "get_next of '%s' is called for the %d. time while a graph is "
-                 "built: each call is another op; call it once, and run what "
-                 "it gives again and again",
-                 iterator->work.name, count);
+  ls_log_limited(
+      iterator->work.runtime, key, 1, LS_LOG_WARNING, "data",
+      "get_next of '%s' was called %d times while a graph was built: each call "
+      "adds an op; call it once, and run its results repeatedly",
+      iterator->work.name, count);
 }
 
 ls_nest ls_iterator_get_next(ls_iterator *iterator) {

@@ -74,16 +74,16 @@ static bool waits_for_this_thread(const ls_work *work) {
 
 static ls_status refuse_circle(const ls_work *work) {
   return ls_failed_precondition(
-      "'%s' is used by a function of a data set that its own elements wait "
-      "for: make another iterator there",
+      "'%s' is used by a function of a data set on which its own elements "
+      "depend: create another iterator there",
       work->name);
 }
 
 ls_status ls_making_check(const ls_work *work) {
   if (find_making(ls_this_thread.work.making, work) != NULL)
     return ls_failed_precondition(
-        "'%s' is used by a function of its own data set, which makes an "
-        "element for it: make another iterator there",
+        "'%s' is used by a function of its own data set, which computes an "
+        "element for it: create another iterator there",
         work->name);
   if (count_makings() >= MOST_NESTED)
     return ls_failed_precondition(

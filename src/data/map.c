@@ -214,9 +214,9 @@ static ls_status map_first(map_dataset *self, ls_nest *mapped) {
   ls_status status = ls_iterator_next(iterator, &first);
   if (ls_status_code(status) == LS_OUT_OF_RANGE) {
     ls_status_free(status);
-    return ls_invalid_argument("map '%s' of no element: say what results are "
-                               "(ls_map_options)",
-                               self->name);
+    return ls_invalid_argument(
+        "map '%s' of no element: give the types of results (ls_map_options)",
+        self->name);
   }
   LS_RETURN_IF_ERROR(status);
   // It is called without an iterator here.
@@ -235,8 +235,8 @@ static ls_status fill_map(map_dataset *self, const ls_map_options *options,
                                self->name);
   self->base.num_leaves = 0;  // Not known yet.
   if (result.kind == LS_KIND_NONE && options->fill != NULL)
-    return ls_invalid_argument(
-        "map '%s': who fills results must say what they are", self->name);
+    return ls_invalid_argument("map '%s': `fill` needs the types of results",
+                               self->name);
   if (result.kind == LS_KIND_NONE) {
     LS_OWN(ls_nest, mapped) = ls_none();
     LS_RETURN_IF_ERROR(map_first(self, &mapped));

@@ -159,9 +159,9 @@ static ls_status set_parts_spec(parts_dataset *self) {
     leaves[i] = base->leaves[i];
     ls_shape *shape = &leaves[i].type.shape;
     if (shape->rank == 0)
-      return ls_invalid_argument("leaf %zu of what is dealt to replicas is a "
-                                 "scalar: batch elements first",
-                                 i);
+      return ls_invalid_argument(
+          "leaf %zu to split over replicas is a scalar: batch elements first",
+          i);
     const int64_t rows = shape->rank > 0 ? shape->dim[0] : LS_UNKNOWN_DIM;
     if (shape->rank > 0)
       shape->dim[0] = rows >= 0 && rows % self->count == 0 ? rows / self->count

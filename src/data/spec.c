@@ -129,9 +129,8 @@ ls_status ls_dataset_set_spec(ls_dataset *dataset, ls_nest spec) {
   for (size_t i = 0; i < count; ++i) {
     const ls_leaf_spec *leaf = ls_nest_as_spec(items[i]);
     if (leaf == NULL)
-      return ls_invalid_argument("leaf %zu of what elements are is no "
-                                 "ls_nest_spec",
-                                 i);
+      return ls_invalid_argument(
+          "leaf %zu of the element's types is no ls_nest_spec", i);
     leaves[i] = *leaf;
   }
   return ls_dataset_set_leaves(dataset, ls_give(&given), leaves, count);
@@ -232,7 +231,7 @@ static ls_status check_leaves(const ls_dataset *dataset, ls_nest element) {
     ls_nest_print(leaves[i], found, sizeof(found));
     print_leaf(&dataset->leaves[i], wanted, sizeof(wanted));
     return ls_invalid_argument("leaf %zu of an element is %s, where all are "
-                               "%s; say what elements are where they differ",
+                               "%s; give the elements' types if they differ",
                                i, found, wanted);
   }
   return ls_ok();

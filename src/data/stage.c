@@ -150,7 +150,7 @@ ls_status ls_stage_skip(ls_stage *stage, int64_t count) {
 ls_status ls_stage_no_end(ls_status status) {
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   ls_status other = ls_invalid_argument(
-      "%s (said as OUT_OF_RANGE, which is the end of a data set)",
+      "%s (reported as OUT_OF_RANGE, the end of a data set)",
       ls_status_message(status));
   ls_status_free(status);
   return other;
@@ -219,7 +219,7 @@ static ls_status restore_indexed(ls_stage *stage, const ls_record *record) {
   (void)record;
   if (size < 0 || self->index <= size) return ls_ok();
   self->index = size;
-  return ls_invalid_argument("the position is behind the %lld elements of '%s'",
+  return ls_invalid_argument("the position is after the %lld elements of '%s'",
                              (long long)size, stage->dataset->kind->name);
 }
 
@@ -275,9 +275,8 @@ ls_status ls_stage_open_inner(const ls_dataset *dataset, const ls_stage *outer,
   const uint64_t around = (uint64_t)outer->around + outer->dataset->nodes;
   if (around + dataset->nodes > LS_MOST_DATASETS)
     return ls_invalid_argument(
-        "the function of '%s' gives data sets whose functions give others, "
-        "%llu "
-        "in all, of which %d are possible: does it give its own data set?",
+        "the function of '%s' returns data sets whose functions return others, "
+        "%llu in all, more than %d: does it return its own data set?",
         outer->dataset->kind->name,
         (unsigned long long)(around + dataset->nodes), LS_MOST_DATASETS);
   LS_RETURN_IF_ERROR(ls_stage_open(dataset, outer->work, out_stage));

@@ -79,7 +79,7 @@ static void fill_texts(const ls_synthetic_options *options,
 static ls_status synthetic_check(const ls_synthetic_options *options) {
   const int64_t width = ls_shape_num_elements(options->shape);
   if (options->dtype != LS_DTYPE_F32 && options->dtype != LS_DTYPE_I32)
-    return ls_invalid_argument("made-up data are f32 or i32, asked for %s",
+    return ls_invalid_argument("synthetic data are f32 or i32, got %s",
                                ls_dtype_name(options->dtype));
   if (options->size >= 1 && options->num_classes >= 1 &&
       options->num_classes <= INT32_MAX - 1 &&
@@ -87,9 +87,9 @@ static ls_status synthetic_check(const ls_synthetic_options *options) {
       (options->dtype == LS_DTYPE_F32 || width > 0))
     return ls_ok();
   return ls_invalid_argument(
-      "made-up data need at least one example and one class, and a known "
-      "shape of at most %d dimensions, for texts of at least one token; asked "
-      "for %lld examples %s of %lld classes",
+      "synthetic data need at least one example and one class, and a known "
+      "shape of at most %d dimensions, for texts of at least one token; got "
+      "%lld examples %s of %lld classes",
       LS_MAX_RANK - 1, (long long)options->size,
       LS_SHAPE_TEXT(options->dtype, options->shape),
       (long long)options->num_classes);

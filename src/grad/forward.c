@@ -127,10 +127,10 @@ static ls_status add_filler(ls_graph *branch, ls_tensor value,
     filler = ls_fill(type.dtype, type.shape, 0);
   ls_scope_end(&scope);
   if (filler.ref != 0) return ls_graph_import(branch, filler, out_ref);
-  return ls_unimplemented(
-      "a gradient needs '%s', %s, outside of its branch: only variables and "
-      "values of known shapes can leave one",
-      ls_tensor_name(value), LS_SHAPE_TEXT(type.dtype, type.shape));
+  return ls_unimplemented("a gradient needs '%s', %s, outside its branch: only "
+                          "variables and values of known shapes can leave one",
+                          ls_tensor_name(value),
+                          LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
 ls_status ls_forward_add_result(ls_graph *graph, uint64_t ref) {

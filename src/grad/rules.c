@@ -20,7 +20,7 @@ ls_status gradient_none(ls_gradient *g) {
 ls_status gradient_refused(ls_gradient *g) {
   return ls_not_found(
       "op '%s' (%s) has no gradient; wrap its operand in ls_stop_gradient, or "
-      "name it in stop_gradients, if none shall pass",
+      "name it in stop_gradients, to stop the gradient",
       ls_op_name(g->op), ls_op_type_name(g->op));
 }
 

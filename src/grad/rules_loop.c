@@ -195,10 +195,9 @@ static ls_status check_place(const loop *l) {
   for (const ls_graph *at = ls_graph_resolve(ls_graph_current());
        at != NULL && at != to; at = at->parent)
     if (at->is_while_body || at->initial != NULL)
-      return ls_unimplemented(
-          "the gradient of loop '%s' is taken inside of another loop, '%s', "
-          "which stands behind it; take it outside",
-          ls_op_name(l->g->op), ls_graph_name(at));
+      return ls_unimplemented("the gradient of loop '%s' is taken inside "
+                              "another, later loop, '%s'; take it outside",
+                              ls_op_name(l->g->op), ls_graph_name(at));
   return ls_ok();
 }
 
@@ -207,8 +206,7 @@ static ls_status rules_loop_check_captures(const loop *l) {
     if (l->g->wanted[l->first_capture + i] &&
         ls_tensor_dtype(ls_op_input(l->g->op, l->first_capture + i)) ==
             LS_DTYPE_VARIANT)
-      return ls_unimplemented("loop '%s' takes from a stack that does not go "
-                              "round in it",
+      return ls_unimplemented("loop '%s' pops a stack that is not loop-carried",
                               ls_op_name(l->g->op));
   return ls_ok();
 }

@@ -72,8 +72,8 @@ static ls_status rules_merge_find_needed(const merge_gradient *m,
     if (!again)
       return ls_not_found(
           "op '%s' (merge_call) has no gradient: its function's '%s' (%s) "
-          "cannot be computed again; give what it gives to the merge call as "
-          "an argument, or wrap the result in ls_stop_gradient",
+          "cannot be computed again; pass its result to the merge call as an "
+          "argument, or wrap the merge call's result in ls_stop_gradient",
           ls_op_name(m->g->op), ls_node_name(m->body, node),
           ls_node_info(node)->name);
     for (uint32_t k = 0; k < node->num_inputs; ++k)
@@ -287,9 +287,9 @@ ls_status gradient_merge_call(ls_gradient *g) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   if (graph != ls_graph_resolve(g->op.graph))
     return ls_failed_precondition(
-        "the gradient of '%s' (merge_call) inside of a nested function or of "
-        "the body of a loop or branch (control flow): it belongs into the "
-        "replica's callback itself",
+        "the gradient of '%s' (merge_call) inside a nested function or the "
+        "body of a loop or branch (control flow): take it in the replica's "
+        "callback itself",
         ls_op_name(g->op));
   LS_OWN(merge_gradient, m) = {
       .g = g,

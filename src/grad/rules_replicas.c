@@ -73,7 +73,7 @@ ls_status gradient_all_reduce(ls_gradient *g) {
   if (!is_mean && strcmp(reduce, "sum") != 0)
     return ls_not_found(
         "op '%s' (all_reduce by %s) has no gradient: only sum and mean have "
-        "one; wrap its operand in ls_stop_gradient if none shall pass",
+        "one; wrap its operand in ls_stop_gradient to stop the gradient",
         ls_op_name(g->op), reduce);
   const ls_reduce_op op = is_mean ? LS_REDUCE_MEAN : LS_REDUCE_SUM;
   own_groups own;
@@ -145,7 +145,7 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
   if (!is_mean && strcmp(reduce, "sum") != 0)
     return ls_not_found(
         "op '%s' (reduce_scatter by %s) has no gradient: only sum and mean "
-        "have one; wrap its operand in ls_stop_gradient if none shall pass",
+        "have one; wrap its operand in ls_stop_gradient to stop the gradient",
         ls_op_name(g->op), reduce);
   own_groups own;
   const ls_attr *size = ls_node_attr(g->node, LS_ATTR_ID_GROUP_SIZE);

@@ -274,9 +274,9 @@ static ls_status refuse_initial(const ls_gradient_walk *walk, ls_op op,
     next = operand_behind(walk, graph, ls_graph_node(graph, source.id));
   }
   return ls_invalid_argument(
-      "a gradient is taken inside of a loop with respect to '%s', through the "
-      "initial value of '%s', which goes round. Inside it can be taken with "
-      "respect to the body's parameters and to what does not change; with "
+      "a gradient is taken inside a loop with respect to '%s', through the "
+      "initial value of '%s', which is loop-carried. Inside, take it with "
+      "respect to the body's parameters and loop-invariant values; with "
       "respect to initial values, outside",
       ls_op_name(ls_gradient_op_at(walk, at)), ls_op_name(op));
 }

@@ -174,9 +174,9 @@ static const char *device_beside(const ls_open_scope *scope) {
 
 void ls_colocate_scope_begin(ls_scope *scope, ls_op op) {
   if (ls_op_is_failed(op)) {
-    ls_context_refuse(
-        scope, ls_invalid_argument("a colocation scope needs an op to be "
-                                   "beside, got a failed one"));
+    ls_context_refuse(scope,
+                      ls_invalid_argument(
+                          "a colocation scope needs an op, got a failed one"));
     return;
   }
   ls_context *context = ls_context_open(scope, &ls_graph_scopes.colocate);

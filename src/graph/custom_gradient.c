@@ -72,8 +72,8 @@ static ls_status check_read(const ls_node *node) {
   const ls_variable *variable = (const ls_variable *)attr->as.object;
   if (!ls_variable_is_trainable(variable)) return ls_ok();
   return ls_failed_precondition(
-      "the forward callback reads variable '%s', which no gradient would "
-      "reach; make it one of the inputs",
+      "the forward callback reads variable '%s', which would get no gradient; "
+      "make it one of the inputs",
       ls_variable_name(variable));
 }
 

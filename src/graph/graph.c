@@ -21,8 +21,8 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
   *out_graph = NULL;
   const int depth = parent == NULL ? 0 : parent->depth + 1;
   if (depth > LS_MAX_GRAPH_DEPTH)
-    return ls_unimplemented("'%s' lies in %d functions, loops or branches; at "
-                            "most %d are possible",
+    return ls_unimplemented("'%s' is nested in %d functions, loops or "
+                            "branches; at most %d are possible",
                             name ? name : "", depth, LS_MAX_GRAPH_DEPTH);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
   // Handles may outlive the runtime, too.

@@ -94,8 +94,8 @@ static ls_status check_spec(addition *a) {
       ls_attrs_check(spec->type, attrs, spec->num_attrs, spec->num_inputs));
   return spec->type != LS_OP_PARAMETER
              ? ls_ok()
-             : ls_invalid_argument("nobody adds a parameter: it comes with the "
-                                   "graph that it is of");
+             : ls_invalid_argument(
+                   "a parameter cannot be added: its graph creates it");
 }
 
 static ls_status infer_types(addition *a) {

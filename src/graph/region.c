@@ -29,7 +29,7 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   default: {
     LS_RETURN_IF_ERROR(ls_nest_status(leaf));
     char text[200];
-    return ls_invalid_argument("%s stands where a tensor is needed",
+    return ls_invalid_argument("%s was passed where a tensor is needed",
                                ls_nest_print(leaf, text, sizeof(text)));
   }
   }
@@ -43,8 +43,8 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   const ls_status status = ls_graph_take_error(graph);
   return !ls_status_is_ok(status)
              ? status
-             : ls_invalid_argument("a failed tensor stands where a "
-                                   "value is needed");
+             : ls_invalid_argument(
+                   "a failed tensor was passed where a value is needed");
 }
 
 ls_status ls_region_parameters(ls_graph *graph, ls_nest like,

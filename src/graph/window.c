@@ -6,10 +6,10 @@ static ls_status window_read_numbers(const ls_window *w, const ls_attr *attr,
                                      int32_t each, int64_t *out) {
   const int32_t count = w->rank * each;
   if (attr->as.ints.count != (size_t)count)
-    return ls_invalid_argument(
-        "%s: '%s' must hold %d whole numbers, %d for each of %d spatial "
-        "dimensions, holds %zu",
-        w->op_name, attr->name, count, each, w->rank, attr->as.ints.count);
+    return ls_invalid_argument("%s: '%s' must have %d whole numbers, %d for "
+                               "each of %d spatial dimensions, has %zu",
+                               w->op_name, attr->name, count, each, w->rank,
+                               attr->as.ints.count);
   memcpy(out, attr->as.ints.items, (size_t)count * sizeof(*out));
   return ls_ok();
 }
@@ -35,10 +35,9 @@ ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
   ls_window *w = out_window;
   *w = (ls_window){.op_name = op_name, .rank = rank};
   if (rank < 1 || rank > LS_WINDOW_DIMS)
-    return ls_invalid_argument(
-        "%s: %d spatial dimensions; with a batch before and channels behind "
-        "them 1 to %d are possible",
-        op_name, rank, LS_WINDOW_DIMS);
+    return ls_invalid_argument("%s: %d spatial dimensions; with a batch before "
+                               "and channels after them 1 to %d are possible",
+                               op_name, rank, LS_WINDOW_DIMS);
   for (int32_t i = 0; i < rank; ++i) {
     w->taps[i] = LS_UNKNOWN_DIM;
     w->strides[i] = w->dilations[i] = w->input_dilations[i] = 1;

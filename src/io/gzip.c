@@ -50,10 +50,10 @@ static ls_status inflate_member(inflation *self) {
     if (result == Z_BUF_ERROR ||
         (result == Z_OK && input_position(self) == self->size &&
          self->stream.avail_out > 0)) {
-      return LS_STATUS(LS_DATA_LOSS,
-                       "'%s' is cut off: the gzip data go on behind its end "
-                       "at byte %zu",
-                       self->name, self->size);
+      return LS_STATUS(
+          LS_DATA_LOSS,
+          "'%s' is cut off: the gzip data continue after its end at byte %zu",
+          self->name, self->size);
     }
     if (result != Z_OK) {
       return LS_STATUS(LS_DATA_LOSS,
@@ -72,7 +72,7 @@ static ls_status inflate_all(inflation *self) {
     const size_t at = input_position(self);
     if (self->out_size == self->room || at == self->size) return ls_ok();
     if (!ls_gzip_is(self->data + at, self->size - at)) {
-      return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes behind its gzip data",
+      return LS_STATUS(LS_DATA_LOSS, "'%s' has %zu bytes after its gzip data",
                        self->name, self->size - at);
     }
     if (inflateReset(&self->stream) != Z_OK) return ls_out_of_memory();
@@ -90,8 +90,8 @@ ls_status ls_gzip_check_proportion(const char *name, uint64_t packed_size,
   enum { FREE = 256 << 20, TIMES = 100 };
   if (size <= FREE || size / TIMES <= packed_size) return ls_ok();
   return LS_STATUS(LS_RESOURCE_EXHAUSTED,
-                   "'%s' packs %llu bytes into %llu, more than %d times as "
-                   "much, and would be unpacked whole: %s",
+                   "'%s' compresses %llu bytes to %llu, by more than a factor "
+                   "of %d, and would be decompressed completely: %s",
                    name, (unsigned long long)size,
                    (unsigned long long)packed_size, TIMES, advice);
 }

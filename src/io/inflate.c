@@ -61,7 +61,7 @@ static const char *packing_name(const ls_inflater *inflater) {
 static ls_status inflate_report_cut_off(const ls_inflater *inflater,
                                         const ls_inflation *progress) {
   return LS_STATUS(
-      LS_DATA_LOSS, "'%s' is cut off: the %s data go on behind byte %lld",
+      LS_DATA_LOSS, "'%s' is cut off: the %s data continue after byte %lld",
       progress->name, packing_name(inflater), (long long)progress->position);
 }
 
@@ -84,8 +84,7 @@ static ls_status look_behind_member(ls_inflater *inflater,
   if (progress->in_size == 1 && !progress->is_last) return ls_ok();
   if (!ls_gzip_is(progress->in, progress->in_size)) {
     return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' has something else behind its gzip data, at byte "
-                     "%lld",
+                     "'%s' has other data after its gzip data, at byte %lld",
                      progress->name, (long long)progress->position);
   }
   if (inflateReset(&inflater->stream) != Z_OK) return ls_out_of_memory();

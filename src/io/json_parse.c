@@ -200,8 +200,7 @@ static ls_status parse_number(parser *p, ls_json *value) {
   if (negative && value->integer == 0) value->is_integer = false;
   if (accept_word(p, ".")) {
     value->is_integer = false;
-    if (skip_digits(p) == 0)
-      return fail_expecting(p, "digits behind the point");
+    if (skip_digits(p) == 0) return fail_expecting(p, "digits after the point");
   }
   if (accept_word(p, "e") || accept_word(p, "E")) {
     value->is_integer = false;
@@ -292,7 +291,7 @@ static parser parser_of(ls_arena *arena, const char *name, const char *text,
 
 static ls_status parse_end(parser *p) {
   skip_space(p);
-  return p->at < p->end ? fail_expecting(p, "nothing behind the value")
+  return p->at < p->end ? fail_expecting(p, "nothing after the value")
                         : ls_ok();
 }
 
@@ -326,7 +325,7 @@ static ls_status visit_next(parser *p, ls_arena *arena, ls_map *keys,
 static ls_status visit_all(parser *p, ls_arena *arena, ls_map *keys,
                            ls_json_visitor visit, void *user) {
   if (!accept_character(p, '{'))
-    return ls_invalid_argument("'%s' holds no JSON object", p->name);
+    return ls_invalid_argument("'%s' has no JSON object", p->name);
   if (accept_character(p, '}')) return parse_end(p);
   do {
     LS_RETURN_IF_ERROR(visit_next(p, arena, keys, visit, user));

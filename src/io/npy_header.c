@@ -201,7 +201,7 @@ static ls_status check_npy_size(const char *name, const ls_npy_header *header,
     wanted = INT64_MAX;
   if (found == wanted) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' is %s: its header says %s of %zu bytes each, which is "
+                   "'%s' is %s: its header has %s of %zu bytes each, which is "
                    "%lld bytes of elements; it has %lld",
                    name, found < wanted ? "cut off" : "too long",
                    LS_SHAPE_TEXT(header->dtype, header->shape), header->width,

@@ -160,8 +160,8 @@ static ls_status parse_notes(reader *r, const ls_json *notes) {
   for (const ls_json *found = notes->first; found != NULL;
        found = found->next) {
     if (found->key == NULL || found->kind != LS_JSON_STRING)
-      return ls_invalid_argument("'%s': __metadata__ holds more than texts",
-                                 r->name);
+      return ls_invalid_argument(
+          "'%s': __metadata__ has values that are not texts", r->name);
     ++count;
   }
   r->notes = ls_arena_new_array(r->arena, ls_safetensors_note, count + 1);
@@ -192,9 +192,9 @@ static bool read_digits(const char *text, uint32_t *out_crc) {
 static ls_status header_damaged(const reader *r) {
   return LS_STATUS(
       LS_DATA_LOSS,
-      "'%s' is damaged: its header has another checksum than its note "
+      "'%s' is damaged: the checksum of its header does not match its entry "
       "'" LS_SAFETENSORS_SUMS
-      "' says, which who writes the arrays anew leaves out",
+      "'; a program that writes other arrays must remove that entry",
       r->name);
 }
 
@@ -234,8 +234,8 @@ static ls_status check_crc(const char *name, const ls_safetensors_entry *entry,
                            uint32_t crc) {
   if (!entry->has_crc || crc == entry->crc) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' is damaged: array '%s' has another checksum", name,
-                   entry->name);
+                   "'%s' is damaged: the checksum of array '%s' does not match",
+                   name, entry->name);
 }
 
 ls_status ls_safetensors_check(const ls_safetensors_file *file,

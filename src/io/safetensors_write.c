@@ -28,8 +28,8 @@ static ls_status check_entries(ls_allocator *allocator,
           "two arrays for a safetensors file are called '%s'", entry->name);
     } else if (ls_safetensors_dtype_name(entry->dtype) == NULL) {
       return ls_invalid_argument(
-          "array '%s' is %s, which safetensors files cannot hold", entry->name,
-          ls_dtype_name(entry->dtype));
+          "array '%s' is %s, which safetensors files do not support",
+          entry->name, ls_dtype_name(entry->dtype));
     } else if (!ls_map_insert_text(&names, entry->name, &names)) {
       return ls_out_of_memory();
     }

@@ -141,15 +141,14 @@ static ls_status check_entry(const ls_zip *zip, const ls_zip_entry *entry,
   }
   if (entry->header > zip->file->size ||
       entry->packed_size > zip->file->size - entry->header)
-    return report_damage(zip->file, at, "an entry lies beyond the file's end");
+    return report_damage(zip->file, at, "an entry is beyond the file's end");
   const size_t most = ls_gzip_most((size_t)entry->packed_size);
   if (method == STORED ? entry->size != entry->packed_size
                        : (uint64_t)entry->size > most) {
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' entry '%s' says it has %lld bytes in %lld, which "
-                     "cannot be",
-                     path, entry->name, (long long)entry->size,
-                     (long long)entry->packed_size);
+    return LS_STATUS(
+        LS_DATA_LOSS,
+        "'%s' entry '%s' has an impossible size of %lld bytes in %lld", path,
+        entry->name, (long long)entry->size, (long long)entry->packed_size);
   }
   return ls_ok();
 }
@@ -275,11 +274,11 @@ static ls_status unpack_member(const ls_zip *zip, const ls_zip_entry *entry,
     ls_reader_take(&reader, reader.size);
   }
   if (done == entry->size && reader.size == 0) return ls_ok();
-  return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' entry '%s' has %s bytes than the %lld that the "
-                   "directory says",
-                   zip->file->path, entry->name,
-                   reader.size > 0 ? "more" : "less", (long long)entry->size);
+  return LS_STATUS(
+      LS_DATA_LOSS,
+      "'%s' entry '%s' has %s bytes than the %lld of the directory",
+      zip->file->path, entry->name, reader.size > 0 ? "more" : "less",
+      (long long)entry->size);
 }
 
 static ls_status read_member(const ls_zip *zip, const ls_zip_entry *entry,

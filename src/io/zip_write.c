@@ -189,7 +189,7 @@ ls_status ls_zip_add(ls_zip_writer *writer, const char *name, bool deflated,
         "a zip entry's name has %zu bytes; at most 65535", member.name_size);
   if (writer->file.failed) {
     return ls_failed_precondition(
-        "writing a zip file failed before; it will not be kept");
+        "an earlier write of a zip file failed; it will not be kept");
   }
   if (!deflated)
     return add_member(writer, &member, head, head_size, data, size);

@@ -88,9 +88,8 @@ static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node) {
   if (node->type == LS_OP_COND) return take_branches(a, l, node);
   return ls_apart_refuse(
       l->c.from, node,
-      "called in a loop or branch through which replicas go in ways "
-      "of their own, and holds outside compiled ops that write "
-      "variables");
+      "called in a loop or branch whose path differs between replicas, with "
+      "outside compiled ops that write variables");
 }
 
 // ---- All of it -------------------------------------------------------------

@@ -187,10 +187,9 @@ ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node) {
     if (merges(walk.node))
       return ls_apart_refuse(
           walk.graph == NULL ? l->c.from : walk.graph, walk.node,
-          "what replicas put together, in a loop or branch through "
-          "which they may go in ways of their own and in which outside "
-          "compiled ops write variables: make the condition the same "
-          "on all, for instance with ls_all_reduce");
+          "a collective in a loop or branch whose path may differ between "
+          "replicas, with outside compiled ops that write variables: make the "
+          "condition the same on all, for instance with ls_all_reduce");
     if (ls_is_step(walk.node)) ls_graph_walk_skip_regions(&walk);
   }
   return ls_ok();
@@ -208,6 +207,6 @@ ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop) {
       draws ? "draws random numbers in its condition and"
             : "has a gradient and",
       a->together ? "writes a variable in its condition"
-                  : "holds outside compiled ops that write a variable, and "
-                    "replicas make numbers of trips of their own");
+                  : "has outside compiled ops that write a variable, and "
+                    "replicas make different numbers of iterations");
 }

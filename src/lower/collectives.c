@@ -35,8 +35,8 @@ ls_status ls_lower_check_operand(const ls_lower_scope *scope,
     if (but >= 0 && but < shape.rank) other.shape.dim[but] = own.shape.dim[but];
     if (ls_shape_equal(own.shape, other.shape)) continue;
     return ls_invalid_argument(
-        "the value is %s on replica %d and %s on replica %d; what replicas put "
-        "together has one shape on all%s",
+        "the value is %s on replica %d and %s on replica %d; a collective "
+        "needs one shape on all%s",
         LS_SHAPE_TEXT(own.dtype, own.shape), scope->replica,
         LS_SHAPE_TEXT(own.dtype, shape), r,
         but < 0 ? "" : " but along the axis");

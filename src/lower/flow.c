@@ -193,9 +193,9 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
   const ls_graph *other = f->regions[0];
   const ls_type type = ls_graph_type(other, other->results[result]);
   if (type.dtype == LS_DTYPE_VARIANT)
-    return ls_unimplemented("a stack beside outside compiled ops that write a "
-                            "variable, in a branch that replicas take in ways "
-                            "of their own");
+    return ls_unimplemented(
+        "a stack together with outside compiled ops that write a variable, in "
+        "a branch whose path differs between replicas");
   LS_OWN(ls_array, zero) = NULL;
   LS_RETURN_IF_ERROR(ls_array_create(type.dtype, LS_SCALAR, &zero));
   const ls_attr value = LS_OWN_A(VALUE, zero);

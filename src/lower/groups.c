@@ -46,9 +46,8 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
   if ((members != NULL && members->as.ints.count != (size_t)g->replicas) ||
       g->size > g->replicas || g->replicas % g->size != 0)
     return ls_invalid_argument(
-        "groups of %d that hold %zu replicas; there are "
-        "%d",
-        g->size, members == NULL ? (size_t)g->replicas : members->as.ints.count,
+        "groups of %d with %zu replicas; there are %d", g->size,
+        members == NULL ? (size_t)g->replicas : members->as.ints.count,
         g->replicas);
   if (type.shape.rank == LS_MAX_RANK)
     return ls_unimplemented("%s of a value of rank %d",
@@ -321,7 +320,7 @@ ls_status lower_expand_replica_broadcast(ls_lower_scope *scope, ls_node *node) {
   uint64_t ref = 0;
   const int64_t root = ls_node_int(node, LS_ATTR_ID_ROOT);
   if (root >= scope->replicas)
-    return ls_invalid_argument("replica %lld is none of %d", (long long)root,
+    return ls_invalid_argument("replica %lld is not one of %d", (long long)root,
                                scope->replicas);
   LS_RETURN_IF_ERROR(stack_values(scope, node, &g));
   LS_RETURN_IF_ERROR(value_of(&g, root, &ref));

@@ -56,11 +56,10 @@ static ls_status check_border(const ls_lower_request *request) {
         request->graph,
         is_feed ? request->feeds[i] : request->fetches[i - request->num_feeds]};
     if (ls_tensor_dtype(value) != LS_DTYPE_VARIANT) continue;
-    return ls_unimplemented("'%s' is %s: a stack lives inside of one run and "
-                            "cannot %s it",
-                            ls_tensor_name(value),
-                            ls_dtype_name(LS_DTYPE_VARIANT),
-                            is_feed ? "enter" : "leave");
+    return ls_unimplemented(
+        "'%s' is %s: a stack lives inside one run and cannot %s it",
+        ls_tensor_name(value), ls_dtype_name(LS_DTYPE_VARIANT),
+        is_feed ? "enter" : "leave");
   }
   return ls_ok();
 }

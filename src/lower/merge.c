@@ -65,7 +65,7 @@ ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                        scope->classes[r] == scope->classes[scope->replica];
     if (alike && !ls_shape_equal(type.shape, shape))
       return ls_invalid_argument(
-          "a merge gives %s to replica %d and %s to replica %zu, whose "
+          "a merge returns %s to replica %d and %s to replica %zu, whose "
           "arguments have the same shapes",
           LS_SHAPE_TEXT(type.dtype, shape), scope->replica,
           LS_SHAPE_TEXT(type.dtype, type.shape), r);
@@ -127,8 +127,8 @@ ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0)
     return ls_internal("a merge op outside of replicas");
   if (scope->in_classes && scope->bodies == NULL)
-    return ls_unimplemented("what replicas do together in a loop, branch or "
-                            "call, while they have arguments of other shapes");
+    return ls_unimplemented("a collective or merge call in a loop, branch or "
+                            "call, while replicas' arguments differ in shape");
   if (ls_node_int(node, LS_ATTR_ID_REPLICAS) != scope->replicas)
     return ls_invalid_argument(
         "a merge of %lld replicas; there are %d",

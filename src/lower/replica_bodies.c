@@ -87,11 +87,9 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   snprintf(key, sizeof(key), "equal gradients of '%s'%s", name, place);
   ls_log_limited(
       self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
-      "'%s' trains on the same examples on each of %zu replicas: what they put "
-      "together%s is equal on all, %zu times the work of one. Give each its "
-      "part of "
-      "the batch, by "
-      "ls_dataset_parts(data, %zu) or ls_strategy_split",
+      "'%s' trains on the same examples on each of %zu replicas: their values "
+      "in a collective%s are equal, %zu times the work of one. Give each its "
+      "part of the batch, by ls_dataset_parts(data, %zu) or ls_strategy_split",
       name, self->replicas, place, self->replicas, self->replicas);
 }
 
@@ -107,8 +105,8 @@ static ls_status find_cut(ls_lower_replicas *self) {
     if (all->step_flows[i].node->varying)
       return ls_unimplemented(
           "%s, in which outside compiled ops write a variable, on several "
-          "replicas beside values of %d dimensions, or between a loop and its "
-          "gradient",
+          "replicas together with values of %d dimensions, or between a loop "
+          "and its gradient",
           ls_op_name(all->step_flows[i].source), LS_MAX_RANK);
   return ls_ok();
 }

@@ -14,9 +14,8 @@ static ls_status check_stacks(const ls_graph *body) {
   for (size_t i = 0; i < body->num_results; ++i)
     leaves |= ls_graph_type(body, body->results[i]).dtype == LS_DTYPE_VARIANT;
   if (!leaves) return ls_ok();
-  return ls_unimplemented(
-      "a loop stands on one side of a border of replicas and its gradient on "
-      "the other; a stack does not cross it");
+  return ls_unimplemented("a loop is on one side of a boundary of replicas and "
+                          "its gradient on the other; a stack cannot cross it");
 }
 
 // Returns true if refs, one of each body, are one value.
@@ -94,7 +93,7 @@ ls_status ls_lower_replicas_check_met(ls_lower_replicas *self) {
             : !ls_graph_node_of(met->body, met->ref)->varying)
       continue;
     LS_RETURN_IF_ERROR(note_differing(self, met->variable));
-    return ls_internal("a merge uses what '%s' is on each replica",
+    return ls_internal("a merge uses each replica's value of '%s'",
                        met->variable->name);
   }
   return ls_ok();

@@ -200,8 +200,8 @@ static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
 
 ls_status lower_replicate(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas > 0 || scope->in_merge)
-    return ls_invalid_argument("replicas inside replicas: a replicated body "
-                               "cannot hold another");
+    return ls_invalid_argument(
+        "replicas inside replicas: a replicated body cannot contain another");
   const size_t replicas = (size_t)ls_node_int(node, LS_ATTR_ID_REPLICAS);
   ls_lower_own own = {0};
   LS_OWN_FIELD(scope->all->allocator, own.items);

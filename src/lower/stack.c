@@ -100,8 +100,8 @@ static bool stack_holds(const ls_lower_stack *stack,
 static ls_status stack_join(ls_lowering *all, ls_lower_stack *a,
                             ls_lower_stack *b) {
   if (stack_holds(a, b) || stack_holds(b, a))
-    return ls_invalid_argument("a stack is pushed on itself, or on one that it "
-                               "holds");
+    return ls_invalid_argument(
+        "a stack is pushed on itself, or on one of its elements");
   if (a->is_known) LS_RETURN_IF_ERROR(set_element(all, b, a->element));
   if (b->is_known) LS_RETURN_IF_ERROR(set_element(all, a, b->element));
   while (a->makers != NULL) {
@@ -199,7 +199,7 @@ static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
     if (ls_shape_is_known(said.shape))
       return set_element(scope->all, stack, said);
     return ls_invalid_argument(
-        "a value %s is taken from a stack before it is known what it holds",
+        "a value %s is popped from a stack whose element type is not known yet",
         LS_SHAPE_TEXT(said.dtype, said.shape));
   }
   if (said.dtype == stack->element.dtype &&
@@ -246,8 +246,8 @@ static ls_status used_again(const ls_graph *graph, ls_node *node) {
     origin = node;
   }
   return ls_invalid_argument(
-      "a value of a stack is used once, by what gives the next one: %s uses "
-      "one that is used elsewhere, or in each trip of a loop",
+      "a value of a stack must be used once, by the op that makes the next "
+      "one: %s uses one that is used elsewhere, or in each iteration of a loop",
       ls_node_describe(named, origin, text, sizeof(text)));
 }
 

@@ -105,8 +105,7 @@ static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
     return ls_lower_take_own(scope, own, NULL, out_ref);
   }
   return ls_unimplemented("variable '%s' has a value for each of its %zu "
-                          "replicas, and is read where "
-                          "there are %d",
+                          "replicas, but is read with %d",
                           container->name, count, scope->replicas);
 }
 

@@ -54,8 +54,8 @@ static ls_status model_with_defaults(const ls_model_type *type,
   if (out->optimizer != NULL &&
       (out->learning_rate != 0 || out->decay_steps != 0))
     return ls_invalid_argument(
-        "an optimizer has a learning rate and schedule of its own, so that "
-        "%g over %lld steps cannot be asked for beside it",
+        "an optimizer has a learning rate and schedule of its own, so %g over "
+        "%lld steps cannot be given with it",
         out->learning_rate, (long long)out->decay_steps);
   if (out->learning_rate == 0) out->learning_rate = type->learning_rate;
   return ls_ok();
@@ -91,7 +91,7 @@ ls_status ls_model_synthetic_batch(const ls_model_type *type,
   if (!ls_shape_equal(type->label_shape, labels))
     return LS_STATUS(
         LS_UNIMPLEMENTED,
-        "made-up data have labels %s for model '%s', which takes %s",
+        "synthetic data have labels %s for model '%s', which takes %s",
         LS_SHAPE_TEXT(LS_DTYPE_I32, labels), type->name,
         LS_SHAPE_TEXT(LS_DTYPE_I32, type->label_shape));
   ls_dataset *dataset =

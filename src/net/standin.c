@@ -258,8 +258,8 @@ static void deinit_standin(standin *self) {
 ls_status ls_standin_run(int32_t ranks, ls_rank_function function, void *user) {
   LS_REQUIRE(function);
   if (ranks < 1)
-    return ls_invalid_argument("a stand-in of %d ranks: at least one is needed",
-                               ranks);
+    return ls_invalid_argument(
+        "a simulation of %d ranks: at least one is needed", ranks);
   standin self;
   ls_status status = init_standin(&self, ranks);
   if (ls_status_is_ok(status)) {

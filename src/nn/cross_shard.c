@@ -18,7 +18,7 @@ static const ls_optimizer_rule rule = {.name = "cross_shard"};
 
 static ls_status cross_shard_check(const ls_cross_shard_options *options) {
   if (options == NULL || options->optimizer == NULL)
-    return ls_invalid_argument("cross_shard: there is no optimizer inside");
+    return ls_invalid_argument("cross_shard: the wrapped optimizer is missing");
   const ls_optimizer *inner = options->optimizer;
   if (options->reduction != LS_GRADIENTS_MEAN &&
       options->reduction != LS_GRADIENTS_SUM)

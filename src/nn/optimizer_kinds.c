@@ -92,8 +92,8 @@ static ls_status no_such_kind(const char *kind) {
     snprintf(all + at, sizeof(all) - at, "%s%s", i > 0 ? ", " : "",
              kinds[i].name);
   }
-  return ls_invalid_argument("there is no optimizer '%s'; there are: %s", kind,
-                             all);
+  return ls_invalid_argument(
+      "there is no optimizer '%s'; the optimizers are: %s", kind, all);
 }
 
 ls_status ls_optimizer_create(const char *kind,

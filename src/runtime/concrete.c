@@ -53,8 +53,8 @@ static ls_status concrete_record(concrete *c, ls_nest args) {
   for (size_t i = 0; i < c->signature.num_leaves; ++i)
     if (c->signature.keys[i].kind == LS_KIND_DISTRIBUTED)
       return ls_invalid_argument(
-          "leaf %zu of the arguments is distributed: a concrete function is "
-          "made for the value of one replica",
+          "leaf %zu of the arguments is distributed: a concrete function needs "
+          "the value of one replica",
           i);
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_FUNCTION, options->name,
                                    ls_runtime_current(), ls_graph_current(),

@@ -61,7 +61,8 @@ ls_status ls_padded_inputs_fill(ls_padded_inputs *p, ls_run_args *args) {
   const ls_program *program = p->program;
   const size_t given = program->num_inputs - program->num_padded;
   if (args->given == NULL)
-    return ls_internal("a program for several sizes was not told which");
+    return ls_internal(
+        "a program for several sizes was called without its sizes");
   memcpy(p->inputs, args->inputs, given * sizeof(*p->inputs));
   for (size_t i = 0; i < program->num_padded; ++i) {
     const uint32_t input = program->padded[i];

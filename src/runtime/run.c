@@ -127,7 +127,7 @@ static ls_status launch(const ls_program *program, bool *out_stale) {
   if (program->num_launches == 0) return ls_ok();
   *out_stale = !can_launch(program);
   if (*out_stale)
-    return LS_STATUS(LS_ABORTED, "a system was initialized anew meanwhile");
+    return LS_STATUS(LS_ABORTED, "a system was initialized again meanwhile");
   for (size_t i = 0; i < program->num_launches; ++i)
     LS_RETURN_IF_ERROR(program->runtime->launches->pass(program->launches[i]));
   return ls_ok();
@@ -220,7 +220,8 @@ static ls_status enter_store(ls_run *r, bool *out_stale) {
   if (!is_settled(compiled, r->store)) {
     *out_stale = !ls_compiled_fits(compiled, r->store);
     if (*out_stale)
-      return LS_STATUS(LS_ABORTED, "what variables hold has changed meanwhile");
+      return LS_STATUS(LS_ABORTED,
+                       "values of variables have changed meanwhile");
     LS_RETURN_IF_ERROR(run_check_values(compiled, r->store));
   }
   LS_RETURN_IF_ERROR(run_take(compiled, r->store, &r->bound));

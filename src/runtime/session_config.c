@@ -35,10 +35,9 @@ ls_status ls_session_config_check(const ls_session_config *config) {
   LS_RETURN_IF_ERROR(session_config_check_flag(
       "isolate_session_state", config->isolate_session_state,
       "each session has its own variables"));
-  LS_RETURN_IF_ERROR(
-      session_config_check_flag("soft_placement", config->soft_placement,
-                                "ops run where there is a kernel, whatever "
-                                "device they name"));
+  LS_RETURN_IF_ERROR(session_config_check_flag(
+      "soft_placement", config->soft_placement,
+      "ops run on a device that has a kernel, whatever device they name"));
   const ls_cluster_spec *cluster = config->cluster;
   for (size_t i = 0; cluster != NULL && i < cluster->num_jobs; ++i)
     if (cluster->jobs[i].num_addresses > 0)

@@ -286,8 +286,7 @@ static ls_status export_check_mode(const export *e,
     if (graph->tags[i] != NULL &&
         strcmp(graph->tags[i], LS_SERVING_TPU_TAG) == 0)
       return ls_unimplemented(
-          "an export for TPUs of mode '%s': there are those "
-          "of mode 'predict'",
+          "an export for TPUs of mode '%s': only mode 'predict' is supported",
           mode);
   return ls_ok();
 }

@@ -57,7 +57,7 @@ static ls_status load_parse(ls_serving *self, const char *path,
                                         options->num_kernels, &self->graph),
                          "'%s'", path));
   if (self->graph->kind != LS_GRAPH_BUILD)
-    return ls_invalid_argument("'%s' holds no build graph", path);
+    return ls_invalid_argument("'%s' has no build graph", path);
   return ls_serve_read_head(path, text, self->graph, &self->memory,
                             &self->signatures);
 }

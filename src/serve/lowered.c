@@ -51,10 +51,10 @@ static ls_status feed_type(const ls_serve_value *input, int64_t batch,
   }
   const ls_type built = ls_graph_type(input->tensor.graph, input->tensor.ref);
   return fits ? ls_ok()
-              : ls_unimplemented(
-                    "input '%s' is %s: of unknown sizes there is only that of "
-                    "the batch, the first dimension",
-                    input->name, LS_SHAPE_TEXT(built.dtype, built.shape));
+              : ls_unimplemented("input '%s' is %s: only the batch size, the "
+                                 "first dimension, may be unknown",
+                                 input->name,
+                                 LS_SHAPE_TEXT(built.dtype, built.shape));
 }
 
 static ls_status lower_one(const ls_lower_request *request, ls_arena *memory,

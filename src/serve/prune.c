@@ -30,9 +30,9 @@ static ls_status prune_find_needed(ls_graph *graph, const ls_serve_signature *s,
     if (!own[i]) continue;
     needed[i] = true;
     if (graph->nodes[i]->type == LS_OP_PLACEHOLDER)
-      return ls_invalid_argument(
-          "signature '%s' needs placeholder '%s', which is none of its inputs",
-          s->key, ls_node_name(graph, graph->nodes[i]));
+      return ls_invalid_argument("signature '%s' needs placeholder '%s', which "
+                                 "is not one of its inputs",
+                                 s->key, ls_node_name(graph, graph->nodes[i]));
   }
   return ls_ok();
 }

@@ -118,13 +118,12 @@ static bool fits_kind(ls_runtime *runtime, const ls_serve_signature *s) {
   }
   for (size_t i = 0; i < s->num_outputs; ++i) {
     if (value_fits(s->kind, &s->outputs[i])) continue;
-    ls_runtime_log(
-        runtime, LS_LOG_WARNING, "serve",
-        "signature '%s' (%s) is left out: its output '%s' is %s; of a "
-        "classification there are \"scores\" of floats and \"classes\" of "
-        "strings, of a regression a \"value\" of floats",
-        s->key, export_kind_name(s->kind), s->outputs[i].name,
-        ls_dtype_name(ls_tensor_dtype(s->outputs[i].tensor)));
+    ls_runtime_log(runtime, LS_LOG_WARNING, "serve",
+                   "signature '%s' (%s) is left out: its output '%s' is %s; a "
+                   "classification has \"scores\" of floats and \"classes\" of "
+                   "strings, a regression a \"value\" of floats",
+                   s->key, export_kind_name(s->kind), s->outputs[i].name,
+                   ls_dtype_name(ls_tensor_dtype(s->outputs[i].tensor)));
     return false;
   }
   return true;
@@ -150,10 +149,9 @@ static ls_status check_one(const ls_serving_signature *given, ls_graph *graph,
   out->key = ls_arena_string(memory, given->output.key);
   if (out->key == NULL) return ls_out_of_memory();
   if ((size_t)out->kind >= NUM_KINDS)
-    return ls_invalid_argument("signature '%s' is of kind %d: there are %s, %s "
-                               "and %s",
-                               out->key, (int)out->kind, kind_names[0],
-                               kind_names[1], kind_names[2]);
+    return ls_invalid_argument(
+        "signature '%s' has kind %d: the kinds are %s, %s and %s", out->key,
+        (int)out->kind, kind_names[0], kind_names[1], kind_names[2]);
   LS_RETURN_IF_ERROR(
       signature_list_values(&o, given->inputs, &out->inputs, &out->num_inputs));
   o.noun = "output";

@@ -19,7 +19,7 @@ static ls_status check_sum(const char *path, const char *text, size_t size) {
   snprintf(tail, sizeof(tail), LS_CHECKPOINT_TAIL, ls_crc32c(0, text, body));
   return memcmp(tail, text + body, LS_CHECKPOINT_TAIL_SIZE) == 0
              ? ls_ok()
-             : damaged(path, "its checksum is another");
+             : damaged(path, "its checksum does not match");
 }
 
 static bool get_i64(const ls_json *object, const char *key, int64_t *out) {
@@ -35,10 +35,11 @@ static ls_status check_root(const ls_checkpoint_file *self, int64_t step) {
       !get_i64(self->root, "step", &of))
     return damaged(self->path, "it has no format or step");
   if (format != LS_CHECKPOINT_FORMAT)
-    return ls_invalid_argument("'%s' has format %lld, which is not read; it is "
-                               "of another version of Lockstep",
-                               self->path, (long long)format);
-  return of == step ? ls_ok() : damaged(self->path, "it is of another step");
+    return ls_invalid_argument(
+        "'%s' has format %lld of another version of Lockstep", self->path,
+        (long long)format);
+  return of == step ? ls_ok()
+                    : damaged(self->path, "it belongs to another step");
 }
 
 ls_status ls_checkpoint_file_parse(ls_checkpoint_file *self, const char *text,
@@ -87,7 +88,7 @@ static ls_status find_sum(const ls_checkpoint_file *self, const ls_json *sums,
                           const ls_safetensors_entry *entry, int64_t *out_sum) {
   if (get_i64(sums, entry->name, out_sum)) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' has array '%s', of which '%s' says nothing",
+                   "'%s' has array '%s', which '%s' does not list",
                    self->values.path, entry->name, self->path);
 }
 
@@ -99,9 +100,10 @@ static ls_status check_sums(const ls_checkpoint_file *self,
     int64_t wanted = -1;
     LS_RETURN_IF_ERROR(find_sum(self, sums, entry, &wanted));
     if (wishes[i].crc != (uint64_t)wanted)
-      return LS_STATUS(LS_DATA_LOSS,
-                       "'%s' is damaged: array '%s' has another checksum",
-                       self->values.path, entry->name);
+      return LS_STATUS(
+          LS_DATA_LOSS,
+          "'%s' is damaged: the checksum of array '%s' does not match",
+          self->values.path, entry->name);
   }
   return ls_ok();
 }
@@ -144,7 +146,8 @@ static ls_status check_header(const ls_checkpoint_file *self) {
   if (sums == NULL || !get_i64(values, "header_crc32c", &header))
     return damaged(self->path, "it has no checksums of values");
   if (header != (int64_t)self->values.header_crc)
-    return damaged(self->values.path, "its header has another checksum");
+    return damaged(self->values.path,
+                   "the checksum of its header does not match");
   return count_members(sums) == self->values.num_entries
              ? ls_ok()
              : damaged(self->values.path, "arrays are gone");
@@ -223,9 +226,8 @@ void ls_passed_over_log(ls_passed_over *self, ls_runtime *runtime,
               self->count > 2 ? "s" : "");
   if (self->count > 0)
     ls_runtime_log(runtime, LS_LOG_WARNING, "checkpoint",
-                   "'%s/model.ckpt-%lld'%s passed over for "
-                   "'%s/model.ckpt-%lld', the newest checkpoint that is whole: "
-                   "%s",
+                   "'%s/model.ckpt-%lld'%s skipped for '%s/model.ckpt-%lld', "
+                   "the newest intact checkpoint: %s",
                    folder, (long long)self->newest, others, folder,
                    (long long)taken, ls_status_message(self->failure));
   ls_passed_over_deinit(self);
@@ -235,7 +237,7 @@ ls_status ls_passed_over_end(ls_passed_over *self, const char *folder) {
   const ls_status failure = self->failure;
   *self = (ls_passed_over){0};
   return ls_status_code(failure) == LS_DATA_LOSS
-             ? ls_status_annotate(failure, "no checkpoint in '%s' is whole",
+             ? ls_status_annotate(failure, "no checkpoint in '%s' is intact",
                                   folder)
              : failure;
 }

@@ -130,9 +130,10 @@ static ls_status check_identity(const ls_checkpoints *self,
               "%s its %s is %s, here it is %s", end > 0 ? ";" : "",
               (const char *)item.key, was, present);
   }
-  return other[0] == '\0' ? ls_ok()
-                          : ls_invalid_argument("'%s' is of another run:%s",
-                                                file->path, other);
+  return other[0] == '\0'
+             ? ls_ok()
+             : ls_invalid_argument("'%s' belongs to another run:%s", file->path,
+                                   other);
 }
 
 static ls_status checkpoint_restore_check_run(ls_checkpoints *self,
@@ -173,7 +174,7 @@ static ls_status find_states(const restoring *self, const ls_record *all) {
     if (!ls_name_is_chosen(&choice, name)) continue;
     LS_RETURN_IF_ERROR(ls_status_annotate(
         ls_record_find(all, name, &self->records[i]),
-        "'%s' does not hold the state '%s'", self->file->path, name));
+        "'%s' does not have the state '%s'", self->file->path, name));
   }
   return ls_ok();
 }

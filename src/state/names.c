@@ -92,8 +92,8 @@ static ls_status check_map(const ls_name_choice *choice, const ls_name_map *map,
       map->to[0] == '\0')
     return ls_invalid_argument("a map of names has an empty side");
   if (is_folder(map->from) != is_folder(map->to))
-    return ls_invalid_argument("names are mapped from '%s' to '%s': both are "
-                               "to end in '/', for all names below, or none",
+    return ls_invalid_argument("names are mapped from '%s' to '%s': both or "
+                               "neither must end in '/', for all names below",
                                map->from, map->to);
   for (size_t i = 0; i < count; ++i) {
     if (fits_map(choice, map, names[i])) return ls_ok();
@@ -107,8 +107,8 @@ static ls_status check_lists(const ls_name_choice *choice) {
     size_t count;
     const char *of;
   } lists[] = {
-      {choice->only, choice->num_only, "names that are wanted"},
-      {choice->except, choice->num_except, "names that are not wanted"},
+      {choice->only, choice->num_only, "names to select"},
+      {choice->except, choice->num_except, "names to leave out"},
       {choice->maps, choice->num_maps, "maps of names"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(lists); ++i)

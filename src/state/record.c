@@ -302,8 +302,8 @@ static bool is_marked(const ls_json *value, const char *mark) {
 
 static ls_status not_readable(const char *name, const char *key,
                               const char *wanted) {
-  return ls_invalid_argument("%s: '%s' is not what a record holds: %s", name,
-                             key, wanted);
+  return ls_invalid_argument("%s: '%s' is no value of a record: %s", name, key,
+                             wanted);
 }
 
 static ls_status read_base64(ls_record *record, const char *name,
@@ -337,9 +337,8 @@ static ls_status read_entry(ls_record *record, const char *name,
     return ls_record_set_text(record, value->key, value->string);
   }
   if (value->kind != LS_JSON_OBJECT)
-    return not_readable(
-        name, value->key,
-        "a whole number of 64 bits, a text, or an object of those");
+    return not_readable(name, value->key,
+                        "an integer of 64 bits, a text, or an object of these");
   if (is_marked(value, LS_RECORD_BYTES) || is_marked(value, LS_RECORD_TEXT))
     return read_base64(record, name, value);
   ls_record *inner = NULL;

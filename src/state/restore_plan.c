@@ -25,8 +25,7 @@ static ls_status restore_plan_missing(const ls_value_source *source,
              source->entries[i].name);
   }
   return ls_not_found(
-      "'%s' holds no array '%s', which variable '%s' of %s needs; it holds "
-      "%zu%s%s",
+      "'%s' has no array '%s', which variable '%s' of %s needs; it has %zu%s%s",
       source->path, name, variable->name,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape),
       source->num_entries, held,
@@ -37,7 +36,7 @@ static ls_status other_type(const ls_value_source *source,
                             const ls_variable *variable,
                             const ls_safetensors_entry *entry) {
   return ls_invalid_argument(
-      "'%s' holds array '%s' of %s; variable '%s' needs %s", source->path,
+      "'%s' has array '%s' of %s; variable '%s' needs %s", source->path,
       entry->name, LS_SHAPE_TEXT(entry->dtype, entry->shape), variable->name,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
 }
@@ -119,11 +118,10 @@ static void plan_extras(ls_restore_plan *plan, const ls_value_choice *choice) {
                          .entry = entry->name,
                          .entry_type = {entry->dtype, entry->shape}});
     if (choice->extra == LS_FLAG_OFF && plan->num_faults == 0)
-      add_fault(plan,
-                ls_invalid_argument(
-                    "'%s' holds array '%s' of %s, which no variable takes",
-                    plan->source->path, entry->name,
-                    LS_SHAPE_TEXT(entry->dtype, entry->shape)));
+      add_fault(plan, ls_invalid_argument(
+                          "'%s' has array '%s' of %s, which no variable uses",
+                          plan->source->path, entry->name,
+                          LS_SHAPE_TEXT(entry->dtype, entry->shape)));
   }
 }
 

@@ -123,11 +123,10 @@ static ls_status saved_file_check_options(const ls_saved_file *file,
       (options->dtype == entry->dtype &&
        ls_shape_equal(options->shape, entry->shape)))
     return ls_ok();
-  return ls_invalid_argument("'%s' holds array '%s' of %s; the variable is to "
-                             "be %s",
-                             file->source.path, entry->name,
-                             LS_SHAPE_TEXT(entry->dtype, entry->shape),
-                             LS_SHAPE_TEXT(options->dtype, options->shape));
+  return ls_invalid_argument(
+      "'%s' has array '%s' of %s; the variable must be %s", file->source.path,
+      entry->name, LS_SHAPE_TEXT(entry->dtype, entry->shape),
+      LS_SHAPE_TEXT(options->dtype, options->shape));
 }
 
 ls_status ls_saved_file_create_variable(const ls_saved_file *file,
@@ -141,9 +140,9 @@ ls_status ls_saved_file_create_variable(const ls_saved_file *file,
   if (options != NULL) whole = *options;
   const ls_safetensors_entry *entry = ls_value_source_find(&file->source, name);
   if (entry == NULL)
-    return ls_not_found("'%s' holds no array '%s', with which a variable is to "
-                        "start",
-                        file->source.path, name);
+    return ls_not_found(
+        "'%s' has no array '%s' for the initial value of a variable",
+        file->source.path, name);
   LS_RETURN_IF_ERROR(saved_file_check_options(file, entry, &whole));
   LS_OWN(ls_array, value) = NULL;
   LS_RETURN_IF_ERROR(
@@ -258,7 +257,7 @@ static ls_status add_npy(const writing *w, ls_zip_writer *zip, size_t index,
   ls_text_clear(head);
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_npy_print_header(entry->dtype, entry->shape, head),
-      "array '%s' cannot be written as .npz; a .safetensors file takes it",
+      "array '%s' cannot be written as .npz; use a .safetensors file",
       entry->name));
   LS_RETURN_IF_ERROR(ls_text_status(head));
   LS_RETURN_IF_ERROR(ls_saved_file_read(w->from, w->numbers[index], &array));

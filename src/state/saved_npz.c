@@ -135,9 +135,10 @@ static ls_status read_stored(const ls_saved_npz *npz,
   LS_RETURN_IF_ERROR(
       ls_file_read(npz->file, header->data_offset, data, entry->size));
   if (ls_crc32(ls_crc32(0, head, before), data, entry->size) != stored->crc)
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' is damaged: array '%s' has another checksum",
-                     npz->file->path, entry->name);
+    return LS_STATUS(
+        LS_DATA_LOSS,
+        "'%s' is damaged: the checksum of array '%s' does not match",
+        npz->file->path, entry->name);
   ls_npy_convert(header, data, (size_t)ls_shape_num_elements(entry->shape));
   return ls_ok();
 }

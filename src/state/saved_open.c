@@ -228,8 +228,7 @@ static ls_status open_values(ls_saved_file *self, const char *path) {
     if (saved_open_is_there(self, ls_text_data(&file)))
       return open_file(self, ls_text_data(&file));
   }
-  return ls_not_found("'%s' holds no checkpoint and no model.safetensors",
-                      path);
+  return ls_not_found("'%s' has no checkpoint and no model.safetensors", path);
 }
 
 static ls_status open_path(ls_saved_file *self, const char *path, bool read) {

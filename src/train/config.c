@@ -151,8 +151,8 @@ static ls_status check_sum(const char *path, const ls_json *json,
     if (memcmp(tail, bytes + size - TAIL, TAIL) == 0) return ls_ok();
   }
   return LS_STATUS(LS_DATA_LOSS,
-                   "'%s' is damaged: its checksum is another; who edits it "
-                   "takes its \"crc32c\" out",
+                   "'%s' is damaged: its checksum does not match; remove its "
+                   "\"crc32c\" when editing it",
                    path);
 }
 
@@ -162,7 +162,7 @@ static ls_status config_parse(read_config *read, const char *path,
   LS_RETURN_IF_ERROR(ls_json_parse(&read->arena, path, bytes, size, out_json));
   return (*out_json)->kind == LS_JSON_OBJECT
              ? check_sum(path, *out_json, bytes, size)
-             : ls_invalid_argument("'%s' holds no JSON object", path);
+             : ls_invalid_argument("'%s' has no JSON object", path);
 }
 
 static ls_status read_entries(read_config *read, const char *path,
@@ -232,7 +232,7 @@ static ls_status take_kept(ls_runtime *runtime, const char *run_folder,
     return why;
   }
   ls_runtime_log(runtime, LS_LOG_WARNING, "train",
-                 "what the checkpoint of step %lld says of the run counts: %s",
+                 "using the configuration in the checkpoint of step %lld: %s",
                  (long long)step, ls_status_message(why));
   ls_status_free(why);
   return kept;

@@ -215,7 +215,7 @@ static ls_status find_mean(const ls_device_loop *self, size_t number, int64_t k,
   double sum = 0;
   for (size_t r = 0; r < replicas; ++r) {
     const ls_array *array = ls_nest_as_array(device_loop_part_of(leaf, r));
-    if (array == NULL) return ls_internal("a loop of steps gives no numbers");
+    if (array == NULL) return ls_internal("a loop of steps returns no numbers");
     const double value = ls_array_f64(array, k);
     if (replicas == 1) {
       *out_mean = value;

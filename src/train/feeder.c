@@ -72,7 +72,7 @@ static ls_status take_batch(const ls_feeder_options *from, ls_nest *args) {
   return is_like(*args, from->like)
              ? ls_ok()
              : ls_invalid_argument("a batch in a loop of steps is %s, of "
-                                   "another shape than those before",
+                                   "another shape than earlier ones",
                                    ls_nest_print(*args, text, sizeof(text)));
 }
 

@@ -138,11 +138,10 @@ ls_status ls_train_count_examples(const ls_dataset *dataset,
   if (*out_count > 0) return ls_ok();
   if (*out_count == 0) return no_example();
   if (*out_count == LS_INFINITE)
-    return ls_invalid_argument(
-        "the data have no end, so that there is no "
-        "epoch: take a number of them (ls_dataset_take)");
+    return ls_invalid_argument("the data are infinite, so there is no epoch: "
+                               "limit them by ls_dataset_take");
   ls_runtime_log(ls_runtime_current(), LS_LOG_INFO, "train",
-                 "counting the examples, which takes reading all");
+                 "counting the examples by reading all");
   LS_OWN(ls_iterator, iterator) = NULL;
   LS_RETURN_IF_ERROR(
       ls_iterator_create((ls_dataset *)(uintptr_t)dataset, NULL, &iterator));
@@ -226,7 +225,8 @@ static ls_status split_number(ls_nest leaf, double *out_number) {
   const ls_array *array = ls_nest_as_array(leaf);
   *out_number = (double)NAN;
   if (array == NULL || ls_array_num_elements(array) != 1)
-    return ls_invalid_argument("a mean over examples of what is no number");
+    return ls_invalid_argument(
+        "a mean over examples of a value that is no number");
   *out_number = ls_array_f64(array, 0);
   return ls_ok();
 }

@@ -91,7 +91,7 @@ static ls_status resume_in_folder(ls_loop *loop) {
   LS_RETURN_IF_ERROR(ls_saves_resume(&loop->saves, &loop->ranks, &steps));
   if (steps > loop->plan.num_steps)
     return ls_invalid_argument(
-        "the run in '%s' is at step %lld already, beyond the %lld asked for",
+        "the run in '%s' is already at step %lld, beyond the requested %lld",
         loop->saves.folder, (long long)steps, (long long)loop->plan.num_steps);
   // A run that has saved has its warm start in its checkpoints.
   if (loop->saves.saving.saved < 0) LS_RETURN_IF_ERROR(warm_up(loop));

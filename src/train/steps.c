@@ -55,8 +55,8 @@ static ls_status check_results(const ls_model *model, ls_nest results) {
   for (size_t i = 0; i < LS_COUNT_OF(keys); ++i)
     if (ls_nest_find(results, keys[i]).kind == LS_KIND_NONE)
       return ls_invalid_argument(
-          "the training step of model '%s' gives no \"%s\": it must give a "
-          "dict of \"loss\" and, of a model made with .metrics, \"accuracy\"",
+          "the training step of model '%s' returns no \"%s\": it must return a "
+          "dict of \"loss\" and, with .metrics, \"accuracy\"",
           model->type->name, keys[i]);
   return ls_ok();
 }
@@ -81,7 +81,7 @@ static ls_status check_updates(const ls_model *model, const ls_function *step) {
   if (!any_is_trained(written, count))
     return ls_invalid_argument(
         "the training step of model '%s' changes no trainable variable: it "
-        "takes no step of an optimizer (see ls_optimizer_minimize)",
+        "makes no step of an optimizer (see ls_optimizer_minimize)",
         model->type->name);
   return ls_ok();
 }
@@ -215,13 +215,13 @@ static ls_status prepare_loop(ls_loop *loop) {
       ls_train_batch_size(loop->args) != o->batch_size)
     return ls_ok();
   if (!ls_batch_is_even(loop->args)) {
-    ls_log_limited(loop->runtime, "parts of other sizes in a loop", 1,
-                   LS_LOG_INFO, "train",
-                   "batches of %lld examples are dealt to %d replicas in parts "
-                   "of other sizes: steps run one by one, not in loops of %lld",
-                   (long long)o->batch_size,
-                   ls_strategy_num_replicas(o->strategy),
-                   (long long)o->iterations_per_loop);
+    ls_log_limited(
+        loop->runtime, "parts of other sizes in a loop", 1, LS_LOG_INFO,
+        "train",
+        "batches of %lld examples are split over %d replicas in parts of "
+        "different sizes: steps run one by one, not in loops of %lld",
+        (long long)o->batch_size, ls_strategy_num_replicas(o->strategy),
+        (long long)o->iterations_per_loop);
     return ls_ok();
   }
   return ls_device_loop_create(

@@ -100,9 +100,9 @@ ls_status ls_strategy_step_next(ls_strategy_step *step, ls_nest *out_element) {
   LS_REQUIRE_OUT(out_element);
   LS_REQUIRE(step);
   if (step->input == NULL)
-    return ls_unimplemented("the input of a step that has none: make it by "
-                            "ls_input_step_create or "
-                            "ls_single_loss_step_create");
+    return ls_unimplemented(
+        "the input of a step that has none: create it by ls_input_step_create "
+        "or ls_single_loss_step_create");
   return step->in_graph
              ? ls_take_nest(ls_distributed_iterator_get_next(step->input),
                             out_element)

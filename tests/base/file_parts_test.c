@@ -261,7 +261,7 @@ TEST(a_file_is_written_in_parts_and_seen_when_it_is_whole) {
   expect_ok(files()->write_at(NULL, file, 4, "body", 4));
   expect_content(path, "old");
   expect_status(files()->create(NULL, path, false, &other),
-                LS_FAILED_PRECONDITION, "is being written by another");
+                LS_FAILED_PRECONDITION, "is already being written");
   expect_ok(files()->create(NULL, path, true, &other));
   expect_ok(files()->write_at(NULL, other, 0, "head", 4));
   expect_ok(files()->finish(NULL, other, true));

@@ -75,11 +75,11 @@ TEST(arguments_that_do_not_fit_are_refused_by_name) {
                  one_named("y", ls_nest_i64(3)),
                  "'y' is given by position and by name");
   expect_refused(&p, LS_TUPLE(ls_nest_i64(1)), one_named("z", ls_nest_i64(3)),
-                 "f takes (x, y): 'z' is none of its parameters' names");
+                 "f takes (x, y): 'z' is not the name of a parameter");
   const ls_parameters only = {
       .names = xy, .count = 2, .num_positional_only = 1};
   expect_refused(&only, ls_none(), one_named("x", ls_nest_i64(3)),
-                 "f takes (x, /, y): 'x' is none");
+                 "f takes (x, /, y): 'x' is not");
   expect_refused(&p, ls_nest_i64(3), ls_none(), "a list or a tuple");
   expect_refused(&p, ls_none(), LS_LIST(ls_nest_i64(3)), "a dict");
 }

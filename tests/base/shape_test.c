@@ -40,7 +40,7 @@ TEST(every_dtype_reads_back_from_its_name) {
 TEST(an_unknown_dtype_is_refused_with_the_list) {
   ls_dtype dtype = LS_DTYPE_F32;
   expect_status(ls_dtype_parse("float", &dtype), LS_INVALID_ARGUMENT,
-                "'float'; there are none f64 f32");
+                "'float'; the dtypes are none f64 f32");
   assert_int_equal(dtype, LS_DTYPE_NONE);
   expect_status(ls_dtype_parse("", &dtype), LS_INVALID_ARGUMENT, "variant");
 }

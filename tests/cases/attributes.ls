@@ -18,7 +18,7 @@ graph build "floats" {
   %1 = no_op() {a = 1e2, b = 100.00, c = 0.1e0, d = 3.0E-1, e = +7, f = -INF}
 }
 ---- INVALID_ARGUMENT
-line 2: '-' stands where an attribute's value should
+line 2: found '-', expected an attribute's value
 ==== other ways to write a float
 graph build "floats" {
   %1 = no_op() {a = 1e2, b = 100.00, c = 0.1e0, e = +7}
@@ -71,13 +71,13 @@ graph build "g" {
   %1 = constant() {value = i8[2] [1]} : i8[2]
 }
 ---- INVALID_ARGUMENT
-line 2: ']' stands where ',' should
+line 2: found ']', expected ','
 ==== a huge array in a small text takes no memory
 graph build "g" {
   %1 = constant() {value = f32[1000000000000] base64 ""} : f32[1000000000000]
 }
 ---- INVALID_ARGUMENT
-line 2: an array f32[1000000000000] does not stand here
+line 2: invalid array f32[1000000000000]
 ==== base64 of another length
 graph build "g" {
   %1 = constant() {value = i8[4] base64 "AAEC"} : i8[4]
@@ -95,7 +95,7 @@ graph build "g" {
   %1 = no_op() {s = "\n"}
 }
 ---- INVALID_ARGUMENT
-line 2: an escape in a string is none of \" \\ \xHH
+line 2: an escape in a string is not one of \" \\ \xHH
 ==== an attribute there twice
 graph build "g" {
   %1 = no_op() {s = 1, s = 2}
@@ -108,4 +108,4 @@ graph build "g" {
   %1 = no_op() {s = object "queue"}
 }
 ---- UNIMPLEMENTED
-line 2: this 'queue' lived in the process that printed the text, which does not hold it: of all objects only variables can be read back
+line 2: this 'queue' was an object of the process that printed the text: only variables can be parsed

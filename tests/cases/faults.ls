@@ -1,45 +1,45 @@
 // What is wrong with a text, where, and what would be right.
 ==== nothing at all
 ---- INVALID_ARGUMENT
-line 1: the text ends where 'graph' should stand
+line 1: the text ends, expected 'graph'
 ==== no graph
 hello world
 ---- INVALID_ARGUMENT
-line 1: 'hello' stands where 'graph' should
+line 1: found 'hello', expected 'graph'
 ==== a stage that there is not
 graph eager "g" {
 }
 ---- INVALID_ARGUMENT
-line 1: 'eager' stands where build, function, region or lowered should
+line 1: found 'eager', expected build, function, region or lowered
 ==== no end
 graph build "g" {
   %1 = no_op()
 ---- INVALID_ARGUMENT
-line 3: the text ends where '%', 'return' or '}' should stand
+line 3: the text ends, expected '%', 'return' or '}'
 ==== more than one graph
 graph build "g" {
 }
 graph build "h" {
 }
 ---- INVALID_ARGUMENT
-line 3: 'graph' stands where the end of the text should
+line 3: found 'graph', expected the end of the text
 ==== a string without an end
 graph build "g {
 }
 ---- INVALID_ARGUMENT
-line 1: a string without an end where a graph's name should stand
+line 1: an unterminated string, expected a graph's name
 ==== a stray character
 graph build "g" {
   %1 = no_op() ; second
 }
 ---- INVALID_ARGUMENT
-line 2: ';' stands where '%', 'return' or '}' should
+line 2: found ';', expected '%', 'return' or '}'
 ==== an op that there is not
 graph build "g" {
   %1 = frobnicate()
 }
 ---- INVALID_ARGUMENT
-line 2: 'frobnicate' stands where the name of an op should
+line 2: found 'frobnicate', expected the name of an op
 ==== a value before it is made
 graph build "g" {
   %1 = neg(%2) : f32[]
@@ -77,7 +77,7 @@ graph build "g" {
   %1 = constant() {value = f32[] [1]} : f33[]
 }
 ---- INVALID_ARGUMENT
-line 2: 'f33' stands where a type like f32[2,?] should
+line 2: found 'f33', expected a type like f32[2,?]
 ==== too many dimensions
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[1,1,1,1,1,1,1,1,1]} : f32[1]
@@ -98,7 +98,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-line 2: 'build' stands where function, region or lowered should
+line 2: found 'build', expected function, region or lowered
 ==== a capture of what is not there
 graph build "g" {
   %1 = call() (graph function "f" {
@@ -121,7 +121,7 @@ graph function "f" {
   %2 = parameter() {dtype = f32, shape = shape[], index = 1} : f32[]
 }
 ---- INVALID_ARGUMENT
-a declared parameter behind one that captures
+a declared parameter after one that captures
 ==== only parameters capture
 graph function "f" {
   %1 = no_op() captures (%1)
@@ -139,19 +139,19 @@ collection "losses" = op %1
 graph build "g" {
 }
 ---- INVALID_ARGUMENT
-line 1: 'collection' stands where 'graph' should
+line 1: found 'collection', expected 'graph'
 ==== a collection without a name
 graph build "g" {
 }
 collection losses = op %1
 ---- INVALID_ARGUMENT
-line 3: 'losses' stands where a collection's name should
+line 3: found 'losses', expected a collection's name
 ==== a collection of nothing
 graph build "g" {
 }
 collection "losses" =
 ---- INVALID_ARGUMENT
-line 4: the text ends where '%' should stand
+line 4: the text ends, expected '%'
 ==== a collection of an op that there is not
 graph build "g" {
   %1 = no_op()
@@ -202,4 +202,4 @@ graph build "g" {
 }
 collection "variables" = @"w" @"w"
 ---- INVALID_ARGUMENT
-line 4: '@' stands where the end of the text should
+line 4: found '@', expected the end of the text

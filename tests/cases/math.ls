@@ -95,7 +95,7 @@ graph build "g" {
   %1 = random_bits() {sizes = sizes[2], dtype = f32} : f32[2]
 }
 ---- INVALID_ARGUMENT
-random_bits gives u32 or u64, not f32
+random_bits returns u32 or u64, not f32
 ==== a permutation of a matrix
 graph build "g" {
   %1 = random_permutation() {sizes = sizes[2, 3], dtype = i32} : i32[2,3]

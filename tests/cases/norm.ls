@@ -107,7 +107,7 @@ graph build "g" {
   %2 = attention(%1, %1) {num_heads = 2} : f32[2,3,8]
 }
 ---- INVALID_ARGUMENT
-attention takes q, k and v, or one operand that holds all three, got 2 operands
+attention takes q, k and v, or one operand with all three, got 2 operands
 ==== so many heads that three times as many wrap around
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[2,3,24]} : f32[2,3,24]

@@ -5,7 +5,7 @@ graph build "g" {
   %2 = add(%1, %1) : f32[3]
 }
 ---- INVALID_ARGUMENT
-the graph text breaks a rule: graph 'g', %2, op add at graph text:3: output 0 is f32[3], the shape rule says f32[2]
+the graph text breaks a rule: graph 'g', %2, op add at graph text:3: output 0 is f32[3], by the shape rule f32[2]
 ==== a shape rule that refuses
 graph build "g" {
   %1 = constant() {value = f32[2] [1, 2]} : f32[2]
@@ -19,7 +19,7 @@ graph build "g" {
   %1:2 = constant() {value = f32[] [1]} : f32[], f32[]
 }
 ---- INVALID_ARGUMENT
-it has 2 outputs, the shape rule says 1
+it has 2 outputs, by the shape rule 1
 ==== a number of inputs that the op has not
 graph build "g" {
   %1 = constant() {value = f32[] [1]} : f32[]
@@ -73,7 +73,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-only a lowered graph holds lowered regions
+only a lowered graph has lowered regions
 ==== a parameter in a build graph
 graph build "g" {
   %1 = parameter() {dtype = f32, shape = shape[], index = 0} : f32[]
@@ -105,7 +105,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-it holds 0 regions and has 1
+it needs 0 regions and has 1
 ==== a loop without a body
 graph build "g" {
   %1 = while() {num_carried = 0} (graph region "c" loop {
@@ -114,7 +114,7 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-it holds 2 regions and has 1
+it needs 2 regions and has 1
 ==== a loop whose body takes another number of values
 graph build "g" {
   %1 = constant() {value = f32[] [1]} : f32[]
@@ -159,4 +159,4 @@ graph build "g" {
   })
 }
 ---- INVALID_ARGUMENT
-graph 'f', %1, op constant at graph text:3: output 0 is i32[], the shape rule says f32[]
+graph 'f', %1, op constant at graph text:3: output 0 is i32[], by the shape rule f32[]

@@ -74,7 +74,7 @@ graph build "g" {
   %3 = stack_push(%1, %2) : variant[]
 }
 ---- INVALID_ARGUMENT
-stack_push: a stack of string; it holds numbers, bools and stacks
+stack_push: a stack of string; elements are numbers, bools and stacks
 ==== a top of no type
 graph build "g" {
   %1 = stack_new() : variant[]
@@ -95,7 +95,7 @@ graph build "g" {
   }) : f32[?], i64[], variant[]
 }
 ---- INVALID_ARGUMENT
-while: 1 values go round and 1 are saved, the body takes 1 and gives 1
+while: 1 values are carried and 1 are saved, the body takes 1 and returns 1
 ==== less than no saved values
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[?]} # "x" : f32[?]

@@ -74,7 +74,7 @@ graph build "g" {
   %1 = read_variable() {variable = @"w"} : f32[3]
 }
 ---- INVALID_ARGUMENT
-output 0 is f32[3], the shape rule says f32[2]
+output 0 is f32[3], by the shape rule f32[2]
 graph text:3
 ==== no variable where there must be one
 graph build "g" {

@@ -79,7 +79,7 @@ graph lowered "wide" {
   return %2
 }
 ---- INVALID_ARGUMENT
-output 0 is f32[2], the shape rule says f32[2,2]
+output 0 is f32[2], by the shape rule f32[2,2]
 ==== a value of all dimensions that there are cannot be wide
 graph lowered "wide" {
   %1 = parameter() {dtype = f32, shape = shape[1,1,1,1,1,1,1,2], index = 0} : f32[1,1,1,1,1,1,1,2]
@@ -90,7 +90,7 @@ graph lowered "wide" {
   return %2
 }
 ---- INVALID_ARGUMENT
-a wide value of f32[1,1,1,1,1,1,1,2] would have 9 dimensions; there are at most 8
+a wide value of f32[1,1,1,1,1,1,1,2] would have 9 dimensions; at most 8 are possible
 replicate: result 0
 ==== a stack cannot be wide
 graph lowered "wide" {
@@ -101,7 +101,7 @@ graph lowered "wide" {
   return %1
 }
 ---- INVALID_ARGUMENT
-a wide value of variant: it holds numbers and strings
+a wide value of variant: elements must be numbers or strings
 replicate: result 0
 ==== wide values of replicas of several classes
 graph lowered "wide" {
@@ -145,7 +145,7 @@ graph lowered "host" {
   return %2
 }
 ---- INVALID_ARGUMENT
-region 0 holds a host call of all replicas
+region 0 has a host call of all replicas
 ==== a wide operand of the host has a part for each replica
 graph lowered "host" {
   %1 = parameter() {dtype = f32, shape = shape[3], index = 0} : f32[3]

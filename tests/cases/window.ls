@@ -72,7 +72,7 @@ graph build "g" {
   %3 = convolution(%1, %2) : f32[1,2,2,2,2,1]
 }
 ---- INVALID_ARGUMENT
-4 spatial dimensions; with a batch before and channels behind them 1 to 3 are possible
+4 spatial dimensions; with a batch before and channels after them 1 to 3 are possible
 ==== numbers that are too large
 graph build "g" {
   %1 = placeholder() {dtype = f32, shape = shape[1,35184372088832,1]} # "x" : f32[1,35184372088832,1]

@@ -154,7 +154,7 @@ for step in 5 10 15 20; do
 done
 values=cut/model.ckpt-10.safetensors
 flips $values $(($(wc -c <$values) - 1))
-verifies "'cut/model.ckpt-10.safetensors' is damaged: array 'logits/bias' has" cut
+verifies "'cut/model.ckpt-10.safetensors' is damaged: the checksum of array 'logits/bias' does" cut
 grep -q '^cut/model.ckpt-10: 5 arrays, 1.4 kB, 1 damaged$' out.txt &&
   grep -q '^cut/model.ckpt-15: 5 arrays, 1.4 kB, whole$' out.txt ||
   fail "verify does not go on"
@@ -162,12 +162,12 @@ flips cut/model.ckpt-15.json 40
 verifies "'cut/model.ckpt-15.json' is damaged: its checksum" cut
 head -c 200 run/model.ckpt-20.safetensors >cut/model.ckpt-20.safetensors
 verifies "model.ckpt-20.safetensors' is" cut
-tells 0 '^ +15 .* damaged  .*its checksum is another$' checkpoint list cut
+tells 0 '^ +15 .* damaged  .*its checksum does not match$' checkpoint list cut
 # The newest whole one is shown; which are not is said.
 "$lockstep" checkpoint show cut/ --brief >out.txt 2>err.txt
-grep -q '^step 10,' out.txt && grep -q "model.ckpt-20' and 1 other are passed over" err.txt ||
+grep -q '^step 10,' out.txt && grep -q "model.ckpt-20' and 1 other are skipped" err.txt ||
   fail "checkpoint show: the newest that is whole"
-ends 1 "array 'logits/bias' has another checksum" \
+ends 1 "the checksum of array 'logits/bias' does not match" \
   checkpoint convert cut/model.ckpt-10 out.safetensors
 
 # ---- Garbage -----------------------------------------------------------------

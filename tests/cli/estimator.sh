@@ -127,7 +127,7 @@ refused 2 "--map has 'a', expected OLD=NEW" \
   train $model --warm-start cpu --map a
 refused 2 "--keys is ',', which has an empty name" predict cpu $model --keys ,
 [ "$(wc -l <err.txt)" = 1 ] || fail "--keys , in more than a line"
-refused 1 "none of the keys that are wanted ('klass') is one of" \
+refused 1 "none of the requested keys ('klass') is one of" \
   predict cpu $model --keys klass
 grep -q "'class': .*'scores': " err.txt || fail "--keys klass"
 refused 2 "--estimator is for models of the library: 'mine.so:line' is of a" \

@@ -43,7 +43,7 @@ for arguments in "--resume run" "--resume run --steps 5" \
   ends 1 "'run/lock' is locked by process $process on $(uname -n)" \
     train $arguments
 done
-ends 1 "the run folder 'run' holds a run already" \
+ends 1 "the run folder 'run' already holds a run" \
   train --model tiny --data synthetic --run-dir run
 "$lockstep" eval run >out.txt 2>err.txt || fail "eval beside a run fails"
 kill -s KILL $process

@@ -460,7 +460,7 @@ TEST(what_cannot_be_learnt_from_is_told) {
       {"odd.tfrecord --features 'picture=u8[17],label'",
        "model 'tiny' takes examples f32[16] of 4 classes; these are f32[17]"},
       {"odd.tfrecord --features 'picture=f32[16],label'",
-       "has 16 bytes, 64 are wanted"},
+       "has 16 bytes, expected 64"},
       {"png.tfrecord --features 'label=image,label'", "has numbers, no image"},
       {"mnist --split 0.5", "--split cannot be given with --data mnist"},
       {"keras.npz --split 0.5",

@@ -21,7 +21,7 @@ is_old() {
 }
 
 # A new run whose steps go well until one does not.
-ends 1 "'run' holds the run again that was to be overwritten" train --model tiny \
+ends 1 "'run' has the run again that was to be overwritten" train --model tiny \
   --data synthetic --optimizer sgd --learning-rate 1e30 --steps 50 --quiet \
   --run-dir run --overwrite
 is_old "after a failure"

@@ -84,7 +84,7 @@ ends 2 "--seed is '1', the run in 'longer' has '0'" \
   train --resume longer --seed 1
 ends 2 "--learning-rate is '0.5', the run" \
   train --resume longer --learning-rate 0.5
-ends 1 "is at step 2048 already, beyond the 10 asked for" \
+ends 1 "is already at step 2048, beyond the requested 10" \
   train --resume longer --steps 10
 ends 1 "'nowhere' is no run folder: it has no config.json" \
   train --resume nowhere
@@ -105,7 +105,7 @@ rm -rf stopped
 csv 1
 trains --model tiny --data made.csv --steps 2 --run-dir stopped
 csv 2
-ends 1 "'stopped/model.ckpt-2.json' is of another run: its hash of the data is" \
+ends 1 "'stopped/model.ckpt-2.json' belongs to another run: its hash of the data is" \
   train --resume stopped --steps 4
 "$lockstep" train --resume stopped --steps 4 --allow-inexact --quiet \
   >out.txt 2>err.txt || fail "--allow-inexact is refused"
@@ -170,7 +170,7 @@ head -c 700 longer/model.ckpt-$last.safetensors \
   >straight/model.ckpt-$last.safetensors
 "$lockstep" train --resume straight --quiet >out.txt 2>err.txt ||
   fail "a damaged checkpoint ends the run"
-grep -q "'straight/model.ckpt-$last' is passed over for" err.txt ||
+grep -q "'straight/model.ckpt-$last' is skipped for" err.txt ||
   fail "a damaged checkpoint is passed over without a word"
 same "from the checkpoint before" longer straight
 trains $tiny --steps 5 --run-dir killed

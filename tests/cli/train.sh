@@ -57,7 +57,7 @@ done
 
 # shellcheck disable=SC2086
 {
-  fails "the run folder 'run' holds a run already" $tiny --run-dir run
+  fails "the run folder 'run' already holds a run" $tiny --run-dir run
   fails "cannot make folder '/dev/null/x'" $tiny --run-dir /dev/null/x
   fails "the learning rate 1e+30 may be too high" $tiny --quiet \
     --learning-rate 1e30 --run-dir run --overwrite

@@ -73,7 +73,7 @@ ends 1 "cannot open 'nowhere'" train --model tiny --data synthetic --quiet \
 [ ! -e none ] || fail "a run that could not start is there"
 ends 1 "'dense/*' fits no variable of 4: 'hidden1/kernel'" train --model tiny \
   --data synthetic --quiet --run-dir none --warm-start base --only 'dense/*'
-ends 1 "holds no array 'x/hidden1/kernel'" train --model tiny \
+ends 1 "has no array 'x/hidden1/kernel'" train --model tiny \
   --data synthetic --quiet --run-dir none --warm-start base --map x/=/
 ends 2 "--map has 'a', expected OLD=NEW" train --warm-start base --map a
 ends 2 "--only is for --warm-start" train --only a

@@ -338,7 +338,7 @@ TEST(a_data_set_that_is_made_of_itself_is_refused) {
         ls_dataset_range(0, 3, 1), &options);
     expect_ok(ls_iterator_create(data, NULL, &iterator));
     expect_status(ls_iterator_next(iterator, &element), LS_INVALID_ARGUMENT,
-                  "does it give its own data set?");
+                  "does it return its own data set?");
     ls_iterator_release(iterator);
     ls_dataset_release(data);
   }

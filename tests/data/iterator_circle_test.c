@@ -129,7 +129,8 @@ static void expect_circle_refused(bool streams) {
     const ls_status status = ls_iterator_next(c.iterators[i], &element);
     refused += ls_status_code(status) == LS_FAILED_PRECONDITION;
     if (!ls_status_is_ok(status))
-      expect_contains(ls_status_message(status), "make another iterator there");
+      expect_contains(ls_status_message(status),
+                      "create another iterator there");
     ls_status_free(status);
   }
   assert_true(refused > 0);

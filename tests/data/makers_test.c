@@ -77,7 +77,7 @@ TEST(functions_say_what_they_lack) {
                     LS_INVALID_ARGUMENT, "give `make`");
   expect_no_dataset(OF(.element = ls_nest_i64(3), .get = fill_nothing),
                     LS_INVALID_ARGUMENT,
-                    "leaf 0 of what elements are is no ls_nest_spec");
+                    "leaf 0 of the element's types is no ls_nest_spec");
   expect_no_dataset(OF(.element = ls_nest_spec(LS_DTYPE_NONE, LS_SCALAR),
                        .get = fill_nothing),
                     LS_INVALID_ARGUMENT, "without a type");
@@ -110,7 +110,7 @@ TEST(maps_say_what_they_lack) {
   expect_no_dataset(MAP(count_to(3), .call = call_nothing, .fill = fill_map),
                     LS_INVALID_ARGUMENT, "one of `call` and `fill`");
   expect_no_dataset(MAP(count_to(3), .fill = fill_map), LS_INVALID_ARGUMENT,
-                    "must say what they are");
+                    "needs the types of results");
   expect_no_dataset(MAP(count_to(0), .call = call_nothing), LS_INVALID_ARGUMENT,
                     "map 'm' of no element");
   expect_no_dataset(MAP(count_to(3), .call = call_nothing), LS_INVALID_ARGUMENT,
@@ -189,10 +189,10 @@ TEST(joins_say_what_does_not_fit) {
   expect_no_dataset(ls_dataset_zip(ls_nest_sequence(LS_KIND_TUPLE, NULL, 0)),
                     LS_INVALID_ARGUMENT, "zip of no data set");
   expect_no_dataset(ls_dataset_zip(ls_nest_i64(1)), LS_INVALID_ARGUMENT,
-                    "leaf 0 of what is zipped is no data set");
+                    "leaf 0 to zip is no data set");
   expect_no_dataset(
       ls_dataset_zip(LS_LIST(ls_nest_dataset(count_to(2)), i64_rows(1))),
-      LS_INVALID_ARGUMENT, "leaf 1 of what is zipped is no data set");
+      LS_INVALID_ARGUMENT, "leaf 1 to zip is no data set");
   expect_no_dataset(
       ls_dataset_zip(LS_LIST(ls_nest_dataset(ls_dataset_range(0, 1, 0)))),
       LS_INVALID_ARGUMENT, "a step of 0");

@@ -110,7 +110,7 @@ TEST(a_bucket_does_not_hold_more_than_a_batch) {
   record = place_in(bucketed(), 4);
   expect_ok(ls_record_set_bytes(stream_in(record), "waiting", waiting,
                                 2 * sizeof(*waiting)));
-  expect_none(bucketed(), record, LS_INVALID_ARGUMENT, "is behind 3");
+  expect_none(bucketed(), record, LS_INVALID_ARGUMENT, "is after 3");
 }
 
 // As a generator whose file was cut off.

@@ -194,7 +194,7 @@ static void expect_mixing(ls_strategy *entered) {
   {
     LS_STRATEGY_SCOPE(entered);
     expect_status(ls_scope_status(), LS_FAILED_PRECONDITION,
-                  "inside of mirrored strategy");
+                  "inside mirrored strategy");
     // Every call in a refused scope says so.
     ls_variable *v = NULL;
     expect_status(

@@ -333,7 +333,7 @@ TEST(what_does_not_fit_is_refused) {
       {cut_columns, choices[1], "cannot be cut into 3 equal parts"},
       {cut_nothing, choices[1], "split axis 2"},
       {permute_twice, choices[1], "source or target twice"},
-      {broadcast_none, choices[1], "replica 6 is none of 6"},
+      {broadcast_none, choices[1], "replica 6 is not one of 6"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     for (int compiled = 0; compiled < 2; ++compiled) {

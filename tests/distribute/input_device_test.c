@@ -118,7 +118,7 @@ TEST(nothing_is_made_of_what_is_on_devices) {
 #undef LAST
   for (size_t i = 0; i < LS_COUNT_OF(made); ++i) {
     expect_status(ls_dataset_status(made[i]), LS_UNIMPLEMENTED,
-                  "behind prefetch_to_devices");
+                  "after prefetch_to_devices");
     ls_dataset_release(made[i]);
   }
   LS_OWN(ls_strategy, two) = mirrored_of(2);

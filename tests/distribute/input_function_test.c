@@ -389,7 +389,7 @@ TEST(what_is_no_data_set_is_refused) {
       iterator_on(from_function(two, make_liar, NULL, NULL));
   ls_nest element = ls_none();
   expect_status(ls_distributed_iterator_next(iterator, &element),
-                LS_INVALID_ARGUMENT, "a callable said it gives");
+                LS_INVALID_ARGUMENT, "a callable's declared types");
   ls_distributed_iterator_release(iterator);
   counter c = {0};
   ls_nest failed =

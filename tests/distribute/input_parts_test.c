@@ -285,7 +285,7 @@ static ls_nest read_inside(ls_nest args, void *user) {
   expect_status(ls_nest_status(op), LS_FAILED_PRECONDITION, "call it outside");
   ls_nest_release(op);
   expect_status(ls_distributed_iterator_next_as_optional(user, &has, &element),
-                LS_FAILED_PRECONDITION, "inside of a replica");
+                LS_FAILED_PRECONDITION, "inside a replica");
   const ls_status status = ls_distributed_iterator_next(user, &element);
   return ls_status_is_ok(status) ? element : ls_fail(status);
 }

@@ -282,7 +282,7 @@ TEST(sharding_is_refused_where_it_cannot_be) {
   // Rows, and not batched.
   const ls_nest rows = ls_nest_zeros(LS_DTYPE_F32, LS_SHAPE(4, 3));
   expect_refused(pod, ls_dataset_from_arrays(rows), &off, LS_INVALID_ARGUMENT,
-                 "never batched");
+                 "without batches");
   ls_strategy_release(uneven);
   ls_strategy_release(pod);
 }
@@ -421,7 +421,7 @@ TEST(options_that_there_are_not_are_refused) {
       {{.replication = (ls_replication_mode)7}, "replication 7"},
       {{.sharding = (ls_shard_policy)7}, "sharding 7"},
       {{.whole_elements = true, .round_up = true}, "whole_elements"},
-      {{.prefetch = LS_FLAG_OFF}, "prefetch is of whole_elements"},
+      {{.prefetch = LS_FLAG_OFF}, "prefetch is for whole_elements"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(cases); ++i)
     expect_refused(two, number_batches(4, 2), &cases[i].options,

@@ -451,7 +451,7 @@ static ls_status run_plainly(ls_trunk *trunk, void *user) {
   expect_ok(ls_distributed_iterator_next(iterator, &element));
   const ls_nest args = LS_TUPLE(element);
   expect_status(ls_strategy_run(two, ls_plain(square, NULL), args, &results),
-                LS_FAILED_PRECONDITION, "another rank hosts");
+                LS_FAILED_PRECONDITION, "another rank");
   ls_nest_release(args);
   ls_distributed_iterator_release(iterator);
   ls_strategy_release(two);

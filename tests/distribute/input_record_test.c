@@ -200,7 +200,7 @@ TEST(places_that_there_are_not_leave_the_start) {
     const char *says;
   } cases[] = {
       {",\"epoch\":-1,\"given\":0}", LS_INVALID_ARGUMENT, "no epoch -1"},
-      {",\"epoch\":3,\"given\":-1}", LS_INVALID_ARGUMENT, "behind -1 elements"},
+      {",\"epoch\":3,\"given\":-1}", LS_INVALID_ARGUMENT, "after -1 elements"},
       {",\"epoch\":3,\"given\":1}", LS_NOT_FOUND, "pipeline0"},
       {",\"epoch\":3,\"given\":1,\"pipeline0\":{\"batches\":1,\"row\":5,"
        "\"pieces\":1}}",

@@ -148,7 +148,7 @@ TEST(hosts_cut_them_anew_within_batches) {
   for (int step = 0; step < 4; ++step)
     expect_ok(ls_distributed_iterator_next(iterator, &element));
   expect_status(ls_distributed_iterator_next(iterator, &element),
-                LS_UNIMPLEMENTED, "rows of several batches");
+                LS_UNIMPLEMENTED, "from several batches");
   ls_nest_release(element);
   ls_distributed_iterator_release(iterator);
   ls_strategy_release(pod);

@@ -208,15 +208,16 @@ TEST(what_differs_updates_no_aggregated_one) {
   for (size_t i = 0; i < LS_COUNT_OF(differing); ++i)
     for (size_t a = 0; a < LS_COUNT_OF(aggregated); ++a) {
       const updating u = {&differing[i], aggregated[a]};
-      ways_hold(&(ways_case){.name = differing[i].name,
-                             .user = &u,
-                             .make = make_variables,
-                             .args = number_of_replica,
-                             .step = update_with,
-                             .replicas_only = true,
-                             .refused = LS_INVALID_ARGUMENT,
-                             .says = "replicas update 'v' with what is the "
-                                     "same on all"},
-                1);
+      ways_hold(
+          &(ways_case){
+              .name = differing[i].name,
+              .user = &u,
+              .make = make_variables,
+              .args = number_of_replica,
+              .step = update_with,
+              .replicas_only = true,
+              .refused = LS_INVALID_ARGUMENT,
+              .says = "replicas must update 'v' with a value equal on all"},
+          1);
     }
 }

@@ -384,7 +384,7 @@ static ls_nest smuggle(ls_nest args, void *user) {
 
 TEST(a_merge_sees_arguments_only) {
   ls_tensor x = {0};
-  expect_refused(smuggle, &x, LS_INVALID_ARGUMENT, "an argument of the merge");
+  expect_refused(smuggle, &x, LS_INVALID_ARGUMENT, "of the merge");
 }
 
 static ls_nest loop_once(ls_nest values, void *user) {

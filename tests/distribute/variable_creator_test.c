@@ -115,7 +115,7 @@ static ls_status in_two(ls_dtype dtype, ls_shape shape, int64_t *parts) {
 static void count_warnings(void *user, const ls_log_line *line) {
   if (line->level != LS_LOG_WARNING) return;
   ++*(int *)user;
-  expect_contains(line->text, "partitioned variables are off");
+  expect_contains(line->text, "variables are not partitioned");
 }
 
 TEST(partitioners_and_caching_devices_are_dropped) {

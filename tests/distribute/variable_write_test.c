@@ -61,7 +61,7 @@ TEST(one_value_from_all_replicas_is_not_summed) {
                         .use_value = true,
                         .value = ls_nest_f64(2.5)};
     run_writes(strategy, &w);
-    w.says = "2.5 is given by all replicas";
+    w.says = "all replicas pass 2.5";
     run_writes(strategy, &w);
     w.use_value = false;
     w.use_outside = true;

@@ -214,7 +214,7 @@ TEST(an_axis_without_elements_has_none_to_gather) {
     loop_case_add_copy(&c, (ls_type){LS_DTYPE_F32, LS_SHAPE(0)}, NULL);
     loop_case_add_copy(&c, (ls_type){LS_DTYPE_I32, LS_SHAPE(2)}, NULL);
     expect_status(loop_case_prepare(&c), LS_INVALID_ARGUMENT,
-                  "along axis 0 of f32[0]: there is nothing");
+                  "along axis 0 of f32[0], which is empty");
     loop_case_deinit(&c);
   }
 }

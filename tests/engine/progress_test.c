@@ -154,8 +154,7 @@ static void (*const moves[])(void) = {compute, call_host};
 static void expect_told(waiter *self) {
   ls_worker_join(&self->thread);
   expect_contains(ls_status_message(self->status), "waiting for the host");
-  expect_status(self->status, LS_DEADLINE_EXCEEDED,
-                "nothing has gone on for 1 s");
+  expect_status(self->status, LS_DEADLINE_EXCEEDED, "no progress for 1 s");
 }
 
 TEST(a_run_does_not_stand_still_while_another_moves) {

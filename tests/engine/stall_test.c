@@ -115,7 +115,7 @@ static void end(ls_runtime *runtime) {
 // Where each replica is a part, none waits for a lower one.
 static void expect_table(ls_status status, bool single) {
   const char *const parts[] = {
-      "nothing has gone on for 0.15 s",
+      "no progress for 0.15 s",
       "replica 2: waiting for the host in op",
       single ? "replicas 0-1, 3 arrived, replica 2 not"
              : "replicas 0-1 arrived, replicas 2-3 not",
@@ -231,7 +231,7 @@ TEST(time_is_the_runtimes_clock) {
   lowered program;
   make(&sleeping, "sum", &program);
   expect_status(lowered_run(&program, NULL, NULL), LS_DEADLINE_EXCEEDED,
-                "nothing has gone on for 30 s");
+                "no progress for 30 s");
   lowered_destroy(&program);
   end(runtime);
 }
@@ -300,6 +300,6 @@ TEST(a_stall_that_no_clock_can_measure_is_refused) {
   ls_runtime *runtime = NULL;
   expect_status(
       ls_runtime_create(&(ls_runtime_options){.stall_ms = INT64_MAX}, &runtime),
-      LS_INVALID_ARGUMENT, "stand still");
+      LS_INVALID_ARGUMENT, "stall limit");
   assert_null(runtime);
 }

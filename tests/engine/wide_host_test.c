@@ -259,7 +259,7 @@ TEST(replicas_whose_calls_do_not_end_are_named) {
                   "shared code: waiting for the host in op");
   expect_contains(ls_status_message(status),
                   ", whose calls are out for replicas 1, 3, for 0.1");
-  expect_status(status, LS_DEADLINE_EXCEEDED, "nothing has gone on for 0.1 s");
+  expect_status(status, LS_DEADLINE_EXCEEDED, "no progress for 0.1 s");
   // The next run has nothing to do with them.
   ls_host_call *kept[] = {host.kept[1], host.kept[3]};
   memset(host.acts, 0, sizeof(host.acts));

@@ -31,7 +31,7 @@ typedef struct watcher {
 
 static void log_line(void *user, const ls_log_line *line) {
   watcher *self = user;
-  if (strstr(line->text, "cannot be given up") != NULL &&
+  if (strstr(line->text, "cannot be released") != NULL &&
       strstr(line->text, at_work) != NULL)
     __atomic_store_n(&self->has_logged, true, __ATOMIC_RELEASE);
 }
@@ -100,7 +100,7 @@ TEST(what_stands_still_names_the_function) {
   watcher self = {0};
   ls_training_end end;
   const ls_status status = train(&self, &end);
-  expect_contains(ls_status_message(status), "nothing has gone on for 1 s");
+  expect_contains(ls_status_message(status), "no progress for 1 s");
   expect_status(status, LS_DEADLINE_EXCEEDED, at_work);
 }
 

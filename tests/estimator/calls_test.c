@@ -298,7 +298,7 @@ TEST(models_are_given_what_they_take) {
                 "model_fn does not take labels, but input_fn returns labels");
   p.model.arguments = &no_params;
   expect_status(call_model(&p, ls_none(), ls_none()), LS_INVALID_ARGUMENT,
-                "does not include params");
+                "does not declare params");
   expect_status(call_model(&p, ls_none(), ls_none()), LS_INVALID_ARGUMENT,
                 "batch_size");
   assert_int_equal(j.calls, 1);
@@ -426,10 +426,10 @@ TEST(a_model_that_gives_no_spec_of_its_mode_is_refused) {
   begin(&p, &j, LS_MODE_TRAIN);
   j.gives = GIVES_NO_SPEC;
   expect_status(call_model(&p, ls_none(), ls_none()), LS_INVALID_ARGUMENT,
-                "gives no spec");
+                "returns no spec");
   j.gives = GIVES_OTHER_MODE;
   expect_status(call_model(&p, ls_none(), ls_none()), LS_INVALID_ARGUMENT,
-                "another mode");
+                "called in mode");
   j.gives = FAILS;
   expect_status(call_model(&p, ls_none(), ls_none()), LS_ABORTED,
                 "out of coffee");
@@ -506,7 +506,7 @@ TEST(input_functions_are_given_what_they_take) {
   assert_null(j.config);
   p.input.arguments = &none;
   expect_status(call_input(&p, &a_place), LS_INVALID_ARGUMENT,
-                "input_fn does not include params");
+                "input_fn does not declare params");
   p.input.arguments = &unknown;
   expect_status(call_input(&p, &a_place), LS_INVALID_ARGUMENT, "labels");
   assert_int_equal(j.calls, 1);

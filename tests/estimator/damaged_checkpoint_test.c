@@ -91,7 +91,7 @@ typedef struct told {
 static void note(void *user, const ls_log_line *line) {
   told *t = user;
   if (line->level != LS_LOG_WARNING ||
-      strstr(line->text, "passed over") == NULL)
+      strstr(line->text, "skipped for") == NULL)
     return;
   ++t->lines;
   t->both += strstr(line->text, "/model.ckpt-4'") != NULL &&
@@ -135,7 +135,7 @@ TEST(the_newest_that_is_whole_is_taken) {
       expect_status(calls[k](&c, "damaged/model.ckpt-4"), LS_DATA_LOSS,
                     "model.ckpt-4.safetensors");
       expect_status(calls[k](&c, "damaged/model.ckpt-4"), LS_DATA_LOSS,
-                    "'damaged/model.ckpt-2' is whole");
+                    "'damaged/model.ckpt-2' is intact");
     }
     assert_int_equal(t.lines, 0);
     // A training makes the steps behind it again.
@@ -183,12 +183,12 @@ TEST(that_none_is_whole_is_told) {
   damage("damaged-all", 0);
   damage("damaged-all", 2);
   expect_status(evaluate(&c, NULL), LS_DATA_LOSS,
-                "no checkpoint in 'damaged-all' is whole");
+                "no checkpoint in 'damaged-all' is intact");
   // Of another folder nothing is said.
   damage("damaged", 2);
   const ls_status status = evaluate(&c, "damaged/model.ckpt-2");
   assert_int_equal(ls_status_code(status), LS_DATA_LOSS);
-  assert_null(strstr(ls_status_message(status), "is whole"));
+  assert_null(strstr(ls_status_message(status), "is intact"));
   ls_status_free(status);
   estimator_case_end(&c);
 }

@@ -206,7 +206,7 @@ TEST(a_metric_that_is_never_written_is_told) {
   const char *log = monitored_runs_log();
   const char *line = strstr(log, "there is no metric 'scores' in '");
   assert_non_null(line);
-  expect_contains(line, "at step 10 there are score\n");
+  expect_contains(line, "step 10 has score\n");
   assert_null(strstr(line + 1, "there is no metric"));  // Once.
   monitored_runs_close(&f);
   monitored_runs_end(&f);
@@ -438,9 +438,10 @@ TEST(options_are_checked) {
       {{.should_stop = should_stop, .run_every_steps = LS_SOME(-1)},
        "run_every_steps is -1"},
       {{.metric = "loss"}, "neither should_stop nor a rule"},
-      {{.should_stop = should_stop, .metric = "loss"}, "beside should_stop"},
+      {{.should_stop = should_stop, .metric = "loss"},
+       "together with should_stop"},
       {{.rule = LS_STOP_IF_LOWER, .metric = "loss", .should_stop = should_stop},
-       "should_stop is given beside"},
+       "should_stop is given together"},
       {{.rule = LS_STOP_IF_LOWER, .folder = "x"}, "the metric is not given"},
       {{.rule = LS_STOP_IF_LOWER,
         .metric = "loss",
@@ -459,7 +460,7 @@ TEST(options_are_checked) {
         .folder = "x",
         .max_steps = 5,
         .threshold = 1},
-       "the threshold is 1, and the rule has none"},
+       "the threshold is 1, but the rule has none"},
       {{.rule = LS_STOP_IF_LOWER,
         .metric = "loss",
         .folder = "x",

@@ -179,8 +179,7 @@ TEST(a_spec_of_another_mode_names_both) {
     for (size_t k = 0; k < 2; ++k) {
       world w;
       begin(&w, way, OTHER_MODE);
-      expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT,
-                    "a spec of another mode");
+      expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, "a spec of mode");
       expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, calls[k].given);
       expect_status(calls[k].call(&w), LS_INVALID_ARGUMENT, calls[k].called);
       estimator_case_end(&w.c);
@@ -224,7 +223,7 @@ TEST(old_summaries_of_a_host_function_are_refused_everywhere) {
       // Host calls of evaluations in a strategy are not made.
       if (w.c.way != IN_STRATEGY || k == 0)
         expect_status(calls[k](&w), LS_INVALID_ARGUMENT,
-                      "make those that a writer writes");
+                      "use summaries with a writer");
       estimator_case_end(&w.c);
     }
 }

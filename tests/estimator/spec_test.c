@@ -489,7 +489,7 @@ TEST(functions_fit_their_tensors) {
     status = ls_tpu_estimator_spec_create(&o, &spec);
     expect_contains(ls_status_message(status), name);
     expect_status(status, LS_FAILED_PRECONDITION,
-                  "takes 3 arguments and is given 1");
+                  "takes 3 arguments but gets 1");
     function->num_arguments = LS_SOME(1);
     ls_estimator_spec_release(spec_of(&o, true));
     function->num_arguments = (ls_opt){0};  // Any number.

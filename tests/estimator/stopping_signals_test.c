@@ -258,7 +258,7 @@ TEST(a_source_is_asked_in_order) {
                                     .pads = true}));
     expect_ok(ls_feed_source_begin(&source, "x", 0));
     expect_status(ls_feed_source_signals(&source, &signals),
-                  LS_FAILED_PRECONDITION, "before the features");
+                  LS_FAILED_PRECONDITION, "before their features");
     for (int k = 0; k < 2; ++k) {
       expect_ok(ls_feed_source_next(&source, &first));
       expect_status(ls_feed_source_next(&source, &second),
@@ -267,7 +267,7 @@ TEST(a_source_is_asked_in_order) {
       assert_int_equal(signals.kind, LS_KIND_DICT);
       ls_nest_release(signals);
       expect_status(ls_feed_source_signals(&source, &signals),
-                    LS_FAILED_PRECONDITION, "before the features");
+                    LS_FAILED_PRECONDITION, "before their features");
       ls_feed_element_drop(&first);
     }
     ls_feed_source_deinit(&source);
@@ -500,7 +500,7 @@ TEST(a_prediction_is_fed_until_it_stops) {
                           .batch = 4,
                           .options = {.batch_axis = axes, .num_batch_axes = 1},
                           .input = ten_rows},
-              LS_INVALID_ARGUMENT, "batch_axis is not looked at");
+              LS_INVALID_ARGUMENT, "batch_axis is ignored in");
   fed_refused((fed_facts){.pod = "virtual:2x1,cores=1",
                           .mode = LS_MODE_PREDICT,
                           .batch = 4,

@@ -125,7 +125,7 @@ TEST(a_second_system_of_a_job_in_use_is_refused) {
   expect_prediction(&first, open);
   expect_status(fitted_train(&second, 4), LS_FAILED_PRECONDITION,
                 "TPU system 'virtual:4x1,cores=1' cannot be initialized: its "
-                "job worker is that of TPU system 'virtual:2x1,cores=1'");
+                "job worker belongs to TPU system 'virtual:2x1,cores=1'");
   for (int n = 0; n < 20; ++n)
     expect_prediction(&first, open);
   expect_ok(ls_predictions_close(open));

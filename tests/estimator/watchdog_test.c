@@ -83,7 +83,7 @@ static void start(hosts *f, int64_t timeout) {
   (void)monitored_runs_log();
   expect_ok(ls_watchdog_start(f->resolver, timeout));
   for (int i = 0; i < 20000; ++i) {
-    if (strstr(monitored_runs_log(), "the watchdog goes on") != NULL) break;
+    if (strstr(monitored_runs_log(), "the watchdog continues") != NULL) break;
     usleep(500);
   }
   ls_pod_heal(f->pod);
@@ -101,8 +101,8 @@ TEST(a_host_that_nobody_asks_goes) {
   (void)monitored_runs_log();
   assert_int_equal(health_of(&f, 1), LS_UNAVAILABLE);
   expect_contains(monitored_runs_log(),
-                  "host 1 of TPU system 'virtual:2x1,hosts=2' goes: nobody has "
-                  "asked how it is for 10.5 s");
+                  "host 1 of TPU system 'virtual:2x1,hosts=2' shuts down: its "
+                  "health was not queried for 10.5 s");
   monitored_runs_pass(5);
   assert_int_equal(health_of(&f, 0), LS_OK);
   assert_int_equal(health_of(&f, 1), LS_UNAVAILABLE);
@@ -270,7 +270,8 @@ TEST(each_system_is_watched) {
     for (int again = 0; again < 2; ++again)
       expect_ok(ls_watchdog_start_by_environment(resolvers[k]));
     snprintf(says, sizeof(says),
-             "watchdog of 60 seconds: hosts of TPU system '%s' of job %s",
+             "watchdog of 60 seconds: queries the health of the hosts of TPU "
+             "system '%s' of job %s",
              names[k], jobs[k]);
     expect_contains(monitored_runs_log(), says);
   }
@@ -302,7 +303,7 @@ typedef struct slow_sink {
 
 static void take_time(void *user, const ls_log_line *line) {
   slow_sink *self = user;
-  if (strstr(line->text, "the watchdog goes on") == NULL ||
+  if (strstr(line->text, "the watchdog continues") == NULL ||
       __atomic_exchange_n(&self->entered, true, __ATOMIC_ACQ_REL))
     return;
   while (!__atomic_load_n(&self->starting, __ATOMIC_ACQUIRE))

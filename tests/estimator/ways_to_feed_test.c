@@ -138,7 +138,7 @@ TEST(rows_behind_padding_are_refused) {
       &(ls_estimator_prediction){.input = {.call = uneven, .user = &c}},
       &predictions));
   expect_status(ls_predictions_next(predictions, &row), LS_INVALID_ARGUMENT,
-                "stands behind padding");
+                "follows padding");
   ls_status_free(ls_predictions_close(predictions));
   ls_nest_release(row);
   estimator_case_end(&c);

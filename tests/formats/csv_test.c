@@ -80,9 +80,9 @@ TEST(quotes_that_are_wrong_are_told_with_their_line) {
       {"a\nb,\"c\nd\n", LS_DATA_LOSS,
        "'t' line 2, byte 4: this quote is not closed"},
       {"a\n\"b\" ,c\n", LS_INVALID_ARGUMENT,
-       "'t' line 2, byte 5: text behind a closing quote"},
+       "'t' line 2, byte 5: text after a closing quote"},
       {"\"b\"\rc\n", LS_INVALID_ARGUMENT,
-       "'t' line 1, byte 4: text behind a closing quote and CR"},
+       "'t' line 1, byte 4: text after a closing quote and CR"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     ls_file *file = file_of(rows[i].text);

@@ -65,14 +65,14 @@ TEST(features_that_were_built_are_found) {
   assert_true(floats[0] == 1 && floats[1] == -0.5f && floats[2] == 3e38f);
   expect_ok(ls_feature_ints(&place, &found[4], ints, 5, &count));
   assert_int_equal(count, 0);
-  expect_status(ls_feature_floats(&place, &found[0], floats, 3, &count),
-                LS_INVALID_ARGUMENT,
-                "'f' record 7 at byte 100: feature 'ints' has integers, "
-                "floats are wanted");
+  expect_status(
+      ls_feature_floats(&place, &found[0], floats, 3, &count),
+      LS_INVALID_ARGUMENT,
+      "'f' record 7 at byte 100: feature 'ints' has integers, expected floats");
   place.name = names[1];
   expect_status(ls_feature_ints(&place, &found[1], ints, 3, &count),
                 LS_INVALID_ARGUMENT,
-                "feature 'absent' has no values, integers are wanted");
+                "feature 'absent' has no values, expected integers");
   ls_example_deinit(&builder);
 }
 
@@ -181,10 +181,10 @@ TEST(what_is_no_example_is_told_with_its_byte) {
        LITERAL(8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2)},
       {"a number is cut off at byte 100", LITERAL(9, 1, 2)},
       {"a number is cut off at byte 100", LITERAL(13, 1, 2)},
-      {"a field is longer than what holds it at byte 100", LITERAL(10, 2, 0)},
-      {"a field is longer than what holds it at byte 102",
+      {"a field is longer than its message at byte 100", LITERAL(10, 2, 0)},
+      {"a field is longer than its message at byte 102",
        LITERAL(10, 3, 10, 4, 0)},
-      {"a field is of a type that none has at byte 100", LITERAL(11)},
+      {"a field has an unknown wire type at byte 100", LITERAL(11)},
       {"a feature has two lists of one kind at byte 111",
        LITERAL(10, 11, 10, 9, 10, 1, 'a', 18, 4, 26, 0, 26, 0)},
       {"an entry has two features at byte 109",

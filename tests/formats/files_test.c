@@ -218,9 +218,9 @@ TEST(columns_of_csv_that_are_stacked_are_one_array) {
   const ls_csv_column mixed[] = {{.name = "a", .stacked = true},
                                  {.name = "name", .stacked = true}};
   options = (ls_csv_options){.columns = mixed, .num_columns = 2};
-  expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), &options),
-                     LS_INVALID_ARGUMENT,
-                     "columns 'a' of i64 and 'name' of string are no stack");
+  expect_no_elements(
+      ls_dataset_csv(LS_PATHS("1.csv"), &options), LS_INVALID_ARGUMENT,
+      "columns 'a' of i64 and 'name' of string cannot be stacked");
 }
 
 TEST(what_is_wrong_in_csv_is_named) {
@@ -240,8 +240,8 @@ TEST(what_is_wrong_in_csv_is_named) {
   put_text("1.csv", "a,b\n1,2\n3,\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv"), NULL),
                      LS_INVALID_ARGUMENT,
-                     "'1.csv' line 3, byte 10, column 'b': '' is no i64; say "
-                     "what a missing value is");
+                     "'1.csv' line 3, byte 10, column 'b': '' is no i64; set "
+                     "the value of missing fields");
   put_text("2.csv", "a,c\n1,2\n");
   put_text("1.csv", "a,b\n1,2\n");
   expect_no_elements(ls_dataset_csv(LS_PATHS("1.csv", "2.csv"), NULL),
@@ -316,7 +316,7 @@ TEST(rows_of_npy_files_are_elements) {
   expect_elements(ls_dataset_npy("a.npy", &unloaded), "[1,2.5,-3]; [4,5,6]; ");
   expect_elements(ls_dataset_npy("f.npy", NULL), "[1,2.5,-3]; [4,5,6]; ");
   expect_no_elements(ls_dataset_npy("f.npy", &unloaded), LS_UNIMPLEMENTED,
-                     "'f.npy' is in Fortran's order");
+                     "'f.npy' is in Fortran order");
   expect_elements(ls_dataset_npy("b.npy", NULL), "1; -2; ");
   expect_elements(ls_dataset_npy("b.npy", &unloaded), "1; -2; ");
   expect_elements(ls_dataset_npy("s.npy", NULL), "'one'; ''; 'three'; ");

@@ -131,7 +131,7 @@ TEST(a_small_file_does_not_become_a_large_one) {
       // Not beyond what deflate can do, yet out of proportion.
       {{0, 0, 8, 1, 20, 0, 0, 0},
        LS_RESOURCE_EXHAUSTED,
-       "'bomb' packs 335544328 bytes into 400000",
+       "'bomb' compresses 335544328 bytes to 400000",
        400000},
   };
   static unsigned char data[400000];

@@ -109,7 +109,7 @@ TEST(wrong_options_and_arrays_are_named) {
   ls_decode_image(file.bytes, file.size, &(ls_image_options){__VA_ARGS__},     \
                   &image)
   expect_status(DECODE(.channels = 5, .name = "a.png"), LS_INVALID_ARGUMENT,
-                "ls_decode_image: 'a.png' is to have 5 channels");
+                "ls_decode_image: 'a.png' with 5 channels");
   expect_status(DECODE(.dtype = LS_DTYPE_F32), LS_INVALID_ARGUMENT,
                 "ls_decode_image: 'image' is to be f32; images are read as u8");
   expect_status(DECODE(.most_pixels = -1), LS_INVALID_ARGUMENT,
@@ -117,7 +117,7 @@ TEST(wrong_options_and_arrays_are_named) {
   expect_status(DECODE(.most_pixels = 142, .name = "a.png"),
                 LS_INVALID_ARGUMENT,
                 "'a.png' is a PNG of 11 x 13 pixels, in 505 bytes; at most 142 "
-                "pixels are wanted (most_pixels)");
+                "pixels are allowed (most_pixels)");
   assert_null(image);
   expect_status(ls_decode_image(NULL, 3, NULL, &image), LS_INVALID_ARGUMENT,
                 "ls_decode_image: bytes is NULL");

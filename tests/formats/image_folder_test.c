@@ -221,7 +221,7 @@ TEST(what_is_no_folder_of_images_is_named) {
   REFUSED("-1 x 2", .height = -1, .width = 2);
   REFUSED("from 1 to 1048576", .height = 1 << 21, .width = 2);
   REFUSED("cut images to no size", .cut = true);
-  REFUSED("5 channels; there are 1 to 4", .channels = 5);
+  REFUSED("5 channels; 1 to 4 are possible", .channels = 5);
   REFUSED("at most -1 pixels", .most_pixels = -1);
 }
 

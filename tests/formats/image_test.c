@@ -202,7 +202,7 @@ TEST(a_small_file_promises_no_large_image) {
   ls_image_file large = changed(&png, 16, "\0\0\x40\0\0\0\x40\0", 8);
   expect_refused(&large, LS_INVALID_ARGUMENT,
                  "'rgb.png' is a PNG of 16384 x 16384 pixels, in 505 bytes; at "
-                 "most 1048576 pixels are wanted");
+                 "most 1048576 pixels are allowed");
   large.most_pixels = INT64_C(1) << 40;
   expect_refused(&large, LS_DATA_LOSS,
                  "'rgb.png' is cut off: it is a PNG of 16384 x 16384 pixels, "
@@ -239,10 +239,10 @@ TEST(what_is_no_image_is_named) {
       {BYTES(PNG), LS_DATA_LOSS, "'x' is cut off: a PNG of 8 bytes"},
       {BYTES(PNG "\0\0\0\x0dIDAT                     "), LS_DATA_LOSS,
        "'x' is a damaged PNG: it does not begin with a header"},
-      {BYTES(PNG HEADER("\x8\1")), LS_DATA_LOSS, "color type 1 of 8 bits"},
-      {BYTES(PNG HEADER("\x4\2")), LS_DATA_LOSS, "color type 2 of 4 bits"},
-      {BYTES(PNG HEADER("\x10\3")), LS_DATA_LOSS, "color type 3 of 16 bits"},
-      {BYTES(PNG HEADER("\xff\xff")), LS_DATA_LOSS, "color type 255 of 255"},
+      {BYTES(PNG HEADER("\x8\1")), LS_DATA_LOSS, "color type 1 with 8 bits"},
+      {BYTES(PNG HEADER("\x4\2")), LS_DATA_LOSS, "color type 2 with 4 bits"},
+      {BYTES(PNG HEADER("\x10\3")), LS_DATA_LOSS, "color type 3 with 16 bits"},
+      {BYTES(PNG HEADER("\xff\xff")), LS_DATA_LOSS, "color type 255 with 255"},
       {BYTES(PNG HEADER("\x8\2")), LS_DATA_LOSS, "'x' is cut off: a PNG of 33"},
       {BYTES(PNG HEADER("\x8\2") "\xff\xff\xff\xfftEXt    "), LS_DATA_LOSS,
        "'x' is cut off"},
@@ -295,9 +295,9 @@ TEST(damage_is_named_and_nothing_is_made_up) {
     const ls_image_file png = image_file_open(IMAGES, "rgb.png");
     ls_image_file bad = png;
     bad.size -= 20;
-    expect_status(try_to_decode(&bad), LS_DATA_LOSS,
-                  "'rgb.png' is cut off: a PNG that goes on behind its end at "
-                  "byte 485");
+    expect_status(
+        try_to_decode(&bad), LS_DATA_LOSS,
+        "'rgb.png' is cut off: a PNG that continues after its end at byte 485");
     bad = changed(&png, png.size / 2, "\x12\x34\x56", 3);
     expect_status(try_to_decode(&bad), LS_DATA_LOSS,
                   "'rgb.png' is a damaged PNG near byte");

@@ -233,7 +233,7 @@ TEST(features_are_of_any_type) {
       {.name = "some", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(-1)},
       {.name = "weights", .dtype = LS_DTYPE_F32, .shape = LS_SHAPE(3)}};
   expect_no_elements(with_features("a", wrong, 2), LS_INVALID_ARGUMENT,
-                     "has 2 values, 3 are wanted");
+                     "has 2 values, expected 3");
 }
 
 TEST(places_that_are_not_there_are_refused) {
@@ -306,26 +306,26 @@ TEST(what_does_not_fit_is_named) {
     const char *part;
   } rows[] = {
       {{.name = "none", .dtype = LS_DTYPE_I64},
-       "'a' record 0 at byte 12: feature 'none' has no values, integers are "
-       "wanted"},
+       "'a' record 0 at byte 12: feature 'none' has no values, expected "
+       "integers"},
       {{.name = "label", .dtype = LS_DTYPE_F32},
-       "feature 'label' has integers, floats are wanted"},
+       "feature 'label' has integers, expected floats"},
       {{.name = "label", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(3)},
-       "feature 'label', read as i64[3], has 1 values, 3 are wanted"},
+       "feature 'label', read as i64[3], has 1 values, expected 3"},
       {{.name = "label", .dtype = LS_DTYPE_U8},
        "feature 'label' has 300, which is no u8"},
       {{.name = "label", .dtype = LS_DTYPE_BOOL},
        "feature 'label' has 300, which is no bool"},
       {{.name = "image", .dtype = LS_DTYPE_F32},
-       "feature 'image', read as f32[], has 2 bytes, 4 are wanted"},
+       "feature 'image', read as f32[], has 2 bytes, expected 4"},
       {{.name = "words", .dtype = LS_DTYPE_U8, .shape = LS_SHAPE(2)},
-       "has 0 bytes values, 1 are wanted"},
+       "has 0 bytes values, expected 1"},
       {{.name = "words", .dtype = LS_DTYPE_STRING},
-       "read as string[], has 0 values, 1 are wanted"},
+       "read as string[], has 0 values, expected 1"},
       {{.dtype = LS_DTYPE_I64}, "a feature without a name"},
       {{.name = "x", .dtype = LS_DTYPE_C64}, "feature 'x' as c64"},
       {{.name = "x", .dtype = LS_DTYPE_I64, .shape = LS_SHAPE(2, -1)},
-       "feature 'x' as i64[2,?]: a known shape"},
+       "feature 'x' as i64[2,?]: give a known shape"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
     expect_no_elements(with_features("a", &rows[i].feature, 1),

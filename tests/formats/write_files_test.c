@@ -79,7 +79,7 @@ TEST(dicts_are_written_as_npz) {
   }
   ls_nest_release(arrays);
   expect_status(ls_npz_write("b.npz", ls_nest_i64(3), LS_FLAG_ON),
-                LS_INVALID_ARGUMENT, "npz holds a dict");
+                LS_INVALID_ARGUMENT, "npz needs a dict");
   expect_status(ls_npz_write(NULL, ls_none(), LS_FLAG_ON), LS_INVALID_ARGUMENT,
                 "path");
   arrays = dict_of("x", ls_nest_i64(3), "y", ls_nest_i64(4));

@@ -205,7 +205,7 @@ static void ask_for_a_parameter(void) {
   expect_refused(ls_op_add(&(ls_op_spec){.type = LS_OP_PARAMETER,
                                          .attrs = attrs,
                                          .num_attrs = LS_COUNT_OF(attrs)}),
-                 "nobody adds a parameter");
+                 "a parameter");
 }
 
 TEST(a_parameter_comes_with_its_graph_alone) { in_both(ask_for_a_parameter); }

@@ -115,6 +115,6 @@ TEST(graphs_are_written_after_each_pass) {
 TEST(a_graph_that_cannot_be_written_is_an_error) {
   world it = {.variables = {"LS_DUMP", "dumps"}, .is_full = true};
   ls_status status = call_once(&it);
-  expect_contains(ls_status_message(status), "as LS_DUMP says");
+  expect_contains(ls_status_message(status), "for LS_DUMP");
   expect_status(status, LS_UNAVAILABLE, "the disk is full");
 }

@@ -116,10 +116,10 @@ TEST(what_is_wrong_is_named_with_its_line) {
       {"\"\\udc00\"", "surrogate pair"},
       {"\"\n\"", "no control byte"},
       {"01", "expected a value"},
-      {"1.", "digits behind the point"},
+      {"1.", "digits after the point"},
       {"1e", "digits of the exponent"},
       {"nul", "expected a value"},
-      {"1 1", "expected nothing behind the value"},
+      {"1 1", "expected nothing after the value"},
   };
   ls_arena arena;
   ls_arena_init(&arena, ls_allocator_system());

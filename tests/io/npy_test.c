@@ -127,7 +127,7 @@ TEST(what_is_wrong_in_a_header_is_named) {
       {"{'descr':'<f4','fortran_order':False,'shape':(2,)} x", 8,
        LS_INVALID_ARGUMENT, "nothing should be"},
       {"{'descr':'<f4','fortran_order':False,'shape':(2,)}", 7, LS_DATA_LOSS,
-       "'a.npy' is cut off: its header says f32[2] of 4 bytes each, which is 8 "
+       "'a.npy' is cut off: its header has f32[2] of 4 bytes each, which is 8 "
        "bytes of elements; it has 7"},
       {"{'descr':'<f4','fortran_order':False,'shape':(2,)}", 9, LS_DATA_LOSS,
        "'a.npy' is too long"},

@@ -136,7 +136,7 @@ TEST(damage_of_packed_bytes_is_told) {
       ls_deflate(memory(), LS_PACKING_GZIP, text, size, &packed, &packed_size));
   for (size_t cut = 0; cut < packed_size; ++cut)
     expect_status(read_all(packed, cut, LS_PACKING_GZIP), LS_DATA_LOSS,
-                  "'bytes' is cut off: the gzip data go on behind byte");
+                  "'bytes' is cut off: the gzip data continue after byte");
   packed[packed_size - 6] ^= 1;
   expect_status(read_all(packed, packed_size, LS_PACKING_GZIP), LS_DATA_LOSS,
                 "'bytes' is damaged gzip data near byte");
@@ -146,7 +146,7 @@ TEST(damage_of_packed_bytes_is_told) {
   memcpy(longer + packed_size, "abc", 3);
   for (size_t more = 1; more <= 3; ++more)
     expect_status(read_all(longer, packed_size + more, LS_PACKING_GZIP),
-                  LS_DATA_LOSS, "'bytes' has something else behind its gzip");
+                  LS_DATA_LOSS, "'bytes' has other data after its gzip");
   ls_release(memory(), longer);
   ls_release(memory(), packed);
   expect_status(read_all("plain text", 10, LS_PACKING_GZIP), LS_DATA_LOSS,
@@ -225,7 +225,7 @@ TEST(offsets_are_kept_for_the_file_they_are_of) {
                 LS_UNAVAILABLE, "kept");
   files.fail_at = 1;
   expect_status(ls_offsets_save(runtime, "kept", file, 1, &offsets),
-                LS_UNAVAILABLE, "where records of 'bytes' are");
+                LS_UNAVAILABLE, "records of 'bytes'");
   ls_offsets_deinit(&loaded);
   ls_offsets_deinit(&offsets);
   ls_file_close(file);

@@ -282,8 +282,8 @@ TEST(options_that_cannot_be_are_refused) {
       {{.dtype = LS_DTYPE_I32}, "f64, f32, f16 or bf16, got i32"},
       {{.decay_steps = -1}, "fall over -1 steps"},
       {{.learning_rate = -1}, "while creating model 'gpt'"},
-      {{.optimizer = optimizer, .learning_rate = 0.5}, "beside it"},
-      {{.optimizer = optimizer, .decay_steps = 5}, "beside it"},
+      {{.optimizer = optimizer, .learning_rate = 0.5}, "given with it"},
+      {{.optimizer = optimizer, .decay_steps = 5}, "given with it"},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     expect_status(ls_model_create(type, &rows[i].options, &model),

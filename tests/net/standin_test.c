@@ -42,7 +42,7 @@ TEST(every_rank_gets_every_piece_round_after_round) {
   expect_ok(ls_standin_run(RANKS, exchange_rounds, NULL));
   expect_ok(ls_standin_run(1, exchange_rounds, NULL));
   expect_status(ls_standin_run(0, exchange_rounds, NULL), LS_INVALID_ARGUMENT,
-                "a stand-in of 0 ranks");
+                "a simulation of 0 ranks");
 }
 
 static ls_status exchange_other_sizes(ls_trunk *trunk, void *user) {

@@ -582,7 +582,7 @@ TEST(what_it_cannot_be_around_is_refused) {
     ls_cross_shard_options options;
     const char *says;
   } rows[] = {
-      {{.optimizer = NULL}, "no optimizer inside"},
+      {{.optimizer = NULL}, "the wrapped optimizer is missing"},
       {{.optimizer = plain, .reduction = LS_GRADIENTS_LIKE_LOSS},
        "neither LS_GRADIENTS_MEAN nor LS_GRADIENTS_SUM"},
       {{.optimizer = plain, .reduction = (ls_gradients_over_replicas)7},
@@ -598,7 +598,7 @@ TEST(what_it_cannot_be_around_is_refused) {
     assert_null(none);
   }
   expect_status(ls_cross_shard_create(NULL, &none), LS_INVALID_ARGUMENT,
-                "no optimizer inside");
+                "the wrapped optimizer is missing");
   ls_optimizer_release(around);
   ls_optimizer_release(summing);
   ls_optimizer_release(plain);

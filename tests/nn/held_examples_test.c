@@ -364,8 +364,8 @@ TEST(a_file_without_the_examples_is_refused_as_a_whole) {
   go(CALLED, &p);
   const ls_saver saver = {.variables = all, .num_variables = count + 1};
   expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
-                "holds no array 'sgd/examples', which variable 'sgd/examples' "
-                "of f64[] needs");
+                "has no array 'sgd/examples', which variable 'sgd/examples' of "
+                "f64[] needs");
   expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
                 "2 of 5 variables cannot be restored");
   expect_variable(p.w, (const double[]){-4}, 1, 1e-6);

@@ -110,10 +110,10 @@ TEST(what_all_have_in_common_counts) {
 
 TEST(what_is_no_kind_is_refused) {
   ls_optimizer *optimizer = NULL;
-  expect_status(ls_optimizer_create("adma", NULL, &optimizer),
-                LS_INVALID_ARGUMENT,
-                "there is no optimizer 'adma'; there are: sgd, momentum, "
-                "nesterov, adam, adamw, lamb, adagrad, rmsprop, lion");
+  expect_status(
+      ls_optimizer_create("adma", NULL, &optimizer), LS_INVALID_ARGUMENT,
+      "there is no optimizer 'adma'; the optimizers are: sgd, momentum, "
+      "nesterov, adam, adamw, lamb, adagrad, rmsprop, lion");
   expect_status(ls_optimizer_create("lion",
                                     &(ls_optimizer_options){.weight_decay = -1},
                                     &optimizer),

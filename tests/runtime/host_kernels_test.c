@@ -261,7 +261,7 @@ TEST(a_call_that_fails_names_its_op_and_replica) {
 TEST(an_inline_call_that_does_not_end_is_an_error) {
   step self = {.kernel = &forgets};
   reset();
-  expect_status(try_on(1, &self), LS_INTERNAL, "does not say that it waits");
+  expect_status(try_on(1, &self), LS_INTERNAL, "is not marked as waiting");
 }
 
 TEST(who_waits_must_be_cancellable) {

@@ -326,7 +326,7 @@ TEST(a_call_that_is_given_up_keeps_its_strings) {
                              .user = (void *)(uintptr_t)&sticking},
       &function));
   expect_status(ls_function_call(function, args, &results),
-                LS_DEADLINE_EXCEEDED, "nothing has gone on");
+                LS_DEADLINE_EXCEEDED, "no progress");
   ls_nest_release(args);
   ls_function_release(function);
   __atomic_store_n(&stuck.goes, true, __ATOMIC_RELEASE);

@@ -103,7 +103,7 @@ TEST(assets_lie_beside_the_program) {
   for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); ++i) {
     assets[0].name = bad[i];
     expect_status(ls_serving_export(&r.options, &path), LS_INVALID_ARGUMENT,
-                  "inside of assets.extra");
+                  "inside assets.extra");
   }
   served_drop(&r);
   served_close_model(&m);
@@ -214,7 +214,7 @@ TEST(signatures_that_do_not_fit_are_refused) {
   r.options.graphs = &r.graph;
   r.options.num_graphs = 1;
   r.signature.output.kind = (ls_export_kind)7;
-  expect_refused(&r, LS_INVALID_ARGUMENT, "is of kind 7");
+  expect_refused(&r, LS_INVALID_ARGUMENT, "has kind 7");
   r.signature.output.kind = LS_EXPORT_PREDICT;
   r.graph.graph = NULL;
   expect_refused(&r, LS_INVALID_ARGUMENT, "build graph");

@@ -261,9 +261,9 @@ TEST(without_a_whole_one_the_file_and_the_entry_are_named) {
   ls_release(ls_allocator_system(), data);
   open_it(&w);
   go_to(&w, -7);
-  expect_status(
-      ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_DATA_LOSS,
-      "'damaged/model.ckpt-2.safetensors' is damaged: array 'bias' has");
+  expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_DATA_LOSS,
+                "'damaged/model.ckpt-2.safetensors' is damaged: the checksum "
+                "of array 'bias' does");
   expect_at(&w, -7);
   end(&w);
 }
@@ -420,7 +420,7 @@ TEST(a_state_that_is_not_there_changes_nothing) {
   w.state.name = "counters/other";
   open_it(&w);
   expect_status(ls_checkpoints_restore(w.checkpoints, NULL, NULL), LS_NOT_FOUND,
-                "does not hold the state 'counters/other'");
+                "does not have the state 'counters/other'");
   expect_at(&w, -7);
   const ls_saveable two[] = {w.state, w.state};
   ls_checkpoints_options options = w.options;

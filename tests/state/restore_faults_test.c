@@ -205,7 +205,7 @@ TEST(what_cannot_be_set_is_passed_over) {
     expect_all(&w, 10);
     expect_contains(
         w.disk.lines,
-        "'passed/model.ckpt-2' is passed over for 'passed/model.ckpt-1'");
+        "'passed/model.ckpt-2' is skipped for 'passed/model.ckpt-1'");
     expect_contains(w.disk.lines, "the disk cannot be read");
   }
   end(&w);

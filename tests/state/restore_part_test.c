@@ -178,7 +178,7 @@ TEST(maps_that_mean_nothing_are_refused) {
     ls_name_map map;
     const char *wanted;
   } rows[] = {
-      {{"old/", "v"}, "from 'old/' to 'v': both are to end in '/'"},
+      {{"old/", "v"}, "from 'old/' to 'v': both or neither must end in '/'"},
       {{"a", "other"}, "'other' fits no variable of 1: 'v'"},
       {{"old/", "new/"}, "'new/' fits no variable"},
       {{"", "v"}, "empty side"},
@@ -194,7 +194,7 @@ TEST(maps_that_mean_nothing_are_refused) {
                   LS_INVALID_ARGUMENT, rows[i].wanted);
   expect_status(ls_saver_restore_part(
                     &v.saver, path, &(ls_value_choice){MAPS({"c", "v"})}, NULL),
-                LS_NOT_FOUND, "holds no array 'c', which variable 'v'");
+                LS_NOT_FOUND, "has no array 'c', which variable 'v'");
   EXPECT_VALUES(&v, -1);
   drop(&v);
 }
@@ -221,7 +221,7 @@ TEST(what_is_missing_or_extra_is_refused_or_allowed) {
        "'wide' of f32[]; variable 'wide' needs f32[1]"},
       {0, LS_FLAG_ON, 0, LS_NOT_FOUND, "no array 'gone'"},
       {LS_FLAG_ON, LS_FLAG_ON, LS_FLAG_OFF, LS_INVALID_ARGUMENT,
-       "holds array 'extra' of f32[], which no variable takes"},
+       "has array 'extra' of f32[], which no variable uses"},
       {LS_FLAG_ON, LS_FLAG_ON, 0, LS_OK, NULL},
       {LS_FLAG_ON, LS_FLAG_ON, LS_FLAG_ON, LS_OK, NULL},
   };
@@ -433,7 +433,8 @@ TEST(nothing_is_set_before_all_has_been_read) {
   ls_release(ls_allocator_system(), data);
   set_variable(v.items[0], (double[]){-1});
   expect_status(ls_saver_restore_part(&v.saver, "part.npz", NULL, NULL),
-                LS_DATA_LOSS, "'part.npz' is damaged: array 'b' has another");
+                LS_DATA_LOSS,
+                "'part.npz' is damaged: the checksum of array 'b' does not");
   EXPECT_VALUES(&v, -1, -2);
   drop(&v);
   ls_runtime_make_current(before);

@@ -173,13 +173,13 @@ TEST(what_does_not_fit_is_refused) {
   expect_status(
       ls_saved_file_create_variable(
           file, "v", &(ls_variable_options){.dtype = LS_DTYPE_I32}, &v),
-      LS_INVALID_ARGUMENT, "'v' of f32[]; the variable is to be i32[]");
+      LS_INVALID_ARGUMENT, "'v' of f32[]; the variable must be i32[]");
   expect_status(
       ls_saved_file_create_variable(
           file, "v",
           &(ls_variable_options){.dtype = LS_DTYPE_F32, .shape = LS_SHAPE(2)},
           &v),
-      LS_INVALID_ARGUMENT, "is to be f32[2]");
+      LS_INVALID_ARGUMENT, "must be f32[2]");
   expect_status(
       ls_saved_file_create_variable(
           file, "v", &(ls_variable_options){.initial_array = array}, &v),

@@ -115,7 +115,8 @@ TEST(a_folder_is_its_newest_whole_checkpoint) {
   expect_step("opened", 2);
   ls_saved_file *file = NULL;
   expect_status(ls_saved_file_open("opened/model.ckpt-3", &file), LS_DATA_LOSS,
-                "'opened/model.ckpt-3.safetensors' is damaged: array 'b'");
+                "'opened/model.ckpt-3.safetensors' is damaged: the checksum of "
+                "array 'b'");
   assert_null(file);
   // Unread it opens, and says which is damaged.
   expect_ok(ls_saved_file_open_unread("opened", &file));
@@ -179,7 +180,7 @@ TEST(what_is_none_is_refused) {
   ls_saved_file *file = NULL;
   shell("rm -rf none && mkdir none && echo text >none/text");
   expect_status(ls_saved_file_open("none", &file), LS_NOT_FOUND,
-                "'none' holds no checkpoint and no model.safetensors");
+                "'none' has no checkpoint and no model.safetensors");
   expect_status(ls_saved_file_open("none/x", &file), LS_NOT_FOUND, "none/x");
   expect_status(ls_saved_file_open("none/model.ckpt-4", &file), LS_NOT_FOUND,
                 "none/model.ckpt-4.json");

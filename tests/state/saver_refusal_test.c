@@ -31,14 +31,14 @@ TEST(what_does_not_fit_is_named_and_nothing_is_restored) {
   expect_ok(ls_variable_set_value(a, other));
   saver.variables = wanted;
   expect_status(ls_saver_restore(&saver, path), LS_INVALID_ARGUMENT,
-                "'saver-test.safetensors' holds array 'b' of f32[]; variable "
-                "'b' needs f64[3]");
+                "'saver-test.safetensors' has array 'b' of f32[]; variable 'b' "
+                "needs f64[3]");
   assert_true(value_of(a) == 77);
   static const char *const names[] = {"x", "y"};
   saver.names = names;
   expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
-                "'saver-test.safetensors' holds no array 'x', which variable "
-                "'a' of f32[] needs; it holds 2: 'a', 'b'");
+                "'saver-test.safetensors' has no array 'x', which variable 'a' "
+                "of f32[] needs; it has 2: 'a', 'b'");
   expect_status(ls_saver_restore(&saver, path), LS_NOT_FOUND,
                 "2 of 2 variables cannot be restored");
   expect_status(ls_saver_restore(&saver, "no.safetensors"), LS_NOT_FOUND,
@@ -109,9 +109,9 @@ TEST(a_damaged_value_is_never_restored) {
   ls_array_set_f64(other, 0, 77);
   expect_ok(ls_variable_set_value(a, other));
   flip_bit(-1, SEEK_END, 0);
-  expect_status(
-      ls_saver_restore(&saver, path), LS_DATA_LOSS,
-      "'saver-test.safetensors' is damaged: array 'b' has another checksum");
+  expect_status(ls_saver_restore(&saver, path), LS_DATA_LOSS,
+                "'saver-test.safetensors' is damaged: the checksum of array "
+                "'b' does not match");
   assert_true(value_of(a) == 77);
   expect_ok(ls_saved_file_open(path, &file));
   ls_saved_file_describe(file, &info);

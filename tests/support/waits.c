@@ -33,7 +33,7 @@ static const char *environment(void *user, const char *name) {
 
 static void note(void *user, const ls_log_line *line) {
   waits *w = user;
-  w->warnings += strstr(line->text, "checkpoint to be evaluated") != NULL;
+  w->warnings += strstr(line->text, "checkpoint to evaluate") != NULL;
 }
 
 void waits_begin(waits *w, const char *tf_config) {

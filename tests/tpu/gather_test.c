@@ -325,7 +325,7 @@ TEST(a_circle_of_computations_is_refused) {
   const ls_tensor again = ls_identity_named(outer, "again");
   set_text(ls_tensor_op(again), "_tpu_replicate", "cluster");
   expect_status(computation_run(&c, c.outputs), LS_INVALID_ARGUMENT,
-                "needs what needs it in turn");
+                "needs an op that depends on it");
   computation_close(&c);
 }
 

@@ -211,7 +211,7 @@ TEST(nobody_waits_for_a_system_that_has_gone) {
   }
   assert_int_equal(pthread_join(threads[0], NULL), 0);
   expect_status(takes.status, LS_FAILED_PRECONDITION,
-                "was initialized anew while");
+                "was initialized again while");
   assert_int_equal(pthread_create(&threads[0], NULL, feed, &puts), 0);
   assert_int_equal(pthread_create(&threads[1], NULL, take_one, &takes), 0);
   while (__atomic_load_n(&puts.put, __ATOMIC_RELAXED) < 64)

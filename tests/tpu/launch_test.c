@@ -566,9 +566,10 @@ TEST(a_run_does_not_go_on_in_another_system) {
       ls_pod_initialize(f.pod);
     assert_int_equal(pthread_join(thread, NULL), 0);
     expect_status(w.status, LS_FAILED_PRECONDITION,
-                  ends ? "the TPU system 'virtual' was shut down while a run "
-                         "waited for its infeed"
-                       : "the TPU system 'virtual' was initialized anew while");
+                  ends
+                      ? "the TPU system 'virtual' was shut down while a run "
+                        "waited for its infeed"
+                      : "the TPU system 'virtual' was initialized again while");
     if (!ends) {
       LS_GRAPH_SCOPE(f.graph);
       const ls_nest both =
@@ -603,12 +604,12 @@ TEST(hosts_say_how_they_are) {
   const int64_t before = now;
   expect_status(ls_pod_ask_health(f.pod, 0, 5 * (int64_t)SECOND, &health),
                 LS_DEADLINE_EXCEEDED,
-                "host 0 of TPU system 'virtual' has not "
-                "said within 5.000 s");
+                "host 0 of TPU system 'virtual' has not reported its health "
+                "within 5.000 s");
   assert_true(now - before == 5 * (int64_t)SECOND);
   inject(f.pod, (ls_pod_fault){.kind = LS_POD_NO_HEARTBEAT, .host = 2});
   expect_status(ls_pod_ask_health(f.pod, 2, SECOND, &health), LS_UNIMPLEMENTED,
-                "host 2 of TPU system 'virtual' cannot tell");
+                "host 2 of TPU system 'virtual' cannot report");
   ls_pod_heal(f.pod);
   expect_ok(ls_pod_ask_health(f.pod, 2, SECOND, &health));
   expect_status(ls_pod_ask_health(f.pod, 3, SECOND, &health),

@@ -397,7 +397,7 @@ TEST(maximum_shapes_mirror_the_inputs_and_fit) {
   refuse(&g, two_of(1, 2), LS_LIST(LS_LIST(unknown()), unknown()),
          "the maximum shape of input 0, which has another structure");
   refuse(&g, two_of(1, 2), LS_LIST(LS_TUPLE(ls_nest_i64(3)), unknown()),
-         "it is to be none or an ls_maximum_shape");
+         "must be none or an ls_maximum_shape");
   refuse(&g, two_of(1, 2),
          LS_LIST(LS_TUPLE(ls_maximum_shape(LS_SHAPE(-1, 3))), unknown()),
          "is f32[1] on replica 0, which does not fit its maximum shape");

@@ -53,9 +53,9 @@ TEST(what_cannot_go_wrong_is_refused) {
       {{.host = -1}, "host -1"},
       {{.at_step = -1}, "none can be below 0"},
       {{.every = -1}, "none can be below 0"},
-      {{.kind = LS_POD_TUPLE_LATE}, "needs nanos"},
-      {{.kind = LS_POD_CORE_SLOW}, "needs nanos"},
-      {{.kind = LS_POD_MEMORY_SHORT}, "needs bytes"},
+      {{.kind = LS_POD_TUPLE_LATE}, "set nanos"},
+      {{.kind = LS_POD_CORE_SLOW}, "set nanos"},
+      {{.kind = LS_POD_MEMORY_SHORT}, "set bytes"},
       {{.kind = LS_POD_MEMORY_SHORT, .bytes = -1}, "none can be below 0"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i)
@@ -135,14 +135,14 @@ TEST(a_name_can_plan_faults) {
       {"virtual:2x2,fault=lost@host1", "that is not there"},
       {"virtual:2x2,fault=lost@host0.core8", "that is not there"},
       {"virtual:2x2,fault=lost@host99999999999", "has no host"},
-      {"virtual:2x2,fault=late@host0:9999999999s", "may stand :stepK"},
-      {"virtual:2x2,fault=lost@host0:step", "may stand :stepK"},
-      {"virtual:2x2,fault=lost@host0:step4x", "may stand :stepK"},
-      {"virtual:2x2,fault=lost@host0:5", "may stand :stepK"},
-      {"virtual:2x2,fault=slow@host0", "says nothing of how long"},
-      {"virtual:2x2,fault=memory@host0", "says nothing of how much"},
-      {"virtual:2x2,fault=memory@host0:5MB", "may stand :stepK"},
-      {"virtual:2x2,fault=lost@host0,cores=2", "stands behind faults"},
+      {"virtual:2x2,fault=late@host0:9999999999s", "may be followed by :stepK"},
+      {"virtual:2x2,fault=lost@host0:step", "may be followed by :stepK"},
+      {"virtual:2x2,fault=lost@host0:step4x", "may be followed by :stepK"},
+      {"virtual:2x2,fault=lost@host0:5", "may be followed by :stepK"},
+      {"virtual:2x2,fault=slow@host0", "needs a duration"},
+      {"virtual:2x2,fault=memory@host0", "needs a size"},
+      {"virtual:2x2,fault=memory@host0:5MB", "may be followed by :stepK"},
+      {"virtual:2x2,fault=lost@host0,cores=2", "follows a fault"},
   };
   for (size_t i = 0; i < LS_COUNT_OF(refused); ++i) {
     ls_tpu_resolver *resolver = NULL;

@@ -252,10 +252,9 @@ TEST(a_job_has_one_system_at_a_time) {
   runner r = runner_begin(first);
   // It can be asked what it has.
   runner other = runner_begin(second);
-  expect_status(
-      ls_tpu_initialize(second, NULL), LS_FAILED_PRECONDITION,
-      "TPU system 'virtual:1x1' cannot be initialized: its job worker "
-      "is that of TPU system 'virtual:2x2'");
+  expect_status(ls_tpu_initialize(second, NULL), LS_FAILED_PRECONDITION,
+                "TPU system 'virtual:1x1' cannot be initialized: its job "
+                "worker belongs to TPU system 'virtual:2x2'");
   expect_runs(&r);
   expect_refused(&other, "the TPU system 'virtual:1x1' is not initialized");
   // By an op, which knows the job alone, it is the one that is initialized.

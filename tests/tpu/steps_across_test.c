@@ -240,7 +240,7 @@ TEST(what_does_not_fit_is_refused) {
   assert_int_equal(ls_graph_num_ops(c.graph), ops);
   j.fails = true;
   expect_status(build(&j, 2, LS_SOME(1)), LS_INVALID_ARGUMENT,
-                "returns an op, a tensor, those of its replicas, or none");
+                "must return an op, a tensor, those of its replicas, or none");
   assert_int_equal(ls_graph_num_ops(c.graph), ops + 4);
   end(&j);
   computation_close(&c);

@@ -396,11 +396,11 @@ TEST(a_step_returns_an_op_a_tensor_or_none) {
   begin(&j, 2, 1, 2);
   computation_open(&c);
   expect_status(build(&j, sets_and_returns_none, (ls_opt){0}, ls_none()),
-                LS_INVALID_ARGUMENT, "returns an op or a tensor");
+                LS_INVALID_ARGUMENT, "must return an op or a tensor");
   expect_status(build(&j, sets_and_returns_a_list, (ls_opt){0}, ls_none()),
-                LS_INVALID_ARGUMENT, "returns an op or a tensor");
+                LS_INVALID_ARGUMENT, "must return an op or a tensor");
   expect_status(build(&j, returns_a_tensor, (ls_opt){0}, ls_none()),
-                LS_INVALID_ARGUMENT, "returns an op or none");
+                LS_INVALID_ARGUMENT, "must return an op or none");
   expect_status(build(&j, fails, (ls_opt){0}, ls_none()), LS_DATA_LOSS,
                 "as the step says");
   // A nest is one output; its leaves have replicas of their own.

@@ -378,10 +378,9 @@ TEST(initializing_gives_and_registers_a_topology) {
 
   // The job is the other system's.
   ls_tpu_resolver *pod = create("virtual:2x1");
-  expect_status(
-      ls_tpu_initialize(pod, NULL), LS_FAILED_PRECONDITION,
-      "TPU system 'virtual:2x1' cannot be initialized: its job worker "
-      "is that of TPU system 'grpc://a'");
+  expect_status(ls_tpu_initialize(pod, NULL), LS_FAILED_PRECONDITION,
+                "TPU system 'virtual:2x1' cannot be initialized: its job "
+                "worker belongs to TPU system 'grpc://a'");
   ls_tpu_resolver_release(pod);
   expect_ok(ls_tpu_resolver_create(
       &(ls_tpu_resolver_options){.name = "virtual:2x1", .job = "pod"}, &pod));

@@ -166,7 +166,7 @@ TEST(coordinates_lie_inside_and_are_used_once) {
     int32_t data[8];
     const char *part;
   } rows[] = {
-      {{0, 0, 0, 0, 2, 0, 0, 0}, "(2, 0, 0, 0) is outside of the mesh [2"},
+      {{0, 0, 0, 0, 2, 0, 0, 0}, "(2, 0, 0, 0) is outside the mesh [2"},
       {{0, 0, 0, 0, 0, 0, 0, -1}, "(0, 0, 0, -1) is outside"},
       {{1, 0, 0, 1, 1, 0, 0, 1}, "(1, 0, 0, 1) is of two devices"},
   };
@@ -298,7 +298,7 @@ TEST(what_does_not_fit_is_refused_by_field_and_value) {
       ROW("\x0d\x01\x01\x01\x02", "field 1, mesh_shape", "list"),
       ROW(MESH "\x28\x01", "field 5", "message"),
       ROW(MESH "\x22\x01\x80", "field 4, device_coordinates", "cut off"),
-      ROW(MESH "\x22\x09", "longer than what holds it", "byte 6"),
+      ROW(MESH "\x22\x09", "longer than its message", "byte 6"),
       ROW("\x07", "byte 0", "TopologyProto"),
 #undef ROW
   };

@@ -71,7 +71,7 @@ TEST(what_says_nothing_does_not_go_over_to_another) {
   static const char *const says = "a replicated computation may be for TPU "
                                   "system 'virtual:1x1' of job red, "
                                   "which was shut down, or for 'virtual:1x1' "
-                                  "of job blue: say for which, by "
+                                  "of job blue: select one by "
                                   "a device such as /job:blue/task:0";
   expect_ok(ls_tpu_initialize(red, NULL));
   expect_ok(call_plain(f, 1));

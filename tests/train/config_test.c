@@ -73,7 +73,7 @@ TEST(what_is_wrong_is_named) {
   } rows[] = {
       {"{\"model\":\"tiny\",", "configured/config.json:1"},
       {"", "configured/config.json:1"},
-      {"[]", "holds no JSON object"},
+      {"[]", "has no JSON object"},
       {"{}", "names no \"model\""},
       {"{\"model\":3}", "\"model\" is not a text"},
       {"{\"model\":\"tiny\",\"seed\":0.5}", "\"seed\" is not a whole number"},
@@ -159,7 +159,7 @@ TEST(what_is_damaged_is_what_the_checkpoint_says) {
   for (size_t cut = 0; cut < size; cut += 40) {
     expect_ok(files->write(NULL, "kept/config.json", text, cut));
     expect_read(text, line);
-    expect_contains(line, "the checkpoint of step 4 says");
+    expect_contains(line, "in the checkpoint of step 4");
   }
   // Without a checkpoint there is nothing to say.
   expect_ok(files->remove(NULL, "kept/model.ckpt-4.json"));

@@ -105,7 +105,7 @@ TEST(batches_that_cannot_be_dealt_evenly_are_steps_of_their_own) {
   remove_folder("loops");
   expect_ok(resumable_run(&r, &result));
   expect_same_file("whole", "loops", model);
-  expect_contains(kept.text, "batches of 6 examples are dealt to 4 replicas");
+  expect_contains(kept.text, "batches of 6 examples are split over 4 replicas");
 }
 
 // ---- What comes between steps ----------------------------------------------

@@ -195,7 +195,7 @@ TEST(the_rest_of_a_damaged_file_is_passed_over) {
   assert_int_equal(least, 1);
   assert_int_equal(s.warnings, 1);  // Of one file one.
   expect_contains(s.line, path);
-  expect_contains(s.line, "passed over");
+  expect_contains(s.line, "skipping the rest");
   end(&s);
 }
 

@@ -137,7 +137,7 @@ TEST(another_run_is_refused_by_name) {
       {{.replicas = 1, .batch_size = 4},
        "its number of replicas is 2, here it is 1; its batch size is 8, here "
        "it is 4"},
-      {{.replicas = 2, .rate = 0.25}, "'another' is of another program: that "},
+      {{.replicas = 2, .rate = 0.25}, "'another' has another program: that "},
   };
   ls_train_result result;
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); ++i) {

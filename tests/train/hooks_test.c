@@ -188,7 +188,7 @@ TEST(a_saver_saves_when_it_is_due) {
   expect_ok(ls_stop_at_step_hook((ls_opt){0}, LS_SOME(5), &hooks[1]));
   const ls_save_listener listener = listener_of(&h);
   expect_status(ls_saver_hooks_add_listeners(&hooks[1], 1, &listener, 1),
-                LS_INVALID_ARGUMENT, "no hook that saves");
+                LS_INVALID_ARGUMENT, "no saver hook");
   expect_ok(ls_saver_hooks_add_listeners(hooks, 2, &listener, 1));
   monitored_runs_open(&f, hooks, 2, NULL);
   assert_true(has(folder, "graph.ls"));  // Before a run.
@@ -353,7 +353,7 @@ TEST(values_are_logged) {
   const char *const names[] = {"loss", "a"};
   const ls_tensor values[] = {f.loss, read};
   ls_log_hook_options o = {.names = names, .values = values, .num_values = 2};
-  expect_status(ls_log_hook(&o, &hook), LS_INVALID_ARGUMENT, "say when");
+  expect_status(ls_log_hook(&o, &hook), LS_INVALID_ARGUMENT, "set an interval");
   o.every_steps = LS_SOME(2);
   o.every_seconds = LS_SOME(2);
   expect_status(ls_log_hook(&o, &hook), LS_INVALID_ARGUMENT, "one of the two");
@@ -420,7 +420,8 @@ TEST(summaries_are_recorded_when_due) {
       ls_graph_collection(f.graph, LS_COLLECTION_SUMMARIES, NULL, 0), 1);
   ls_hook *hook = NULL;
   ls_summary_hook_options o = {.ops = &op, .num_ops = 1, .writer = writer};
-  expect_status(ls_summary_hook(&o, &hook), LS_INVALID_ARGUMENT, "say when");
+  expect_status(ls_summary_hook(&o, &hook), LS_INVALID_ARGUMENT,
+                "set an interval");
   o.every_steps = LS_SOME(3);
   expect_ok(ls_summary_hook(&o, &hook));
   monitored_runs_open(&f, &hook, 1, NULL);
@@ -540,7 +541,7 @@ static ls_status feed_too_many(void *user, ls_feed *feeds, size_t capacity,
 TEST(what_a_hook_cannot_do_is_refused) {
   ls_hook *hook = NULL;
   expect_status(ls_profiler_hook("here", (ls_opt){0}, (ls_opt){0}, &hook),
-                LS_INVALID_ARGUMENT, "say when");
+                LS_INVALID_ARGUMENT, "set an interval");
   assert_null(hook);
   expect_status(ls_profiler_hook("here", LS_SOME(1), LS_SOME(1), &hook),
                 LS_INVALID_ARGUMENT, "one of the two");

@@ -283,7 +283,7 @@ TEST(a_folder_with_a_run_is_kept) {
   expect_ok(ls_train(&s.options, &s.result));
   s.options.overwrite = false;
   expect_status(ls_train(&s.options, &s.result), LS_ALREADY_EXISTS,
-                "the run folder 'kept' holds a run already");
+                "the run folder 'kept' already holds a run");
   assert_int_equal(s.result.steps, 0);
   s.options.run_folder = "/dev/null/run";
   expect_status(ls_train(&s.options, &s.result), LS_NOT_FOUND,

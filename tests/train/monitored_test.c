@@ -271,7 +271,7 @@ TEST(what_is_lost_at_the_same_step_again_and_again_is_told) {
     expect_ok(monitored_runs_try(&f));
     const ls_status status = monitored_runs_try(&f);
     assert_int_equal(calls, 3 + most[i]);
-    expect_contains(ls_status_message(status), "sessions were lost, and none");
+    expect_contains(ls_status_message(status), "sessions were lost without");
     expect_status(ls_monitored_session_close(f.session, status), LS_UNAVAILABLE,
                   "gone as planned");
     monitored_runs_end(&f);

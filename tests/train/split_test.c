@@ -55,9 +55,9 @@ TEST(what_has_no_mean_is_refused) {
                 "a mean of 2 numbers over the examples of 3 replicas");
   assert_true(isnan(mean));
   expect_status(ls_train_mean(ls_none(), rows, &mean), LS_INVALID_ARGUMENT,
-                "what is no number");
+                "a value that is no number");
   expect_status(ls_train_mean(ls_none(), ls_nest_i64(1), &mean),
-                LS_INVALID_ARGUMENT, "what is no number");
+                LS_INVALID_ARGUMENT, "a value that is no number");
   ls_nest_release(rows);
   ls_nest_release(losses);
 }

@@ -124,9 +124,10 @@ static ls_status train(fault wrong, int64_t replicas, int32_t last_label) {
 
 TEST(a_step_that_is_none_is_refused_in_a_line) {
   static const char *const says[MOST_FAULTS] = {
-      [BARE_LOSS] = "the training step of model 'net' gives no \"loss\"",
-      [NO_LOSS] = "the training step of model 'net' gives no \"loss\"",
-      [NO_ACCURACY] = "the training step of model 'net' gives no \"accuracy\"",
+      [BARE_LOSS] = "the training step of model 'net' returns no \"loss\"",
+      [NO_LOSS] = "the training step of model 'net' returns no \"loss\"",
+      [NO_ACCURACY] =
+          "the training step of model 'net' returns no \"accuracy\"",
       [NO_STEP] = "changes no trainable variable",
       [NO_VARIABLES] = "model 'net' lists no variables",
   };

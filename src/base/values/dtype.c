@@ -91,6 +91,6 @@ ls_status ls_dtype_parse(const char *text, ls_dtype *out_dtype) {
     memcpy(names + used, rows[i].name, size + 1);
     used += size;
   }
-  return ls_invalid_argument("no dtype is called '%.40s'; there are %s", text,
-                             names);
+  return ls_invalid_argument("there is no dtype '%.40s'; the dtypes are %s",
+                             text, names);
 }

@@ -76,7 +76,7 @@ static ls_status bind_named(binding *b, bool *given) {
       b->rest[b->num_rest] = ls_nest_item(b->named, i);
       b->keys[b->num_rest++] = name;
     } else {
-      return parameters_refuse(b, "is none of its parameters' names", name);
+      return parameters_refuse(b, "is not the name of a parameter", name);
     }
   }
   return ls_ok();

@@ -162,9 +162,8 @@ static ls_status restore_place(ls_anchors *anchors, const ls_record *places,
   LS_RETURN_IF_ERROR(ls_stage_get_count(inner, "at", &at));
   if (anchors->count > 0 && at <= anchors->items[anchors->count - 1].at)
     return ls_invalid_argument(
-        "the position's place at %lld is none behind "
-        "%lld",
-        (long long)at, (long long)anchors->items[anchors->count - 1].at);
+        "the position's entry at %lld is not after %lld", (long long)at,
+        (long long)anchors->items[anchors->count - 1].at);
   LS_RETURN_IF_ERROR(ls_record_find(inner, "state", &state));
   LS_RETURN_IF_NO_MEMORY(ls_grow(anchors->allocator, &anchors->items,
                                  &anchors->capacity, anchors->count + 1,
@@ -190,7 +189,7 @@ ls_status ls_anchors_begin_all(ls_anchors *anchors, const ls_record *record) {
 ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
   const size_t i = anchors_find(anchors, at);
   if (i == anchors->count)
-    return ls_invalid_argument("the position has no place before element %lld",
+    return ls_invalid_argument("the position has no entry before element %lld",
                                (long long)at);
   const ls_anchor_place *place = &anchors->items[i];
   if (anchors->read < place->at) {
@@ -199,7 +198,7 @@ ls_status ls_anchors_go_to(ls_anchors *anchors, int64_t at) {
   }
   const int64_t more = at - anchors->read;
   if (more < 0)
-    return ls_invalid_argument("the position's element %lld is behind %lld",
+    return ls_invalid_argument("the position's element %lld is after %lld",
                                (long long)at, (long long)anchors->read);
   if (more > 0) LS_RETURN_IF_ERROR(ls_stage_skip(anchors->input, more));
   anchors->read = at;

@@ -160,7 +160,7 @@ static ls_status read_index(ls_cache_file *self, const header *head) {
   const bool within = head->index >= HEADER && head->index <= file_size - 12;
   const int64_t rest = within ? file_size - head->index - 12 : 0;
   if (!within || rest % 8 != 0 || head->count != rest / 8)
-    return damaged(path, "its size is not what its header says");
+    return damaged(path, "its size differs from its header");
   const size_t size = (size_t)(head->count + 1) * sizeof(int64_t);
   uint32_t crc = 0;
   self->count = head->count;
@@ -172,7 +172,7 @@ static ls_status read_index(ls_cache_file *self, const header *head) {
   LS_RETURN_IF_ERROR(
       ls_file_read(self->file, head->index + (int64_t)size, &crc, sizeof(crc)));
   if (crc != ls_crc32c(0, self->offsets, size))
-    return damaged(path, "its index has another checksum");
+    return damaged(path, "the checksum of its index does not match");
   for (int64_t i = 0; i <= self->count; ++i) {
     const int64_t before = i == 0 ? HEADER : self->offsets[i - 1] + 4;
     if (self->offsets[i] < before || self->offsets[i] > head->index)
@@ -191,7 +191,7 @@ static ls_status read_header(ls_cache_file *self, const uint64_t digest[2]) {
     return ls_invalid_argument("'%s' is no cache file; give another name",
                                path);
   if (head.crc != ls_crc32c(0, &head, CHECKED))
-    return damaged(path, "its header has another checksum");
+    return damaged(path, "the checksum of its header does not match");
   if (head.digest[0] != digest[0] || head.digest[1] != digest[1])
     return ls_invalid_argument("'%s' is the cache file of another pipeline; "
                                "remove it, or give another "
@@ -304,7 +304,7 @@ static ls_status read_checked(const ls_cache_file *file, int64_t index,
   LS_RETURN_IF_ERROR(ls_file_read(file->file, offset, data, size));
   memcpy(&crc, data + size - sizeof(crc), sizeof(crc));
   if (crc != ls_crc32c(0, data, size - sizeof(crc)))
-    return LS_STATUS(LS_DATA_LOSS, "it has another checksum");
+    return LS_STATUS(LS_DATA_LOSS, "its checksum does not match");
   reader self = {data, data + size - sizeof(crc)};
   return read_element(&self, like, element);
 }

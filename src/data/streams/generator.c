@@ -105,8 +105,8 @@ static ls_status read_again(generator_stage *self, int64_t position) {
     ls_status_free(status);  // Was reported when the element was given.
     if (code == LS_OUT_OF_RANGE)
       return LS_STATUS(LS_DATA_LOSS,
-                       "the generator ends behind %lld elements; when the "
-                       "position was saved it had given %lld",
+                       "the generator ends after %lld elements; when the "
+                       "position was saved it had returned %lld",
                        (long long)self->position, (long long)position);
   }
   return ls_ok();

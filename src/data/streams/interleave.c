@@ -258,8 +258,8 @@ static ls_status interleave_check(const ls_dataset_class *kind,
   if (o->call == NULL)
     return ls_invalid_argument("%s needs a function `call`", kind->name);
   if (o->result.kind == LS_KIND_NONE)
-    return ls_invalid_argument(
-        "%s must be told what elements are: give `result`", kind->name);
+    return ls_invalid_argument("%s needs the types of elements: give `result`",
+                               kind->name);
   if (kind == &flat_map_class && (o->cycle != 0 || o->block != 0))
     return ls_invalid_argument(
         "flat_map reads one data set after another: give no `cycle` or "

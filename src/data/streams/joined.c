@@ -89,7 +89,7 @@ static ls_status next_zipped(ls_stage *stage, ls_nest *element) {
     ls_nest_release(self->parts[i]);
   if (!self->ended) return first;
   ls_status_free(first);
-  return ls_out_of_range("one of the data sets beside each other has ended");
+  return ls_out_of_range("one of the zipped data sets has ended");
 }
 
 static void close_zipped(ls_stage *stage) {

@@ -67,7 +67,7 @@ static ls_status sample_next(ls_stage *stage, ls_nest *element) {
     if (sample_of(stage)->stop_at_first) break;
   }
   self->ended = true;
-  return ls_out_of_range("no data set to sample from goes on");
+  return ls_out_of_range("all data sets to sample from have ended");
 }
 
 static ls_status sample_restart(ls_stage *stage, int64_t epoch) {

@@ -90,9 +90,9 @@ int32_t ls_replica_number(void) {
 // ---- Refusals --------------------------------------------------------------
 ls_status ls_mixing_error(const ls_strategy *current,
                           const ls_strategy *required) {
-  return ls_failed_precondition("inside of %s, but this is for %s: strategies "
-                                "cannot be mixed",
-                                current->label, required->label);
+  return ls_failed_precondition(
+      "inside %s, but this is for %s: strategies cannot be mixed",
+      current->label, required->label);
 }
 
 ls_status ls_cross_replica_error(const ls_strategy *strategy,

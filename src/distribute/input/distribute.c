@@ -158,7 +158,7 @@ static ls_status use_rows(making *self, ls_dataset *dataset,
   data->shares.round_up = data->batch_rows < 0;
   if (!batched)
     return ls_invalid_argument(
-        "a data set that was never batched is cut anew on each host of %s: "
+        "a data set without batches cannot be rebatched on each host of %s: "
         "batch it first (ls_dataset_batch)",
         self->strategy->label);
   LS_RETURN_IF_ERROR(shard_over_hosts(self, dataset, policy));
@@ -171,10 +171,10 @@ static ls_status check_readers(const ls_dataset *dataset,
                                ls_shard_policy policy) {
   char text[300];
   if (policy == LS_SHARD_HINT && !ls_input_has_hint(dataset))
-    return ls_invalid_argument("sharding by hint of %s: there is none; put "
-                               "ls_dataset_shard_hint where "
-                               "hosts are to read other elements",
-                               ls_dataset_print(dataset, text, sizeof(text)));
+    return ls_invalid_argument(
+        "sharding by hint of %s: there is none; put ls_dataset_shard_hint "
+        "where the data set should be sharded",
+        ls_dataset_print(dataset, text, sizeof(text)));
   if (policy != LS_SHARD_FILE || ls_input_reads_files(dataset)) return ls_ok();
   return ls_not_found("sharding by file of %s: none of its sources reads files",
                       ls_dataset_print(dataset, text, sizeof(text)));
@@ -193,9 +193,9 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   ls_distributed_dataset *data = self->data;
   const ls_input_options *options = self->options;
   if (dataset->kind->is_last)
-    return ls_unimplemented("%s of a data set behind %s, which must be the "
-                            "last step",
-                            self->request->noun, dataset->kind->name);
+    return ls_unimplemented(
+        "%s of a data set after %s, which must be the last step",
+        self->request->noun, dataset->kind->name);
   const bool to_hosts = options->fetch_to_device == LS_FLAG_OFF;
   const bool splits = !options->whole_elements && data->num_replicas > 1;
   LS_RETURN_IF_ERROR(ls_dataset_spec(dataset, &spec));

@@ -32,10 +32,10 @@ static ls_nest list_leaf(ls_nest leaf, void *user) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   char text[160];
   if (spec == NULL)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "what a callable gives is said by leaves of ls_nest_spec, "
-                   "got %s",
-                   ls_nest_print(leaf, text, sizeof(text)));
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "the types of a callable's elements are leaves of ls_nest_spec, got %s",
+        ls_nest_print(leaf, text, sizeof(text)));
   callable->leaves[callable->num_leaves] = *spec;
   return ls_nest_i64((int64_t)callable->num_leaves++);
 }
@@ -82,10 +82,9 @@ ls_status ls_input_callable_next(ls_input_callable *callable,
                                  ls_nest *element) {
   LS_OWN(ls_nest, next) = callable->next(callable->user);
   LS_RETURN_IF_ERROR(ls_nest_status(next));
-  LS_RETURN_IF_ERROR(
-      ls_status_annotate(ls_nest_same_structure(callable->structure, next),
-                         "between what a callable said it gives and what it "
-                         "gave"));
+  LS_RETURN_IF_ERROR(ls_status_annotate(
+      ls_nest_same_structure(callable->structure, next),
+      "between a callable's declared types and its element"));
   ls_nest_release(*element);
   *element = ls_give(&next);
   return ls_ok();

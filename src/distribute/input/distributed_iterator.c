@@ -107,8 +107,7 @@ static ls_status check_kind(ls_iterator_kind kind) {
         "sessions",
         graph->kind == LS_GRAPH_EAGER ? "eager mode" : "a function");
   if ((unsigned)kind > LS_ITERATOR_INITIALIZABLE)
-    return ls_invalid_argument("an iterator of kind %d, which there is not",
-                               (int)kind);
+    return ls_invalid_argument("there is no kind %d of iterators", (int)kind);
   return ls_ok();
 }
 
@@ -228,7 +227,7 @@ ls_status ls_input_pack(ls_distributed_iterator *self, ls_nest *element) {
 
 static ls_status
 distributed_iterator_at_end(const ls_distributed_iterator *self) {
-  return ls_out_of_range("iterator '%s' is at the end of its data, behind "
+  return ls_out_of_range("iterator '%s' is at the end of its data, after "
                          "element %lld of epoch %lld",
                          self->name, (long long)self->given,
                          (long long)self->epoch);
@@ -268,12 +267,11 @@ ls_status ls_input_check_place(const ls_distributed_iterator *self,
                           !entry->strategy->kind->is_default;
   const bool is_computed = ls_context_current()->scoped.shards > 0;
   if (!is_replica && !is_computed) return ls_ok();
-  return ls_failed_precondition("%s of iterator '%s' inside of a replica of "
-                                "%s: call it outside, and give "
-                                "replicas its values as arguments",
-                                what, self->name,
-                                is_replica ? entry->strategy->label
-                                           : "a replicated computation");
+  return ls_failed_precondition(
+      "%s of iterator '%s' inside a replica of %s: call it outside, and pass "
+      "its values to replicas as arguments",
+      what, self->name,
+      is_replica ? entry->strategy->label : "a replicated computation");
 }
 
 ls_status ls_distributed_iterator_next(ls_distributed_iterator *iterator,

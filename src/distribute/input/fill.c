@@ -97,9 +97,8 @@ ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
 static ls_status append_rows(ls_nest *part, ls_nest rows) {
   const ls_array *a = ls_nest_as_array(*part), *b = ls_nest_as_array(rows);
   if (a == NULL || b == NULL)
-    return ls_unimplemented(
-        "rows of several batches as one of sparse or ragged "
-        "leaves: batch sizes are to fit");
+    return ls_unimplemented("rebatching of sparse or ragged leaves from "
+                            "several batches: batch sizes must fit");
   ls_shape shape = ls_array_shape(a);
   const ls_dtype dtype = ls_array_dtype(a);
   const ls_shape added = ls_array_shape(b);

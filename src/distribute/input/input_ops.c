@@ -131,7 +131,7 @@ static ls_status give_value(const reading *self, ls_host_call *call,
       !ls_shape_equal(ls_array_shape(array), type->shape))
     return ls_invalid_argument(
         "leaf %s of an element of iterator '%s' is %s for replica %zu, not %s "
-        "as was said",
+        "as declared",
         ls_input_leaf_path(data->structure, leaf, path, sizeof(path)),
         self->iterator->name,
         array == NULL
@@ -203,11 +203,11 @@ static void warn_of_many(ls_distributed_iterator *iterator) {
   char key[100];
   snprintf(key, sizeof(key), "get_next %p %d", (const void *)iterator,
            iterator->num_ops);
-  ls_log_limited(iterator->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
-                 "get_next of iterator '%s' is called for the %d. time while a "
-                 "graph is built: each call is another op; call it once, and "
-                 "run what it gives again and again",
-                 iterator->name, iterator->num_ops);
+  ls_log_limited(
+      iterator->data->runtime, key, 1, LS_LOG_WARNING, "distribute",
+      "get_next of iterator '%s' was called %d times while a graph was built: "
+      "each call adds an op; call it once, and run its results repeatedly",
+      iterator->name, iterator->num_ops);
 }
 
 // Checks that no value is another rank's, which is no tensor here.
@@ -215,11 +215,10 @@ static ls_status check_own(const ls_distributed_iterator *iterator) {
   const ls_distributed_dataset *data = iterator->data;
   if (data->end_own - data->first_own == data->num_replicas) return ls_ok();
   return ls_failed_precondition(
-      "an op that reads iterator '%s', which has values of replicas %zu to %zu "
-      "of %zu alone, as other ranks have the others: read it outside of "
-      "graphs, "
-      "and give its values as arguments of run; or distribute the data set "
-      "while a graph is built",
+      "an op that reads iterator '%s', which has only the values of replicas "
+      "%zu to %zu of %zu, as other ranks have the others: read it outside of "
+      "graphs, and pass its values as arguments of run; or distribute the data "
+      "set while a graph is built",
       iterator->name, data->first_own, data->end_own, data->num_replicas);
 }
 

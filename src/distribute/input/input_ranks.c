@@ -62,9 +62,9 @@ static ls_status report_values(const ls_distributed_iterator *self,
         ls_nest_as_array(self->parts[l * data->num_replicas + replica]);
     if (array != NULL) shape = ls_array_shape(array);
     if ((has && array == NULL) || shape.rank != rank)
-      return ls_internal("an element of iterator '%s' is not what its data set "
-                         "says",
-                         self->name);
+      return ls_internal(
+          "an element of iterator '%s' differs from the spec of its data set",
+          self->name);
     for (int d = 0; d < rank; ++d)
       words[at++] = shape.dim[d];
   }

@@ -172,10 +172,10 @@ static ls_status restore_rows(ls_distributed_iterator *self, size_t i,
   if (row > rows->rows ||
       (self->data->batch_rows < 0 &&
        row != ls_shares_begin(&self->data->shares, rows->rows, taken)))
-    return ls_invalid_argument(
-        "iterator '%s' is restored from row %lld of a batch of %lld, behind "
-        "%lld pieces",
-        self->name, (long long)row, (long long)rows->rows, (long long)taken);
+    return ls_invalid_argument("iterator '%s' is restored from row %lld of a "
+                               "batch of %lld, after %lld pieces",
+                               self->name, (long long)row,
+                               (long long)rows->rows, (long long)taken);
   rows->next = row;
   return ls_ok();
 }
@@ -204,7 +204,7 @@ static ls_status restore_several(ls_distributed_iterator *self,
                                self->name, count, (long long)pipelines);
   LS_RETURN_IF_ERROR(ls_record_get_i64(record, "given", &given));
   if (given < 0)
-    return ls_invalid_argument("iterator '%s' is restored behind %lld elements",
+    return ls_invalid_argument("iterator '%s' is restored after %lld elements",
                                self->name, (long long)given);
   for (size_t i = 0; i < count; ++i)
     if (self->sources[i] != NULL)

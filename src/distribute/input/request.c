@@ -28,9 +28,9 @@ static ls_status request_check_values(const ls_input_options *options) {
     return ls_invalid_argument("sharding %d of ls_input_options is no policy",
                                (int)options->sharding);
   if (buffer->set && buffer->value < 0)
-    return ls_invalid_argument("per_replica_buffer_size %lld: it is 0 (none) "
-                               "or more",
-                               buffer->value);
+    return ls_invalid_argument(
+        "per_replica_buffer_size %lld: must be 0 (none) or more",
+        buffer->value);
   if (options->prefetch == LS_FLAG_ON && buffer->set && buffer->value < 1)
     return ls_invalid_argument("prefetch is on with per_replica_buffer_size "
                                "%lld: it needs at least 1",
@@ -47,15 +47,15 @@ static ls_status check_dataset(const ls_input_options *options,
         "sets from a function: use distribute_datasets_from_function",
         what);
   if (options->whole_elements && options->round_up)
-    return ls_invalid_argument("whole_elements and round_up: whole elements "
-                               "are not cut");
+    return ls_invalid_argument(
+        "whole_elements and round_up: whole elements are not split");
   if (options->round_up && policy != LS_SHARD_DEFAULT &&
       policy != LS_SHARD_DATA && policy != LS_SHARD_AUTO)
     return ls_invalid_argument("round_up is of parts of one batch for all "
                                "hosts: sharding is to be by DATA");
   if (options->prefetch != LS_FLAG_DEFAULT && !options->whole_elements)
-    return ls_invalid_argument("prefetch is of whole_elements; what is ahead "
-                               "of parts says per_replica_buffer_size");
+    return ls_invalid_argument("prefetch is for whole_elements; for parts use "
+                               "per_replica_buffer_size");
   return ls_ok();
 }
 
@@ -73,14 +73,14 @@ static ls_status check_function(const ls_strategy *strategy,
         "each worker (PER_WORKER): it needs PER_REPLICA");
   if (options->place_dataset_on_device &&
       options->fetch_to_device != LS_FLAG_OFF)
-    return ls_invalid_argument("place_dataset_on_device and fetch_to_device: "
-                               "what is made on the device is not fetched to "
-                               "it; set fetch_to_device to off");
+    return ls_invalid_argument(
+        "place_dataset_on_device and fetch_to_device: elements made on the "
+        "device are not fetched to it; set fetch_to_device to off");
   if (options->whole_elements || options->round_up ||
       options->sharding != LS_SHARD_DEFAULT)
     return ls_invalid_argument(
-        "%s of ls_input_options is for a data set: what a function gives for a "
-        "pipeline is handed out as it is",
+        "%s of ls_input_options is for a data set: a function's elements for a "
+        "pipeline are used unchanged",
         options->whole_elements ? "whole_elements"
         : options->round_up     ? "round_up"
                                 : "sharding");
@@ -202,7 +202,7 @@ ls_status ls_strategy_make_input_fn_iterator(
         "(PER_WORKER) is possible",
         mode == LS_PIPELINE_PER_REPLICA
             ? "a pipeline for each replica (PER_REPLICA)"
-            : "a mode that there is not");
+            : "an unknown mode");
   return make_iterator(strategy,
                        (ls_input_request){.noun = "make_input_fn_iterator",
                                           .function = function,

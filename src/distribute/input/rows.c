@@ -89,7 +89,7 @@ ls_status ls_shares_count(const ls_row_shares *shares, ls_nest features,
              ? ls_ok()
              : ls_invalid_argument(
                    "The real batch size should not be greater than batch_size: "
-                   "a batch of %lld where there is room for %lld",
+                   "a batch of %lld, the limit is %lld",
                    (long long)*out_count, (long long)room);
 }
 
@@ -236,8 +236,8 @@ ls_status ls_features_split(ls_nest value, ls_nest *out_features,
   const size_t count = ls_nest_count(value);
   if (count != 2)
     return ls_invalid_argument(
-        "input_fn gives a tuple of %zu: it must be a len 2 tuple (features, "
-        "labels); several features are a list or a dict",
+        "input_fn returns a tuple of %zu: it must be a len 2 tuple (features, "
+        "labels); use a list or a dict for several features",
         count);
   *out_features = ls_nest_item(value, 0);
   *out_labels = ls_nest_item(value, 1);

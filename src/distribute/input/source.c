@@ -10,7 +10,7 @@ ls_status ls_feed_source_init(ls_feed_source *self, ls_dataset *dataset,
   *self = (ls_feed_source){0};
   if (dataset != NULL &&
       (features.kind != LS_KIND_NONE || labels.kind != LS_KIND_NONE))
-    return ls_failed_precondition("internal error: what is fed comes from a "
+    return ls_failed_precondition("internal error: input comes both from a "
                                   "data set and from features and labels");
   if (dataset != NULL) LS_RETURN_IF_ERROR(ls_dataset_status(dataset));
   self->dataset = dataset != NULL ? ls_dataset_retain(dataset) : NULL;
@@ -105,11 +105,11 @@ ls_status ls_feed_source_next(ls_feed_source *self, ls_feed_element *out_fed) {
     return ls_ok();
   }
   if (self->iterator == NULL)
-    return ls_failed_precondition("features and labels of a data set are asked "
-                                  "for before its initializer");
+    return ls_failed_precondition("features and labels of a data set are "
+                                  "requested before its initializer");
   if (self->has_signals)
-    return ls_failed_precondition("features and labels are asked for twice: "
-                                  "between are the signals of the first");
+    return ls_failed_precondition("features and labels are requested twice "
+                                  "without the signals of the first");
   LS_OWN(ls_nest, element) = ls_iterator_get_next(self->iterator);
   LS_RETURN_IF_ERROR(ls_nest_status(element));
   LS_RETURN_IF_ERROR(take_element(self, element, &fed));
@@ -123,8 +123,8 @@ ls_status ls_feed_source_signals(ls_feed_source *self, ls_nest *out_signals) {
   *out_signals = ls_none();
   if (!self->is_even || self->even.rule != LS_END_SIGNALLED) return ls_ok();
   if (!self->has_signals)
-    return ls_failed_precondition("signals are asked for before the features "
-                                  "and labels that they belong to");
+    return ls_failed_precondition(
+        "signals are requested before their features and labels");
   *out_signals = ls_give(&self->signals);
   self->has_signals = false;
   return ls_ok();

@@ -100,8 +100,8 @@ static ls_status check_workers(const ls_strategy *strategy,
   for (int32_t i = 0; i < strategy->num_replicas; ++i) {
     const char *device = ls_strategy_device(strategy, i);
     if (is_local(device) != is_local(first))
-      return ls_invalid_argument("devices of this machine (job localhost) "
-                                 "stand beside '%s' and '%s'",
+      return ls_invalid_argument("devices of this machine (job localhost) are "
+                                 "mixed with '%s' and '%s'",
                                  first, device);
     if (!is_local(device) && place->names != NULL &&
         strstr(place->names[i], "/task:") == NULL)

@@ -160,10 +160,11 @@ static const ls_scope_type examples_scope = {
     .name = "a scope of a number of examples"};
 
 void ls_examples_scope_begin(ls_scope *scope, ls_tensor count) {
-  ls_status status = ls_tensor_is_failed(count)
-                         ? ls_invalid_argument("the number of examples that a "
-                                               "scope is to say is failed")
-                         : examples_check_count(count);
+  ls_status status =
+      ls_tensor_is_failed(count)
+          ? ls_invalid_argument(
+                "the number of examples of a scope is a failed tensor")
+          : examples_check_count(count);
   if (!ls_status_is_ok(status)) {
     ls_context_refuse(scope, status);
     return;

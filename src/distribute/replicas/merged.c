@@ -211,7 +211,7 @@ static ls_status sharing_check_type(const ls_variable_options *options,
       (!has_shape || ls_shape_compatible(shape, made->type.shape)))
     return ls_ok();
   return ls_invalid_argument(
-      "variable '%s' is %s on replica 0 and asked for as %s", made->name,
+      "variable '%s' is %s on replica 0 and requested as %s", made->name,
       LS_SHAPE_TEXT(made->type.dtype, made->type.shape),
       LS_SHAPE_TEXT(dtype, has_shape ? shape : made->type.shape));
 }

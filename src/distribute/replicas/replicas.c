@@ -107,8 +107,9 @@ static ls_status share_replica(ls_replica_task *task) {
   if (!ls_graph_equal(all->first, task->graph, difference, sizeof(difference)))
     return ls_unimplemented(
         "replica %d's step differs from replica 0's: %s; all replicas must "
-        "record the same ops: what depends on the replica is computed from "
-        "ls_replica_id(), or given as an argument with a part for each",
+        "record the same ops: compute values that depend on the replica from "
+        "ls_replica_id(), or pass them as an argument with a component for "
+        "each",
         task->replica->id, difference);
   ls_nest_release(task->result);
   task->result = ls_none();

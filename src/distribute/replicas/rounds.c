@@ -171,10 +171,10 @@ void ls_rounds_deinit(ls_rounds *rounds) {
 ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
                              ls_nest args, void *user) {
   if (ls_graph_resolve(ls_graph_current()) != task->graph)
-    return LS_FAIL(LS_FAILED_PRECONDITION,
-                   "merge_call inside of a nested function or of the body of a "
-                   "loop or branch (control flow): it belongs into the "
-                   "replica's callback itself");
+    return LS_FAIL(
+        LS_FAILED_PRECONDITION,
+        "merge_call inside a nested function or the body of a loop or branch "
+        "(control flow): call it in the replica's callback itself");
   if (ls_fiber_current() != task->fiber)
     return LS_FAIL(LS_FAILED_PRECONDITION,
                    "merge_call from another thread or fiber than that of "

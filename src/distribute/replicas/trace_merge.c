@@ -174,10 +174,10 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   ls_status status = ls_ok();
   const way how = trace_merge_way_of(leaf);
   if (how == FOR_EACH && ls_distributed_count(leaf) != m->replicas)
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "the merge function gives a value of %zu components for %zu "
-                   "replicas",
-                   ls_distributed_count(leaf), m->replicas);
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "the merge function returns a value of %zu components for %zu replicas",
+        ls_distributed_count(leaf), m->replicas);
   if (how == FOR_ALL)
     status =
         trace_merge_push(m, &m->uniform, &m->num_uniform, &m->uniform_capacity,
@@ -245,10 +245,10 @@ static ls_status captured(const merging *m, uint64_t ref, ls_tensor *out) {
     *out = m->first->captures[i].outer;
     if (m->first->captures[i].inner == ref) return ls_ok();
   }
-  return ls_invalid_argument("the merge function uses '%s', a value of replica "
-                             "0; what it needs of the "
-                             "replicas is to be an argument of the merge call",
-                             ls_tensor_name((ls_tensor){m->first, ref}));
+  return ls_invalid_argument(
+      "the merge function uses '%s', a value of replica 0; pass the replicas' "
+      "values as arguments of the merge call",
+      ls_tensor_name((ls_tensor){m->first, ref}));
 }
 
 static ls_status fill_inputs(const merging *m, size_t replica,

@@ -79,11 +79,11 @@ static ls_nest components(const regrouping *how, const ls_nest *leaves,
   for (size_t i = 1; i < how->count; ++i) {
     if (container_of(leaves[i]) == container) continue;
     char a[160], b[160];
-    return LS_FAIL(LS_INVALID_ARGUMENT,
-                   "%s on replica 0 is a component of '%s', %s on replica %zu "
-                   "is none of it",
-                   ls_nest_print(leaves[0], a, sizeof(a)), container->name,
-                   ls_nest_print(leaves[i], b, sizeof(b)), i);
+    return LS_FAIL(
+        LS_INVALID_ARGUMENT,
+        "%s on replica 0 is a component of '%s', %s on replica %zu is not",
+        ls_nest_print(leaves[0], a, sizeof(a)), container->name,
+        ls_nest_print(leaves[i], b, sizeof(b)), i);
   }
   return ls_nest_variable(container);
 }

@@ -112,7 +112,7 @@ static ls_status table_check(const ls_table_options *o) {
       ls_array_shape(o->missing).rank == 0)
     return ls_ok();
   return ls_invalid_argument(
-      "what stands for a missing key of table '%s' must be %s, is %s", name,
+      "the value for missing keys of table '%s' must be %s, is %s", name,
       LS_SHAPE_TEXT(values, LS_SCALAR),
       LS_SHAPE_TEXT(ls_array_dtype(o->missing), ls_array_shape(o->missing)));
 }

@@ -320,7 +320,7 @@ static ls_nest select_for(ls_nest leaf, void *user) {
   if (count != (size_t)s->strategy->num_replicas)
     return LS_FAIL(LS_INVALID_ARGUMENT,
                    "an argument has %zu components, the strategy %d replicas; "
-                   "none is for '%s'",
+                   "none is on '%s'",
                    count, s->strategy->num_replicas,
                    ls_strategy_device(s->strategy,
                                       count < (size_t)s->strategy->num_replicas

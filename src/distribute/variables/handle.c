@@ -65,9 +65,9 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
       variable->num_targets == 0)
     return ls_ok();
   char text[200];
-  return ls_invalid_argument("a handle takes plain variables; element %zu is "
-                             "%s",
-                             position, ls_nest_print(leaf, text, sizeof(text)));
+  return ls_invalid_argument(
+      "a handle needs plain variables; element %zu is %s", position,
+      ls_nest_print(leaf, text, sizeof(text)));
 }
 
 // ---- Caching scopes --------------------------------------------------------

@@ -150,11 +150,11 @@ static ls_status update_merged(ls_strategy *strategy, const replica_update *u,
   LS_OWN(ls_nest, given) =
       mirrored_args(u->variable, ls_nest_item(args, 0), ls_nest_item(args, 1));
   LS_RETURN_IF_ERROR(ls_nest_status(given));
-  LS_RETURN_IF_ERROR(ls_status_annotate(
-      ls_assert_mirrored(given),
-      "replicas update '%s' with what is the same on all, as all_reduce or a "
-      "merge call gives it",
-      u->variable->name));
+  LS_RETURN_IF_ERROR(
+      ls_status_annotate(ls_assert_mirrored(given),
+                         "replicas must update '%s' with a value equal on all, "
+                         "such as the result of all_reduce or a merge call",
+                         u->variable->name));
   return ls_strategy_update(strategy, u->variable, u->fn, given, u->user,
                             u->group, out_value);
 }

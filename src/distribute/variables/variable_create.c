@@ -32,8 +32,8 @@ variable_create_check_options(const ls_variable_options *options,
     break;
   case LS_SYNCHRONIZATION_NONE:
     return ls_invalid_argument(
-        "variable '%s': NONE is no synchronization of a variable in a "
-        "strategy; change synchronization to ON_WRITE or ON_READ",
+        "variable '%s': synchronization NONE is not possible in a strategy; "
+        "change synchronization to ON_WRITE or ON_READ",
         variable_create_name_of(options));
   default:
     return ls_invalid_argument("variable '%s': synchronization %d is none of "
@@ -456,8 +456,8 @@ ls_status ls_mirrored_create_variable(ls_strategy *strategy,
   if (options->partitioner != NULL) {
     ls_log_limited(strategy->runtime, "partitioned variables", 1,
                    LS_LOG_WARNING, "distribute",
-                   "partitioned variables are off in a strategy's scope: '%s' "
-                   "is made whole",
+                   "variables are not partitioned in a strategy's scope: '%s' "
+                   "is created unpartitioned",
                    variable_create_name_of(options));
     whole.partitioner = NULL;
   }

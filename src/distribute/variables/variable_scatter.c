@@ -56,7 +56,7 @@ static ls_status first_of(const scattering *s, const ls_tensor *each,
     if (shape.rank > 0 && first.rank > 0) shape.dim[0] = first.dim[0];
     if (ls_tensor_dtype(each[r]) != dtype || !ls_shape_compatible(shape, first))
       return ls_invalid_argument(
-          "scatter_%s of '%s': replica %zu gives %s, replica 0 %s",
+          "scatter_%s of '%s': replica %zu has %s, replica 0 %s",
           ls_scatter_name(s->op), s->variable->name, r,
           LS_SHAPE_TEXT(ls_tensor_dtype(each[r]), ls_tensor_shape(each[r])),
           LS_SHAPE_TEXT(dtype, first));

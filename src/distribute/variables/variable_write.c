@@ -316,8 +316,8 @@ static ls_status write_on_read_across(const ls_writing *w, ls_nest value,
   if (is_unmirrored(value)) return ls_write_refuse_parts(w, "across replicas");
   if (sum && w->op != LS_OP_ASSIGN)
     return ls_failed_precondition(
-        "%s of '%s' in a cross-replica context: its aggregation is SUM, so "
-        "what each replica would get is open",
+        "%s of '%s' in a cross-replica context: its aggregation is SUM, so the "
+        "value for each replica is undefined",
         ls_writing_name(w), w->variable->name);
   if (read && aggregation == LS_AGGREGATION_NONE)
     return ls_invalid_argument(

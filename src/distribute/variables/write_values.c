@@ -32,8 +32,8 @@ ls_status ls_write_check_one(const ls_writing *w, ls_nest value) {
       variable->num_components == 1 || is_host_zero(value))
     return ls_ok();
   return ls_invalid_argument(
-      "%s is given by all replicas to '%s', whose aggregation is SUM: the sum "
-      "of one value is not what it says; give each replica's own",
+      "all replicas pass %s to '%s', whose aggregation is SUM: the sum of one "
+      "common value is ambiguous; pass each replica's own",
       ls_nest_print(value, text, sizeof(text)), variable->name);
 }
 

@@ -265,10 +265,10 @@ static ls_status name_whole(const ls_estimator *self, const char *named,
   ls_status_free(found);
   return is_found
              ? ls_status_annotate(status,
-                                  "'%s/model.ckpt-%lld' is whole: name it, or "
-                                  "none, and the newest that is whole is taken",
+                                  "'%s/model.ckpt-%lld' is intact: name it, or "
+                                  "name none to use the newest intact one",
                                   self->model_dir, (long long)step)
-             : ls_status_annotate(status, "no checkpoint in '%s' is whole",
+             : ls_status_annotate(status, "no checkpoint in '%s' is intact",
                                   self->model_dir);
 }
 
@@ -369,8 +369,7 @@ static ls_status estimator_read_value(const ls_saved_file *file,
     if (!entry.is_part && strcmp(entry.name, name) == 0)
       return ls_saved_file_read(file, i, out_array);
   }
-  return LS_STATUS(LS_NOT_FOUND, "'%s' does not hold a variable '%s'",
-                   info.path, name);
+  return LS_STATUS(LS_NOT_FOUND, "'%s' has no variable '%s'", info.path, name);
 }
 
 ls_status ls_estimator_variable_value(const ls_estimator *estimator,

@@ -127,8 +127,8 @@ static void warn(ls_eval_rounds *self) {
   self->warned = now;
   ls_runtime_log(runtime, LS_LOG_WARNING, "estimator",
                  self->previous == NULL
-                     ? "there is no checkpoint to be evaluated in %s yet"
-                     : "there is no new checkpoint to be evaluated in %s",
+                     ? "there is no checkpoint to evaluate in %s yet"
+                     : "there is no new checkpoint to evaluate in %s",
                  ls_estimator_model_dir(self->estimator));
 }
 

@@ -59,10 +59,10 @@ static void job_values_look_at(void *user, const ls_value_note *note) {
     if (self->others++ == 0)
       ls_format(self->other, sizeof(self->other), "%s", note->variable);
   } else if (ls_status_is_ok(self->fault)) {
-    self->fault = ls_not_found(
-        "'%s' holds no array '%s', which variable '%s' of %s needs", self->path,
-        note->entry, note->variable,
-        LS_SHAPE_TEXT(note->type.dtype, note->type.shape));
+    self->fault =
+        ls_not_found("'%s' has no array '%s', which variable '%s' of %s needs",
+                     self->path, note->entry, note->variable,
+                     LS_SHAPE_TEXT(note->type.dtype, note->type.shape));
   }
 }
 
@@ -223,8 +223,8 @@ static ls_status input_state_restore(void *self, const ls_record *record) {
   if (refused && !is_of_another(status)) return status;
   if (refused)
     ls_runtime_log(job->estimator->runtime, LS_LOG_WARNING, "estimator",
-                   "the input is another one than at the checkpoint, and "
-                   "begins anew: %s",
+                   "the input differs from that of the checkpoint, and starts "
+                   "from the beginning: %s",
                    ls_status_message(status));
   ls_status_free(status);
   if (refused)

@@ -52,7 +52,7 @@ static ls_status receive(side *s, const ls_receiver_function *receiver) {
   LS_RETURN_IF_ERROR(ls_nest_status(s->receiver.inputs));
   LS_RETURN_IF_ERROR(ls_graph_error(s->job.graph));
   if (s->receiver.features.kind == LS_KIND_NONE)
-    return ls_invalid_argument("the receiver gives no features");
+    return ls_invalid_argument("the receiver returns no features");
   if (s->receiver.inputs.kind == LS_KIND_NONE)
     s->receiver.inputs = ls_nest_retain(s->receiver.features);
   return ls_ok();
@@ -211,8 +211,8 @@ static ls_status model_export_check(const ls_estimator_exporting *e,
   if (mode < LS_MODE_TRAIN || mode > LS_MODE_PREDICT)
     return ls_invalid_argument("mode %d of an export", (int)mode);
   return to_tpu && mode != LS_MODE_PREDICT
-             ? ls_unimplemented("an export for TPUs of mode '%s': there are "
-                                "those of mode 'predict'",
+             ? ls_unimplemented("an export for TPUs of mode '%s': only mode "
+                                "'predict' is supported",
                                 ls_estimator_mode_name(mode))
              : ls_ok();
 }

@@ -39,7 +39,7 @@ static ls_status no_keys(const ls_estimator_prediction *prediction,
                          ls_nest predictions) {
   char text[300];
   return ls_invalid_argument(
-      "none of the keys that are wanted ('%s'%s) is one of the predictions %s",
+      "none of the requested keys ('%s'%s) is one of the predictions %s",
       prediction->num_keys > 0 ? prediction->keys[0] : "",
       prediction->num_keys > 1 ? ", ..." : "",
       ls_nest_print(predictions, text, sizeof(text)));

@@ -50,7 +50,7 @@ static ls_status check_training(ls_job *job) {
   return job->steps_wanted.set || job->max_steps.set
              ? ls_ok()
              : ls_invalid_argument("one of `steps` or `max_steps` must be set "
-                                   "where training is on TPUs");
+                                   "for training on TPUs");
 }
 
 static ls_status check_evaluation(ls_job *job) {

@@ -261,8 +261,8 @@ static ls_status train_and_evaluate_run(ls_estimator *estimator,
     return train_and_evaluate(estimator, train, eval, out);
   if (strcmp(task, "chief") == 0 || strcmp(task, "worker") == 0)
     return train_alone(estimator, train, out);
-  return ls_unimplemented("a task of type '%s': there are chief, worker, "
-                          "master and evaluator",
+  return ls_unimplemented("there is no task type '%s': the types are chief, "
+                          "worker, master and evaluator",
                           task);
 }
 

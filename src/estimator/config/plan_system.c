@@ -27,7 +27,7 @@ ls_status ls_configured_job(const ls_run_values *config, const char *master,
     return ls_ok();
   }
   return ls_status_annotate(ls_tpu_placement_job(master, cluster, out_job),
-                            "tpu_job_name says which it is");
+                            "set tpu_job_name");
 }
 
 static ls_status check_job(const char *job) {

@@ -108,8 +108,7 @@ ls_status ls_run_config_find_job(ls_run_config *config) {
                                                 &tpu->tpu_job_name));
   if (tpu->tpu_job_name != NULL)
     ls_runtime_log(config->runtime, LS_LOG_INFO, "estimator",
-                   "tpu_job_name is '%s', as TF_CONFIG says",
-                   tpu->tpu_job_name);
+                   "tpu_job_name is '%s', from TF_CONFIG", tpu->tpu_job_name);
   return ls_ok();
 }
 

@@ -127,10 +127,9 @@ ls_status ls_user_context_place_host(const ls_user_context *user, ls_opt host,
   LS_REQUIRE_OUT(out_name);
   LS_REQUIRE(user);
   if (host.set && replica.set)
-    return ls_failed_precondition("the place of a host is asked for by host "
-                                  "%lld and by replica %lld",
-                                  (long long)host.value,
-                                  (long long)replica.value);
+    return ls_failed_precondition(
+        "the device of a host is requested by host %lld and by replica %lld",
+        (long long)host.value, (long long)replica.value);
   if (replica.set) LS_RETURN_IF_ERROR(check_replica(user, replica.value));
   *out_name = ls_plan_host(
       user->plan, replica.set ? user->plan->system->replicas[replica.value].host

@@ -30,7 +30,7 @@ static bool ping(void *user) {
         ls_pod_ask_health(self->pod, i, ANSWER_SECONDS * SECOND, &health);
     if (!ls_status_is_ok(status))
       ls_runtime_log(self->runtime, LS_LOG_DEBUG, "estimator",
-                     "the watchdog goes on: %s", ls_status_message(status));
+                     "the watchdog continues: %s", ls_status_message(status));
     ls_status_free(status);
   }
   return true;
@@ -137,8 +137,8 @@ ls_status ls_watchdog_start(ls_tpu_resolver *resolver,
   end_watchdogs(idle);
   if (begun)
     ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
-                   "watchdog of %lld seconds: hosts of TPU system '%s' of job "
-                   "%s are asked how they are",
+                   "watchdog of %lld seconds: queries the health of the hosts "
+                   "of TPU system '%s' of job %s",
                    (long long)timeout_seconds, resolver->id->name,
                    ls_job_text(resolver->id->job));
   return status;

@@ -36,8 +36,8 @@ static ls_status stop_rule_check(const ls_early_stopping_options *o) {
     return ls_invalid_argument("early stopping: there is no rule %d",
                                (int)o->rule);
   if (o->should_stop != NULL)
-    return ls_invalid_argument("early stopping: should_stop is given beside a "
-                               "rule over a metric");
+    return ls_invalid_argument(
+        "early stopping: should_stop is given together with a metric's rule");
   if (o->metric == NULL || o->metric[0] == '\0')
     return ls_invalid_argument("early stopping: the metric is not given");
   if (has_threshold(o->rule) && isnan(o->threshold))
@@ -51,9 +51,9 @@ static ls_status stop_rule_check(const ls_early_stopping_options *o) {
                                "or more",
                                (long long)o->max_steps);
   if (!has_threshold(o->rule) && o->threshold != 0)
-    return ls_invalid_argument("early stopping: the threshold is %g, and the "
-                               "rule has none",
-                               o->threshold);
+    return ls_invalid_argument(
+        "early stopping: the threshold is %g, but the rule has none",
+        o->threshold);
   if (o->min_steps < 0)
     return ls_invalid_argument("early stopping: min_steps is %lld, expected 0 "
                                "or more",
@@ -150,8 +150,7 @@ static void warn_of_name(const eval_rule *rule,
   if (ls_text_data(&tags) != NULL)
     ls_log_limited(
         ls_runtime_current(), rule->folder, 1, LS_LOG_WARNING, "estimator",
-        "early stopping: there is no metric '%s' in '%s': at step "
-        "%lld there are %s",
+        "early stopping: there is no metric '%s' in '%s': step %lld has %s",
         rule->metric, rule->folder, (long long)step, ls_text_data(&tags));
 }
 
@@ -272,7 +271,7 @@ static ls_status other_after_run(void *state, ls_run_context *context,
   (void)state;
   if (ls_result_count(results) == 0) return ls_ok();
   ls_runtime_log(context->runtime, LS_LOG_INFO, "estimator",
-                 "early stopping requested: no run behind this one");
+                 "early stopping requested: this is the last run");
   ls_run_context_request_stop(context);
   return ls_ok();
 }
@@ -304,8 +303,8 @@ static ls_status check_function(const ls_early_stopping_options *options) {
   if (options->metric != NULL || options->folder != NULL ||
       options->evaluation != NULL || options->threshold != 0 ||
       options->max_steps != 0 || options->min_steps != 0)
-    return ls_invalid_argument("early stopping: fields of a rule over a metric "
-                               "are given beside should_stop");
+    return ls_invalid_argument("early stopping: fields of a metric's rule are "
+                               "given together with should_stop");
   return ls_ok();
 }
 

@@ -79,8 +79,8 @@ static ls_status moving_hook_after_run(void *state, ls_run_context *context,
   if (!moves)
     return ls_invalid_argument(
         "the train op '%s' was run %lld times, and the global step is still "
-        "%lld: a training would never end; give what ls_train_op makes as the "
-        "spec's train_op, or add 1 to the global step",
+        "%lld: a training would never end; use ls_train_op for the spec's "
+        "train_op, or add 1 to the global step",
         self->train_op, (long long)self->runs, (long long)step);
   self->runs = 0;
   return ls_ok();

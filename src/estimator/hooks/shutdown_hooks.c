@@ -303,8 +303,8 @@ static ls_status preemption_end(void *state, ls_run_context *context) {
   if (!ls_session_has_saver(context))
     LS_RETURN_IF_ERROR(ls_session_save(context, self->folder, &step));
   return LS_STATUS(LS_UNAVAILABLE,
-                   "TPU '%s' is in state %s, from which it does not come back: "
-                   "go on from the last checkpoint on another one",
+                   "TPU '%s' is in state %s and will not recover: resume from "
+                   "the last checkpoint on another one",
                    self->resolver->name, lost_state);
 }
 

@@ -67,8 +67,8 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
     return ls_invalid_argument("input_fn must give a Dataset to predict with "
                                "on TPUs");
   if (predicts(self) && way->by_axes && self->options.feed->batch_axis != NULL)
-    return ls_invalid_argument("batch_axis is not looked at when predicting: "
-                               "leave it unset");
+    return ls_invalid_argument(
+        "batch_axis is ignored in predictions: leave it unset");
   if (way->takes_each && !is_dataset)
     return ls_invalid_argument("input_fn must give a Dataset with PER_HOST_V2");
   return self->options.feed->any_batch && way->cuts && !way->by_axes
@@ -221,7 +221,7 @@ static ls_status read_core(ls_enqueue *self, int64_t core, reading *r,
       call_input(self, self->host * self->num_replicas + core, &value));
   if (ls_nest_as_dataset(value) != NULL)
     return ls_invalid_argument(
-        "input_fn gives a Dataset, and is called for each core: "
+        "input_fn returns a Dataset, and is called for each core: "
         "TPUConfig.per_host_input_for_training must be PER_HOST_V1 or "
         "PER_HOST_V2 for it");
   LS_RETURN_IF_ERROR(ls_feed_source_of(&source, value));
@@ -329,7 +329,7 @@ static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   if (!options->any_batch)
     return ls_infeed_queue_set_dimensions(queue, options->batch_axis, count);
   if (all != ls_infeed_queue_num_elements(queue))
-    return ls_invalid_argument("axes for %zu tensors, where input_fn gives %zu",
+    return ls_invalid_argument("axes for %zu tensors, but input_fn returns %zu",
                                count, ls_infeed_queue_num_elements(queue) - 1);
   LS_OWN_ARRAY_OR_RETURN(self->allocator, int64_t, axes, all);
   memcpy(axes, options->batch_axis, count * sizeof(*axes));

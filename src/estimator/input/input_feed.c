@@ -104,8 +104,8 @@ static ls_status make_enqueue(making *m, size_t index) {
 static ls_status check_alike(const making *m) {
   for (size_t i = 1; i < m->num_enqueues; ++i)
     if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
-      return ls_invalid_argument("input_fn gives a Dataset for one host, and "
-                                 "none for another: give all of them one");
+      return ls_invalid_argument("input_fn returns a Dataset for one host, and "
+                                 "none for another: return one for all");
   return ls_ok();
 }
 
@@ -167,8 +167,8 @@ static ls_status check_queues(const making *m) {
       LS_RETURN_IF_ERROR(shard_type(other, i, &b));
       if (a.dtype == b.dtype && ls_shape_equal(a.shape, b.shape)) continue;
       return ls_invalid_argument(
-          "element %zu that input_fn gives is %s for a replica of the first "
-          "host, and %s on host %lld: all hosts must feed the same types",
+          "element %zu of input_fn is %s for a replica of the first host, and "
+          "%s on host %lld: all hosts must feed the same types",
           i, LS_SHAPE_TEXT(a.dtype, a.shape), LS_SHAPE_TEXT(b.dtype, b.shape),
           (long long)m->enqueues[h].host);
     }

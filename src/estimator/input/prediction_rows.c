@@ -79,7 +79,7 @@ ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
   }
   if (last != real)
     return ls_invalid_argument("row %lld of a batch of predictions is real and "
-                               "stands behind padding: real rows come first",
+                               "follows padding: real rows must come first",
                                (long long)(last - 1));
   *out_rows = real;
   return ls_predictions_check(predictions, count);

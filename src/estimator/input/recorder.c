@@ -119,7 +119,7 @@ static ls_status cut_fed(const ls_recorder *self, const ls_feed_element *fed,
   const ls_nest labels = ls_nest_item(self->dims, 1);
   if (features.kind == LS_KIND_NONE)
     return ls_invalid_argument("TPUConfig.input_partition_dims[0] must not be "
-                               "none: it says how features are cut");
+                               "none: it partitions features");
   cutting c = {.what = "features", .parts = parts};
   LS_RETURN_IF_ERROR(cut_all(&c, fed->features, features));
   c.what = "labels";
@@ -163,7 +163,7 @@ ls_status ls_recorder_flatten(const ls_recorder *self,
   LS_RETURN_IF_ERROR(ls_nest_status(all));
   LS_RETURN_IF_ERROR(
       ls_status_annotate(ls_nest_same_structure(self->structure, all),
-                         "what input functions give differs"));
+                         "the results of input functions differ"));
   const size_t count = ls_nest_num_leaves(all);
   LS_OWN_ARRAY_OR_RETURN(self->allocator, ls_nest, leaves, count + 1);
   ls_nest_flatten(all, leaves, count);
@@ -180,8 +180,8 @@ ls_status ls_recorder_parts(const ls_recorder *self, const ls_shape **out_parts,
   *out_parts = NULL;
   *out_count = 0;
   if (self->structure.kind == LS_KIND_NONE)
-    return ls_failed_precondition("how input is cut is asked for before its "
-                                  "structure was recorded");
+    return ls_failed_precondition("the partition of input is requested before "
+                                  "its structure was recorded");
   *out_parts = self->parts;
   *out_count = ls_nest_num_leaves(self->structure);
   return ls_ok();
@@ -196,7 +196,7 @@ ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
     return ls_failed_precondition("values are to get a structure before one "
                                   "was recorded");
   if (!ls_nest_is_node(elements) || ls_nest_count(elements) != count)
-    return ls_invalid_argument("a tuple of %zu elements; what is fed has %zu",
+    return ls_invalid_argument("a tuple of %zu elements; the input has %zu",
                                ls_nest_count(elements), count);
   LS_OWN_ARRAY_OR_RETURN(ls_current_allocator(), ls_nest, leaves, count + 1);
   for (size_t i = 0; i < count; ++i)

@@ -280,9 +280,9 @@ static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
 static ls_status program_check(const ls_program_options *options) {
   return options->feed != NULL && options->feed->queue != NULL
              ? ls_ok()
-             : ls_failed_precondition("InternalError: a program's features and "
-                                      "labels are what feeds it, which is not "
-                                      "made yet");
+             : ls_failed_precondition(
+                   "InternalError: a program's features and labels are "
+                   "requested before its feed is created");
 }
 
 static ls_status program_build(ls_model_steps *steps,

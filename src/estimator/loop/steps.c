@@ -93,10 +93,10 @@ static ls_status replace_cache(const ls_model_steps *steps,
                                const ls_estimator_spec_options *spec,
                                ls_tensor *cache) {
   if (spec->cache_size != steps->cache_size)
-    return ls_invalid_argument("the cache of a step has %zu tensors, and the "
-                               "spec that model_fn gives has %zu for the next "
-                               "one: as many are needed",
-                               steps->cache_size, spec->cache_size);
+    return ls_invalid_argument(
+        "the cache of a step has %zu tensors, and the spec of model_fn has %zu "
+        "for the next one: the numbers must be equal",
+        steps->cache_size, spec->cache_size);
   for (size_t i = 0; i < steps->cache_size; ++i) {
     const ls_dtype former = ls_tensor_dtype(cache[i]);
     const ls_dtype dtype = ls_tensor_dtype(spec->cache[i]);
@@ -336,7 +336,7 @@ static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
   for (size_t i = 0; i < steps->cache_size; ++i)
     LS_RETURN_IF_ERROR(
         ls_status_annotate(ls_region_tensor(ls_nest_item(cache, i), &first[i]),
-                           "item %zu of what the cache function gives", i));
+                           "item %zu of the cache function's result", i));
   return ls_ok();
 }
 

@@ -34,9 +34,9 @@ static ls_status check_known(const ls_parameters *arguments, const char *noun,
     while (k < num_known && strcmp(known[k], arguments->names[i]) != 0)
       ++k;
     if (k == num_known)
-      return ls_invalid_argument("%s takes '%s', which it is not given; it may "
-                                 "take %s",
-                                 noun, arguments->names[i], list);
+      return ls_invalid_argument(
+          "%s declares '%s', which it is not given; it may declare %s", noun,
+          arguments->names[i], list);
   }
   return ls_ok();
 }
@@ -53,11 +53,11 @@ ls_status ls_check_model_function(const ls_model_function *model,
                                  "features, labels, mode, params and config"));
   const bool takes_params = takes(model->arguments, "params");
   if (has_params && !takes_params)
-    return ls_invalid_argument("there are params, and model_fn does not take "
-                               "params");
+    return ls_invalid_argument(
+        "there are params, but model_fn does not take params");
   if (!has_params && takes_params && model->arguments != NULL)
     ls_runtime_log(ls_runtime_current(), LS_LOG_WARNING, "estimator",
-                   "model_fn takes params, and there are none");
+                   "model_fn takes params, but there are none");
   return ls_ok();
 }
 
@@ -65,9 +65,8 @@ static ls_status needs_params(const ls_parameters *arguments,
                               const char *noun) {
   return takes(arguments, "params")
              ? ls_ok()
-             : ls_invalid_argument("%s does not include params among what it "
-                                   "takes, by which it is given "
-                                   "params[\"batch_size\"]",
+             : ls_invalid_argument("%s does not declare params, in which it "
+                                   "gets params[\"batch_size\"]",
                                    noun);
 }
 
@@ -245,8 +244,8 @@ static ls_status calls_check_mode(ls_estimator_mode mode,
   return given == mode
              ? ls_ok()
              : ls_invalid_argument(
-                   "model_fn gives a spec of another mode, '%s', than it was "
-                   "called in, '%s': give the spec the mode of the call",
+                   "model_fn returns a spec of mode '%s', but was called in "
+                   "mode '%s': give the spec the mode of the call",
                    ls_estimator_mode_name(given), ls_estimator_mode_name(mode));
 }
 
@@ -282,7 +281,7 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
   ls_nest_release(call.params);
   LS_RETURN_IF_ERROR(status);
   return *out_spec != NULL ? calls_check_mode(calls->plan->mode, *out_spec)
-                           : ls_invalid_argument("model_fn gives no spec");
+                           : ls_invalid_argument("model_fn returns no spec");
 }
 
 // On a CPU the spec is a plain one, else one that fits.
@@ -363,7 +362,7 @@ ls_status ls_captured_get(const ls_captured *captured, const char *noun,
   *out_value = captured->value;
   return captured->is_set
              ? ls_ok()
-             : ls_failed_precondition("InternalError: %s is read and was not "
-                                      "captured: what gives it was not called",
+             : ls_failed_precondition("InternalError: %s is read but was not "
+                                      "captured: its function was not called",
                                       noun);
 }

@@ -31,8 +31,8 @@ static ls_status names_of(const ls_export_output *output, kind_names *out) {
     return ls_ok();
   }
   return ls_invalid_argument(
-      "export output '%s' is of kind %d: a computation for inference gives "
-      "predictions, classifications and regressions",
+      "export output '%s' is of kind %d: a computation for inference can "
+      "return predictions, classifications and regressions",
       key, (int)output->kind);
 }
 

@@ -23,8 +23,8 @@ static ls_status scaffold_scope_admit(ls_flow *self, ls_op_spec *spec,
     const ls_op from = ls_tensor_op(spec->inputs[i]);
     if (from.id != 0 && ls_op_is_replicated(from))
       return ls_invalid_argument(
-          "%s: op '%s' depends on '%s', which is made inside of the TPU "
-          "program: what model_fn makes there cannot be used on the host",
+          "%s: op '%s' depends on '%s', which is made inside the TPU program: "
+          "tensors that model_fn makes there cannot be used on the host",
           flow->where,
           spec->name != NULL ? spec->name : ls_op_table[spec->type].name,
           ls_tensor_name(spec->inputs[i]));

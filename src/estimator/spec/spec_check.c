@@ -29,7 +29,7 @@ static ls_status host_function_check(const ls_host_function *function,
   if (kind == LS_KIND_LIST && function->num_arguments.set &&
       function->num_arguments.value != (int64_t)count)
     return ls_failed_precondition(
-        "%s: the function takes %lld arguments and is given %zu tensors", name,
+        "%s: the function takes %lld arguments but gets %zu tensors", name,
         (long long)function->num_arguments.value, count);
   return ls_ok();
 }
@@ -48,8 +48,8 @@ static ls_op new_summary(const ls_graph *graph, size_t before) {
 // `summary`: its op or tag.
 static ls_status refuse_summary(const char *name, const char *summary) {
   return ls_invalid_argument(
-      "the function of %s makes a summary of ls_summary ('%s'), which nobody "
-      "writes there: make those that a writer writes (ls_summary_scalar and "
+      "the function of %s makes a summary by ls_summary ('%s'), which is not "
+      "written there: use summaries with a writer (ls_summary_scalar and "
       "others, lockstep/summary_ops.h, with a writer of ls_file_writer_create)",
       name, summary);
 }
@@ -252,7 +252,7 @@ static ls_status check_exports(const ls_estimator_spec_options *o) {
   }
   return has_default || o->mode != LS_MODE_PREDICT
              ? ls_ok()
-             : ls_invalid_argument("%zu export_outputs, and none has the key "
+             : ls_invalid_argument("%zu export_outputs, but none has the key "
                                    "'" LS_SERVING_DEFAULT "'",
                                    o->num_export_outputs);
 }

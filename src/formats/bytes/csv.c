@@ -72,15 +72,15 @@ static ls_status scan_character(csv_scan *scan, char c, int64_t at) {
     else if (c == '\r')
       scan->state = BEHIND_RETURN;
     else
-      return bad_quote(scan, at,
-                       "text behind a closing quote; a quote within quotes is "
-                       "written twice",
-                       LS_INVALID_ARGUMENT);
+      return bad_quote(
+          scan, at,
+          "text after a closing quote; a quote within quotes is written twice",
+          LS_INVALID_ARGUMENT);
     return ls_ok();
   default:
     scan->state = ROW_START;
     if (c == '\n') return ls_ok();
-    return bad_quote(scan, at, "text behind a closing quote and CR",
+    return bad_quote(scan, at, "text after a closing quote and CR",
                      LS_INVALID_ARGUMENT);
   }
 }

@@ -18,10 +18,10 @@ static const struct {
 static ls_status parse_type(const char *name, const unsigned char *bytes,
                             size_t size, ls_idx_header *header) {
   if (size < 4) {
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' has %zu bytes; an IDX file begins with 4 that tell "
-                     "its type and rank",
-                     name, size);
+    return LS_STATUS(
+        LS_DATA_LOSS,
+        "'%s' has %zu bytes; an IDX file begins with 4 for its type and rank",
+        name, size);
   }
   if (bytes[0] != 0 || bytes[1] != 0) {
     return ls_invalid_argument(
@@ -33,8 +33,8 @@ static ls_status parse_type(const char *name, const unsigned char *bytes,
   }
   if (header->dtype == LS_DTYPE_NONE) {
     return ls_invalid_argument(
-        "'%s' is no IDX file: its element type is %02x; there are 08 (u8), 09 "
-        "(i8), 0b (i16), 0c (i32), 0d (f32), 0e (f64)",
+        "'%s' is no IDX file: its element type is %02x; the types are 08 (u8), "
+        "09 (i8), 0b (i16), 0c (i32), 0d (f32), 0e (f64)",
         name, bytes[2]);
   }
   if (bytes[3] > LS_MAX_RANK) {

@@ -49,7 +49,7 @@ ls_status ls_offsets_save(ls_runtime *runtime, const char *path,
   const ls_file_system *files = ls_runtime_files(runtime);
   const ls_status status = files->write(files->user, path, data, size);
   ls_release(offsets->allocator, data);
-  return ls_status_annotate(status, "it was to keep where records of '%s' are",
+  return ls_status_annotate(status, "for the index of records of '%s'",
                             file->path);
 }
 

@@ -70,7 +70,7 @@ ls_status ls_tfrecord_output_add(ls_tfrecord_output *writer, const void *data,
   unsigned char head[LS_TFRECORD_HEAD], foot[LS_TFRECORD_FOOT];
   if (writer->file.failed) {
     return ls_failed_precondition(
-        "writing records failed before; this file will not be kept");
+        "an earlier write of records failed; this file will not be kept");
   }
   ls_tfrecord_frame(data, size, head, foot);
   LS_RETURN_IF_ERROR(append_bytes(writer, head, sizeof(head)));

@@ -129,8 +129,8 @@ static ls_status load_if(column *self, const ls_columns_options *options,
     return load_column(self);
   if (self->header.fortran && self->loaded == NULL) {
     return ls_unimplemented(
-        "'%s' is in Fortran's order, in which no row lies in one place; load "
-        "it (`load` on), or save it by numpy.ascontiguousarray",
+        "'%s' is in Fortran order, where rows are not contiguous; load it "
+        "(`load` on), or save it by numpy.ascontiguousarray",
         self->file->file->path);
   }
   return ls_ok();

@@ -138,8 +138,8 @@ static ls_status bad_field(const csv_column *column, const ls_record_at *at,
       (long long)(at->offset + (int64_t)field->at), column->name,
       (int)(field->size < 60 ? field->size : 60), field->text,
       ls_dtype_name(column->dtype),
-      field->size == 0  ? "; say what a missing value is"
-      : column->guessed ? ", as the first rows are; say what the column is"
+      field->size == 0  ? "; set the value of missing fields"
+      : column->guessed ? ", as in the first rows; set the type of the column"
                         : "");
 }
 
@@ -405,7 +405,7 @@ static ls_status number_items(csv_decoder *self) {
     column->at = self->num_stacked++ * ls_dtype_size(column->dtype);
     if (column->dtype != first->dtype || column->dtype == LS_DTYPE_STRING)
       return ls_invalid_argument(
-          "columns '%s' of %s and '%s' of %s are no stack: say one type",
+          "columns '%s' of %s and '%s' of %s cannot be stacked: give one type",
           first->name, ls_dtype_name(first->dtype), column->name,
           ls_dtype_name(column->dtype));
   }
@@ -473,8 +473,8 @@ static ls_status begin_csv(csv_decoder *self, const char *const *paths,
   if (options->columns == NULL && options->num_columns > 0)
     return ls_null_argument("ls_dataset_csv", "columns");
   if (!self->header && options->num_columns == 0)
-    return ls_invalid_argument("CSV without a line of names: say what its "
-                               "columns are, in their order");
+    return ls_invalid_argument(
+        "CSV without a line of names: give its columns, in order");
   const char *stack = options->stack != NULL ? options->stack : "values";
   self->stack = ls_copy_text(allocator, stack, strlen(stack));
   LS_RETURN_IF_NO_MEMORY(self->stack);

@@ -39,8 +39,8 @@ static ls_status features_check(const ls_tfrecord_feature *wanted,
   const bool any = shape->rank == 1 && shape->dim[0] == LS_UNKNOWN_DIM;
   *out_count = any ? -1 : ls_shape_num_elements(*shape);
   if (!any && !ls_shape_is_known(*shape))
-    return ls_invalid_argument("feature '%s' as %s: a known shape, or [-1] for "
-                               "as many values as there are",
+    return ls_invalid_argument("feature '%s' as %s: give a known shape, or "
+                               "[-1] for any number of values",
                                wanted->name, LS_SHAPE_TEXT(dtype, *shape));
   return ls_ok();
 }
@@ -133,7 +133,7 @@ static ls_status wrong(const feature *self, const ls_record_place *place,
                        const char *what, long long found, long long wanted) {
   return ls_invalid_argument(
       "'%s' record %lld at byte %lld: feature '%s', read as %s, has %lld %s, "
-      "%lld are wanted",
+      "expected %lld",
       place->file, (long long)place->record, (long long)place->offset,
       self->wanted.name, LS_SHAPE_TEXT(self->wanted.dtype, self->wanted.shape),
       found, what, wanted);

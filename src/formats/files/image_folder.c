@@ -324,9 +324,9 @@ static ls_status image_folder_check_options(const image_folder *self) {
                                " pixels an image",
                                options->most_pixels);
   if (options->channels < 1 || options->channels > 4)
-    return ls_invalid_argument("an image folder of images of %d channels; "
-                               "there are 1 to 4",
-                               options->channels);
+    return ls_invalid_argument(
+        "an image folder with %d channels; 1 to 4 are possible",
+        options->channels);
   return ls_ok();
 }
 

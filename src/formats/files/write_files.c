@@ -66,7 +66,7 @@ ls_status ls_npz_write(const char *path, ls_nest arrays, ls_flag packed) {
   LS_REQUIRE(path);
   LS_RETURN_IF_ERROR(ls_nest_status(arrays));
   if (arrays.kind != LS_KIND_DICT)
-    return ls_invalid_argument("npz holds a dict of arrays");
+    return ls_invalid_argument("npz needs a dict of arrays");
   ls_zip_writer *writer = NULL;
   LS_RETURN_IF_ERROR(ls_zip_writer_open(ls_runtime_current(), path, &writer));
   ls_status status = add_members(writer, arrays, packed == LS_FLAG_ON);

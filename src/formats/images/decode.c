@@ -19,9 +19,9 @@ ls_status ls_image_open(const char *function, const void *bytes, size_t size,
       .most_pixels = given.most_pixels != 0 ? given.most_pixels : 1 << 26,
       .allow_damaged = given.allow_damaged};
   if (given.channels < 0 || given.channels > 4) {
-    return ls_invalid_argument("%s: '%s' is to have %d channels; there are 1 "
-                               "to 4, or 0 for those of the file",
-                               function, file->name, given.channels);
+    return ls_invalid_argument(
+        "%s: '%s' with %d channels; give 1 to 4, or 0 for those of the file",
+        function, file->name, given.channels);
   }
   if (given.dtype != LS_DTYPE_NONE && given.dtype != LS_DTYPE_U8 &&
       given.dtype != LS_DTYPE_U16) {

@@ -51,7 +51,7 @@ ls_status ls_image_check(const ls_image_file *file, const char *format,
   if (width > file->most_pixels / height) {
     return ls_invalid_argument("'%s' is a %s of %" PRId64 " x %" PRId64
                                " pixels, in %zu bytes; at most %" PRId64
-                               " pixels are wanted (most_pixels)",
+                               " pixels are allowed (most_pixels)",
                                file->name, format, width, height, file->size,
                                file->most_pixels);
   }

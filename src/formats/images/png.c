@@ -59,8 +59,8 @@ static ls_status read_first(const ls_image_file *file, png_kind *kind) {
   if (kind->color >= (int)LS_COUNT_OF(allowed) || kind->bits > 16 ||
       (allowed[kind->color] >> kind->bits & 1) == 0) {
     return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' is a damaged PNG: its header says color type %d of "
-                     "%d bits, which there is not",
+                     "'%s' is a damaged PNG: its header has color type %d with "
+                     "%d bits, which does not exist",
                      file->name, kind->color, kind->bits);
   }
   return ls_ok();
@@ -268,10 +268,10 @@ static bool try_to_read(reading *self) {
 static ls_status why_not(const reading *self) {
   if (self->no_memory) return ls_out_of_memory();
   if (self->no_bytes) {
-    return LS_STATUS(LS_DATA_LOSS,
-                     "'%s' is cut off: a PNG that goes on behind its end at "
-                     "byte %zu",
-                     self->file->name, self->file->size);
+    return LS_STATUS(
+        LS_DATA_LOSS,
+        "'%s' is cut off: a PNG that continues after its end at byte %zu",
+        self->file->name, self->file->size);
   }
   return LS_STATUS(LS_DATA_LOSS, "'%s' is a damaged PNG near byte %zu: %s",
                    self->file->name, self->at, self->message);

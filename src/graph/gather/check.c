@@ -55,7 +55,7 @@ static ls_status check_core(const ls_cluster *cluster, const char *entry,
   char *end = NULL;
   const long long core = strtoll(colon + 1, &end, 10);
   if (colon[1] < '0' || colon[1] > '9' || *end != '\0')
-    return bad_core(cluster, entry, "has no number behind its colon");
+    return bad_core(cluster, entry, "has no number after its colon");
   const int64_t cores =
       ls_node_int(cluster->metadata, LS_ATTR_ID_NUM_CORES_PER_REPLICA);
   *out_length = (size_t)(colon - entry);
@@ -123,8 +123,8 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
   char text[LS_MAX_FULL_NAME];
   if (outside != NULL && is_collective(node))
     return ls_invalid_argument(
-        "%s is in outside compiled cluster '%s' of computation '%s': what "
-        "replicas put together is for their cores, which do not run it",
+        "%s is in outside compiled cluster '%s' of computation '%s': "
+        "collectives run on cores, and these do not run it",
         ls_node_describe(graph, node, text, sizeof(text)), outside,
         check->cluster->name);
   if (outside != NULL || !has_no_device_form(node)) return ls_ok();
@@ -218,7 +218,7 @@ static ls_status check_variable(void *self, ls_graph *graph, ls_node *node,
     return ls_ok();
   return ls_invalid_argument(
       "variable '%s' %s, and outside compiled cluster '%s' of computation '%s' "
-      "uses it in %s: read it outside of the cluster and hand its value over",
+      "uses it in %s: read it outside the cluster and pass its value",
       variable->name,
       on_device ? "lives on the devices" : "is used by compiled ops", outside,
       check->cluster->name, ls_node_describe(graph, node, text, sizeof(text)));

@@ -63,7 +63,7 @@ static ls_status list_clusters(ls_copying *c) {
 static ls_status check_inside(const ls_copying *c, ls_node *node,
                               const char *name) {
   if (strcmp(name, c->level->inside->name) == 0) return ls_ok();
-  return broken(c, node, name, "and lies in another computation");
+  return broken(c, node, name, "and is in another computation");
 }
 
 static ls_status check_mark(const ls_copying *c, ls_node *node,

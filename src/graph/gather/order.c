@@ -61,7 +61,7 @@ static ls_status take_outputs(ls_copying *c, ls_node *node) {
   if (cluster == NULL || cluster->replicas != node->num_outputs) {
     char text[LS_MAX_FULL_NAME];
     return ls_internal(
-        "%s gives the values of %u replicas, its operand is of %s of %zu",
+        "%s has the values of %u replicas, its operand is of %s of %zu",
         ls_node_describe(c->from, node, text, sizeof(text)), node->num_outputs,
         cluster == NULL ? "no replicated computation" : "a computation",
         cluster == NULL ? 1 : cluster->replicas);
@@ -112,8 +112,8 @@ static ls_status circle(const ls_copying *c, size_t place) {
   ls_node *node = c->from->nodes[place];
   const ls_cluster *cluster = ls_cluster_at(c, place);
   return ls_invalid_argument(
-      "%s needs what needs it in turn%s%s: a computation of several replicas "
-      "is one op for what is outside of it",
+      "%s needs an op that depends on it%s%s: a computation of several "
+      "replicas is one op for ops outside it",
       ls_node_describe(c->from, node, text, sizeof(text)),
       cluster == NULL ? "" : ", with all of computation ",
       cluster == NULL ? "" : cluster->name);

@@ -9,7 +9,7 @@
 
 static ls_status check_regions(const ls_infer *infer, size_t wanted) {
   if (infer->spec->num_regions == wanted) return ls_ok();
-  return ls_invalid_argument("%s holds %zu child graphs, got %zu",
+  return ls_invalid_argument("%s needs %zu child graphs, got %zu",
                              infer->op_name, wanted, infer->spec->num_regions);
 }
 
@@ -33,7 +33,7 @@ static ls_status carried_type(const ls_infer *infer, size_t i,
       !ls_shape_compatible(after.shape, infer->in[i].shape))
     return ls_invalid_argument(
         "while: value %zu is %s before the loop and %s after the body; a loop "
-        "keeps dtypes and shapes",
+        "must keep dtypes and shapes",
         i, LS_OPERAND_TEXT(infer, i), LS_SHAPE_TEXT(after.dtype, after.shape));
   *out = inside;
   return ls_ok();
@@ -55,7 +55,8 @@ ls_status infer_while(ls_infer *infer) {
   if (cond->num_results != 1 || result_type(cond, 0).dtype != LS_DTYPE_BOOL ||
       !ls_shape_compatible(result_type(cond, 0).shape, LS_SCALAR))
     return ls_invalid_argument(
-        "while: the condition must give one bool scalar, gives %zu values%s%s",
+        "while: the condition must return one bool scalar, returns %zu "
+        "values%s%s",
         cond->num_results, cond->num_results ? ", the first " : "",
         cond->num_results ? LS_SHAPE_TEXT(result_type(cond, 0).dtype,
                                           result_type(cond, 0).shape)
@@ -65,10 +66,10 @@ ls_status infer_while(ls_infer *infer) {
   if (saved > body->num_results || body->num_results != carried + saved ||
       body->num_declared != carried || cond->num_declared != carried ||
       infer->num_in != carried + ls_count_captures(infer->spec->regions, 2))
-    return ls_invalid_argument(
-        "while: %zu values go round and %lld are saved, the body takes %zu and "
-        "gives %zu",
-        carried, (long long)saved, body->num_declared, body->num_results);
+    return ls_invalid_argument("while: %zu values are carried and %lld are "
+                               "saved, the body takes %zu and returns %zu",
+                               carried, (long long)saved, body->num_declared,
+                               body->num_results);
   LS_RETURN_IF_ERROR(
       ls_infer_outputs(infer, saves ? carried + 1 + saved : carried));
   for (size_t i = 0; i < carried; ++i)
@@ -165,8 +166,8 @@ static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
     if (declared != body->num_declared || varying > body->num_results ||
         body->num_results != first->num_results)
       return ls_invalid_argument(
-          "replicate: body %zu takes %zu split arguments of %zu and gives %zu "
-          "values, %zu of them for each replica",
+          "replicate: body %zu takes %zu split arguments of %zu and returns "
+          "%zu values, %zu of them for each replica",
           k, body->num_declared, declared, body->num_results, varying);
   }
   if (infer->num_in != r->split * r->replicas + r->wide_split + captures)
@@ -219,9 +220,9 @@ static ls_status check_element(const ls_infer *infer, ls_dtype dtype) {
   if (dtype != LS_DTYPE_NONE && dtype != LS_DTYPE_STRING &&
       dtype != LS_DTYPE_RESOURCE)
     return ls_ok();
-  return ls_unimplemented("%s: a stack of %s; it holds numbers, bools and "
-                          "stacks",
-                          infer->op_name, ls_dtype_name(dtype));
+  return ls_unimplemented(
+      "%s: a stack of %s; elements are numbers, bools and stacks",
+      infer->op_name, ls_dtype_name(dtype));
 }
 
 ls_status infer_stack_new(ls_infer *infer) {

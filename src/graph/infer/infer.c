@@ -65,7 +65,7 @@ ls_status infer_iota(ls_infer *infer) {
 ls_status infer_random(ls_infer *infer) {
   infer->out[0].dtype = ls_infer_dtype(infer);
   if (!ls_dtype_is_float(infer->out[0].dtype))
-    return ls_invalid_argument("%s gives floats, got %s", infer->op_name,
+    return ls_invalid_argument("%s returns floats, got %s", infer->op_name,
                                ls_dtype_name(infer->out[0].dtype));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));
   return ls_shape_check(infer->out[0].shape);
@@ -249,12 +249,13 @@ ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type) {
   const int32_t rank = part.shape.rank;
   *out_type = part;
   if (part.dtype == LS_DTYPE_RESOURCE || part.dtype == LS_DTYPE_VARIANT)
-    return ls_unimplemented("a wide value of %s: it holds numbers and strings",
-                            ls_dtype_name(part.dtype));
+    return ls_unimplemented(
+        "a wide value of %s: elements must be numbers or strings",
+        ls_dtype_name(part.dtype));
   if (rank < 0) return ls_ok();
   if (rank == LS_MAX_RANK)
     return ls_invalid_argument(
-        "a wide value of %s would have %d dimensions; there are at most %d",
+        "a wide value of %s would have %d dimensions; at most %d are possible",
         LS_SHAPE_TEXT(part.dtype, part.shape), rank + 1, LS_MAX_RANK);
   memmove(out_type->shape.dim + 1, part.shape.dim,
           (size_t)rank * sizeof(*part.shape.dim));

@@ -81,7 +81,7 @@ static ls_status random_type(ls_infer *infer, ls_dtype a, ls_dtype b) {
   infer->out[0].dtype = ls_infer_dtype(infer);
   const ls_dtype dtype = infer->out[0].dtype;
   if (dtype != a && dtype != b)
-    return ls_unimplemented("%s gives %s or %s, not %s", infer->op_name,
+    return ls_unimplemented("%s returns %s or %s, not %s", infer->op_name,
                             ls_dtype_name(a), ls_dtype_name(b),
                             ls_dtype_name(dtype));
   LS_RETURN_IF_ERROR(ls_infer_sizes(infer, &infer->out[0].shape));

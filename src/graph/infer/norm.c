@@ -142,9 +142,9 @@ static ls_status attention_shape(const ls_infer *infer, size_t first,
   const bool causal = ls_infer_int(infer, LS_ATTR_ID_CAUSAL) != 0;
   const size_t count = infer->num_in - first;
   if (infer->num_in < first || (count != 1 && count != 3))
-    return ls_invalid_argument("%s takes q, k and v, or one operand that holds "
-                               "all three, got %zu operands",
-                               infer->op_name, infer->num_in);
+    return ls_invalid_argument(
+        "%s takes q, k and v, or one operand with all three, got %zu operands",
+        infer->op_name, infer->num_in);
   ls_shape s[3];
   bool fits = take_shapes(infer, first, count, s);
   if (fits && count == 1) {

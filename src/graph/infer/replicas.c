@@ -10,7 +10,7 @@ static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
   *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
   const int32_t rank = infer->in[0].shape.rank;
   if (rank < 0 || *out_axis < rank) return ls_ok();
-  return ls_invalid_argument("%s along axis %lld of %s: there are axes 0 to %d",
+  return ls_invalid_argument("%s along axis %lld of %s: the axes are 0 to %d",
                              infer->op_name, (long long)*out_axis,
                              LS_OPERAND_TEXT(infer, 0), rank - 1);
 }
@@ -29,8 +29,8 @@ static ls_status check_groups(const ls_infer *infer, int64_t size) {
     if (fits) seen[member / 64] |= UINT64_C(1) << member % 64;
   }
   return fits ? ls_ok()
-              : ls_invalid_argument("%s: 'groups' must be groups of %lld that "
-                                    "hold each of %zu replicas once",
+              : ls_invalid_argument("%s: 'groups' must be groups of %lld with "
+                                    "each of %zu replicas once",
                                     infer->op_name, (long long)size, count);
 }
 
@@ -107,7 +107,7 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
 // of their shapes is known what they have in common.
 ls_status infer_merge_call(ls_infer *infer) {
   if (infer->spec->num_regions != 1)
-    return ls_invalid_argument("merge holds one child graph, got %zu",
+    return ls_invalid_argument("merge needs one child graph, got %zu",
                                infer->spec->num_regions);
   const ls_graph *body = ls_graph_resolve(infer->spec->regions[0]);
   const size_t replicas = (size_t)ls_infer_int(infer, LS_ATTR_ID_REPLICAS);
@@ -153,7 +153,7 @@ ls_status infer_all_to_all(ls_infer *infer) {
   if (rank < 0) return ls_ok();
   if (split >= rank || concat >= rank)
     return ls_invalid_argument("all_to_all: split axis %lld and concat axis "
-                               "%lld of %s: there are axes 0 to %d",
+                               "%lld of %s: the axes are 0 to %d",
                                (long long)split, (long long)concat,
                                LS_OPERAND_TEXT(infer, 0), rank - 1);
   int64_t *dim = infer->out[0].shape.dim;
@@ -176,7 +176,7 @@ ls_status infer_permute(ls_infer *infer) {
                                infer->op_name);
   for (size_t i = 0; i < count; ++i)
     if (sources->as.ints.items[i] >= (int64_t)count)
-      return ls_invalid_argument("%s: source %lld is none of %zu replicas",
+      return ls_invalid_argument("%s: source %lld is not one of %zu replicas",
                                  infer->op_name,
                                  (long long)sources->as.ints.items[i], count);
   return infer_same(infer);

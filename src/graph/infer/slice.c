@@ -59,7 +59,7 @@ static ls_status slice_shape(const ls_infer *infer, ls_type from,
     if ((end >= 0 && start > end) || (size >= 0 && end > size))
       return ls_invalid_argument(
           "%s of %s: axis %d from %lld to %lld by %lld; 0 <= start <= limit <= "
-          "size and stride >= 1 must hold, limit -1 is the end",
+          "size and stride >= 1 are required, limit -1 is the end",
           infer->op_name, LS_SHAPE_TEXT(from.dtype, from.shape), i,
           (long long)start, (long long)limit, (long long)stride);
     out_shape->dim[i] = sliced(size, start, limit, stride);

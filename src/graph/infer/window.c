@@ -138,8 +138,8 @@ static ls_status window_check_reduce(const ls_infer *infer) {
   const char *name = ls_infer_attr(infer, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const bool is_mean = strcmp(name, "mean") == 0;
   if (infer->spec->type == LS_OP_WINDOW_SUM_GRAD && strcmp(name, "max") == 0)
-    return ls_invalid_argument(
-        "%s: 'reduce' is 'max', which is none of sum, mean", infer->op_name);
+    return ls_invalid_argument("%s: 'reduce' is 'max', expected sum or mean",
+                               infer->op_name);
   if (!is_mean && ls_infer_int(infer, LS_ATTR_ID_COUNT_PADDING) != 0)
     return ls_invalid_argument("%s: only a mean can count padding, not a %s",
                                infer->op_name, name);

@@ -175,8 +175,8 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
       trace_region(f, 1, "while_body", body, user, initial, carried, &after));
   const ls_status same = ls_nest_same_structure(initial, after);
   if (!ls_status_is_ok(same))
-    return ls_status_annotate(same, "between a loop's initial values and what "
-                                    "its body returns");
+    return ls_status_annotate(
+        same, "between a loop's initial values and its body's results");
   f->regions[0]->is_while_body = f->regions[1]->is_while_body = true;
   LS_RETURN_IF_ERROR(add_captures(f));
   const ls_attr attrs[] = {LS_OWN_I(NUM_CARRIED, (int64_t)carried),

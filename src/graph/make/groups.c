@@ -31,9 +31,9 @@ static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
   for (size_t i = 0; i < replicas; ++i) {
     const int32_t member = groups->members[i];
     if (member < 0 || (size_t)member >= replicas || seen[member])
-      return ls_invalid_argument("replica %d is in a group twice, or is none "
-                                 "of %zu",
-                                 member, replicas);
+      return ls_invalid_argument(
+          "replica %d is in a group twice, or not one of %zu", member,
+          replicas);
     seen[member] = true;
     out->members[i] = member;
   }
@@ -297,8 +297,8 @@ static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
     if (from < 0 || to < 0 || (size_t)from >= replicas ||
         (size_t)to >= replicas || sent[from] || sources[to] >= 0)
       return ls_invalid_argument(
-          "collective_permute: replica %d to %d: one of them is none of %zu, "
-          "or is source or target twice",
+          "collective_permute: replica %d to %d: one of them is not one of "
+          "%zu, or is source or target twice",
           from, to, replicas);
     sent[from] = true;
     sources[to] = from;
@@ -336,7 +336,7 @@ ls_tensor ls_collective_broadcast(ls_tensor x, int32_t root) {
   if (root < 0 || root >= replicas)
     return ls_make_failed(
         "collective_broadcast",
-        ls_invalid_argument("replica %d is none of %d", root, replicas));
+        ls_invalid_argument("replica %d is not one of %d", root, replicas));
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   const ls_attr attr = LS_OWN_I(ROOT, root);
   if (hooks == NULL)

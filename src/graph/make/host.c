@@ -26,8 +26,8 @@ ls_op ls_host_call_add(const ls_host_kernel *kernel, ls_object *state,
   if (kernel != NULL && (kernel->flags & LS_HOST_GIVES) != 0 &&
       (kernel->take == NULL || kernel->end == NULL)) {
     ls_make_failed(kernel->name,
-                   ls_invalid_argument("host kernel '%s' gives its outputs, so "
-                                       "it needs `take` and `end`",
+                   ls_invalid_argument("host kernel '%s' hands over its "
+                                       "outputs, so it needs `take` and `end`",
                                        kernel->name));
     return (ls_op){0};
   }

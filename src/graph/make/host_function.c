@@ -81,9 +81,8 @@ static ls_status take_tensors(ls_nest tensors, ls_nest *leaves,
   ls_nest_flatten(tensors, leaves, count);
   for (size_t i = 0; i < count; ++i) {
     if (leaves[i].kind != LS_KIND_TENSOR)
-      return ls_invalid_argument("leaf %zu of what is given to a function on "
-                                 "the host is no tensor",
-                                 i);
+      return ls_invalid_argument(
+          "leaf %zu of a host function's arguments is no tensor", i);
     inputs[i] = leaves[i].as.tensor;
   }
   return ls_ok();

@@ -36,8 +36,8 @@ ls_tensor ls_constant(ls_array *array) {
     return ls_make_failed(
         "constant",
         ls_failed_precondition(
-            "the array, %s, is of a replica that another rank hosts, which "
-            "alone has its value: replicas on ranks run a traced function",
+            "the array, %s, belongs to a replica on another rank, which alone "
+            "has its value: with ranks, replicas must run a traced function",
             LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array))));
   ls_array *held = array;
   const bool copies = ls_array_size(array) <= COPIED_BYTES;

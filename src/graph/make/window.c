@@ -151,7 +151,7 @@ ls_tensor ls_reduce_window(ls_window_op op, ls_tensor x, ls_shape window,
       window.rank > LS_WINDOW_DIMS)
     return ls_make_failed(
         "reduce_window",
-        ls_invalid_argument("window op %d over %d dimensions: it is one of "
+        ls_invalid_argument("window op %d over %d dimensions: must be one of "
                             "LS_WINDOW_SUM, MAX, MEAN, over 1 to %d",
                             (int)op, window.rank, LS_WINDOW_DIMS));
   attr_list attrs = {.count = 0};

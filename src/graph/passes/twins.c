@@ -73,10 +73,10 @@ static const ls_node *next_merge(const ls_graph *graph, size_t *at) {
 }
 
 static ls_status other_merges(const ls_node *a, const ls_node *b) {
-  return ls_internal("bodies of one replicate op meet in other merges: '%s' "
-                     "and '%s'",
-                     a == NULL ? "none" : ls_node_info(a)->name,
-                     b == NULL ? "none" : ls_node_info(b)->name);
+  return ls_internal(
+      "bodies of one replicate op have different merge calls: '%s' and '%s'",
+      a == NULL ? "none" : ls_node_info(a)->name,
+      b == NULL ? "none" : ls_node_info(b)->name);
 }
 
 ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins) {

@@ -47,9 +47,8 @@ ls_status ls_watch_pass(ls_runtime *runtime, const ls_graph *graph,
                    name_of(graph), pass, graph->num_nodes);
   const char *folder = ls_debug_dump_directory(runtime);
   if (folder != NULL)
-    LS_RETURN_IF_ERROR(
-        ls_status_annotate(dump(runtime, folder, graph, pass),
-                           "while writing a graph, as LS_DUMP says"));
+    LS_RETURN_IF_ERROR(ls_status_annotate(dump(runtime, folder, graph, pass),
+                                          "while writing a graph for LS_DUMP"));
   return ls_debug_verify(runtime)
              ? ls_status_annotate(ls_graph_verify(graph), "after %s", pass)
              : ls_ok();

@@ -126,21 +126,19 @@ ls_status ls_lexer_expect(ls_lexer *lexer, const char *text) {
 ls_status ls_lexer_wanted(const ls_lexer *lexer, const char *wanted) {
   const ls_token *token = &lexer->token;
   if (token->kind == LS_TOKEN_END)
-    return ls_invalid_argument("line %d: the text ends where %s should stand",
+    return ls_invalid_argument("line %d: the text ends, expected %s",
                                token->line, wanted);
   if (token->kind == LS_TOKEN_BAD && *token->text == '"')
-    return ls_invalid_argument(
-        "line %d: a string without an end where %s should stand", token->line,
-        wanted);
+    return ls_invalid_argument("line %d: an unterminated string, expected %s",
+                               token->line, wanted);
   char found[36];
   size_t n = 0;
   for (; n < token->size && n + 1 < sizeof(found); ++n)
     found[n] =
         token->text[n] >= ' ' && token->text[n] < 0x7f ? token->text[n] : '?';
   found[n] = '\0';
-  return ls_invalid_argument("line %d: '%s%s' stands where %s should",
-                             token->line, found, n < token->size ? "..." : "",
-                             wanted);
+  return ls_invalid_argument("line %d: found '%s%s', expected %s", token->line,
+                             found, n < token->size ? "..." : "", wanted);
 }
 
 // ---- Numbers and strings ---------------------------------------------------
@@ -205,11 +203,11 @@ ls_status ls_lexer_string(ls_lexer *lexer, const char *what, ls_arena *arena,
   char *text = ls_arena_allocate(arena, token->size + 1);
   if (text == NULL) return ls_out_of_memory();
   if (!unescape(token, text, &size))
-    return ls_invalid_argument("line %d: an escape in %s is none of \\\" \\\\ "
-                               "\\xHH",
-                               token->line, what);
+    return ls_invalid_argument(
+        "line %d: an escape in %s is not one of \\\" \\\\ \\xHH", token->line,
+        what);
   if (out_size == NULL && strlen(text) != size)
-    return ls_invalid_argument("line %d: %s holds a zero byte", token->line,
+    return ls_invalid_argument("line %d: %s contains a zero byte", token->line,
                                what);
   *out_text = text;
   if (out_size != NULL) *out_size = size;

@@ -51,7 +51,7 @@ static ls_status parse_variable_key(ls_parser *parser, char **out_name,
                                      &parser->scratch, out_name, NULL));
   if (ls_lexer_accept(lexer, "#"))
     LS_RETURN_IF_ERROR(ls_lexer_integer(
-        lexer, "the number behind a variable's name", 1, INT32_MAX, &number));
+        lexer, "the number after a variable's name", 1, INT32_MAX, &number));
   *out_key = ls_arena_format(&parser->scratch, "%s#%d", *out_name, (int)number);
   return *out_key == NULL ? ls_out_of_memory() : ls_ok();
 }
@@ -258,7 +258,7 @@ static ls_status parse_types(ls_parser *parser, op_text *op) {
   if (op->types.count == wanted && (op->num_outputs >= 0 || wanted <= 1))
     return ls_ok();
   return ls_invalid_argument(
-      "line %d: op %%%lld has %zu types, but '%%%lld%s' stands before its '='",
+      "line %d: op %%%lld has %zu types, but '%%%lld%s' is left of its '='",
       op->line, (long long)op->id, op->types.count, (long long)op->id,
       op->num_outputs >= 0 ? ":n' with another n" : "");
 }
@@ -321,7 +321,7 @@ static ls_status add_parameter(ls_graph *graph, const op_text *op) {
                     graph->parameters_capacity, ls_ref((uint64_t)op->id, 0));
   if (op->captures) return add_capture(graph, op);
   if (graph->num_captures > 0)
-    return ls_invalid_argument("a declared parameter behind one that captures");
+    return ls_invalid_argument("a declared parameter after one that captures");
   graph->num_declared = graph->num_parameters;
   return ls_ok();
 }

@@ -175,10 +175,10 @@ ls_status ls_parse_array(ls_parser *parser, ls_type type,
                             lexer->token.line, ls_dtype_name(type.dtype));
   // Each element takes a character at least: the text bounds the memory.
   if (!ls_shape_is_known(type.shape) || count > lexer->end - lexer->at)
-    return ls_invalid_argument(
-        "line %d: an array %s does not stand here: the shape must be known "
-        "and every element given",
-        lexer->token.line, LS_SHAPE_TEXT(type.dtype, type.shape));
+    return ls_invalid_argument("line %d: invalid array %s: the shape must be "
+                               "known and every element given",
+                               lexer->token.line,
+                               LS_SHAPE_TEXT(type.dtype, type.shape));
   const size_t size = (size_t)count * ls_dtype_size(type.dtype);
   const bool packed = ls_lexer_accept(lexer, "base64");
   if ((packed && type.dtype == LS_DTYPE_STRING) ||

@@ -188,10 +188,9 @@ static ls_status refuse_object(ls_parser *parser) {
   char *kind = NULL;
   LS_RETURN_IF_ERROR(ls_lexer_string(&parser->lexer, "an object's kind",
                                      &parser->scratch, &kind, NULL));
-  return ls_unimplemented(
-      "line %d: this '%.80s' lived in the process that printed the text, which "
-      "does not hold it: of all objects only variables can be read back",
-      line, kind);
+  return ls_unimplemented("line %d: this '%.80s' was an object of the process "
+                          "that printed the text: only variables can be parsed",
+                          line, kind);
 }
 
 // A value that begins with a dtype: that dtype, or an array.

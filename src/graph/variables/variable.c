@@ -69,9 +69,10 @@ static ls_status check_initial(const ls_variable_options *options,
     return ls_status_clone(node->failure);
   *out_type = ls_graph_type(value.graph, value.ref);
   if (ls_dtype_owns_elements(out_type->dtype))
-    return ls_unimplemented("variable '%s' of dtype %s: variables hold numbers",
-                            options->name ? options->name : "Variable",
-                            ls_dtype_name(out_type->dtype));
+    return ls_unimplemented(
+        "variable '%s' of dtype %s: variables must be numbers",
+        options->name ? options->name : "Variable",
+        ls_dtype_name(out_type->dtype));
   const bool wanted_shape = options->dtype != LS_DTYPE_NONE;
   if ((wanted_shape && out_type->dtype != options->dtype) ||
       (options->initializer != NULL && wanted_shape &&

@@ -101,11 +101,11 @@ ls_tensor ls_variable_initial_value(const ls_variable *variable) {
                                variable->name));
   return here->graph != NULL
              ? here->initial_value
-             : ls_make_failed("initial_value",
-                              ls_failed_precondition(
-                                  "variable '%s' is eager: what it started "
-                                  "with is not kept",
-                                  variable->name));
+             : ls_make_failed(
+                   "initial_value",
+                   ls_failed_precondition(
+                       "variable '%s' is eager: its initial value is not kept",
+                       variable->name));
 }
 
 static ls_tensor named(uint16_t type, const char *name, const ls_tensor *inputs,

@@ -14,7 +14,7 @@ static ls_graph *region(const ls_verifier *v, uint32_t index) {
 
 static ls_status op_check_count(const ls_verifier *v, uint32_t regions) {
   if (v->node->num_regions == regions) return ls_ok();
-  return ls_verify_broken(v, "it holds %u regions and has %u", regions,
+  return ls_verify_broken(v, "it needs %u regions and has %u", regions,
                           v->node->num_regions);
 }
 
@@ -168,7 +168,7 @@ static ls_status check_bodies(const ls_verifier *v, const replicate *op) {
           (long long)op->replicas, declared, body->num_declared, varying,
           body->num_results);
     if (ls_graph_any(body, calls_for_all))
-      return ls_verify_broken(v, "region %u holds a host call of all replicas",
+      return ls_verify_broken(v, "region %u has a host call of all replicas",
                               k);
   }
   return ls_ok();

@@ -111,7 +111,7 @@ static ls_status verify_check_type(const ls_verifier *v, unsigned output,
   if (type.dtype == inferred.dtype &&
       ls_shape_compatible(type.shape, inferred.shape))
     return ls_ok();
-  return ls_verify_broken(v, "output %u is %s, the shape rule says %s", output,
+  return ls_verify_broken(v, "output %u is %s, by the shape rule %s", output,
                           LS_SHAPE_TEXT(type.dtype, type.shape),
                           LS_SHAPE_TEXT(inferred.dtype, inferred.shape));
 }
@@ -138,7 +138,7 @@ static ls_status verify_check_types(ls_verifier *v) {
                     .arena = &v->scratch};
   LS_RETURN_IF_ERROR(broken_by(v, ls_infer_run(&infer)));
   if (infer.num_out != node->num_outputs)
-    return ls_verify_broken(v, "it has %u outputs, the shape rule says %zu",
+    return ls_verify_broken(v, "it has %u outputs, by the shape rule %zu",
                             node->num_outputs, infer.num_out);
   for (unsigned i = 0; i < node->num_outputs; ++i)
     LS_RETURN_IF_ERROR(verify_check_type(v, i, infer.out[i]));
@@ -220,7 +220,7 @@ static ls_status verify_check_captures(const ls_verifier *v, ls_graph *holder) {
     if (!verify_is_value(outer, capture->outer.ref, UINT64_MAX) ||
         from.dtype != to.dtype || !ls_shape_compatible(from.shape, to.shape))
       return ls_verify_broken(
-          v, "capture %zu is %s and stands for %%%llu of graph '%.80s', %s", i,
+          v, "capture %zu is %s, but captures %%%llu of graph '%.80s', %s", i,
           LS_SHAPE_TEXT(to.dtype, to.shape),
           (unsigned long long)ls_ref_id(capture->outer.ref), outer->name,
           LS_SHAPE_TEXT(from.dtype, from.shape));
@@ -239,7 +239,7 @@ static ls_status check_whole(ls_verifier *v, ls_graph *holder) {
     return ls_verify_broken(v, "a build graph has no results");
   if (holder != NULL &&
       (graph->kind == LS_GRAPH_LOWERED) != (holder->kind == LS_GRAPH_LOWERED))
-    return ls_verify_broken(v, "only a lowered graph holds lowered regions");
+    return ls_verify_broken(v, "only a lowered graph has lowered regions");
   return graph->kind == LS_GRAPH_LOWERED ? ls_ok() : verify_check_names(v);
 }
 

@@ -78,12 +78,12 @@ static inline const char *ls_proto_read_field(ls_proto_input *in,
   case LS_PROTO_BYTES:
     if (!ls_proto_read_varint(in, &out->value) ||
         out->value > (uint64_t)(in->end - in->at))
-      return "a field is longer than what holds it";
+      return "a field is longer than its message";
     out->at = in->at;
     in->at += out->value;
     return NULL;
   default:
-    return "a field is of a type that none has";
+    return "a field has an unknown wire type";
   }
 }
 

@@ -465,7 +465,7 @@ ls_status ls_tensor_item(ls_tensor tensor, double *out_item) {
   LS_RETURN_IF_ERROR(ls_tensor_value(tensor, &array));
   if (ls_array_num_elements(array) != 1)
     return ls_invalid_argument(
-        "one element was asked for, the tensor is %s",
+        "one element was requested, but the tensor is %s",
         LS_SHAPE_TEXT(ls_array_dtype(array), ls_array_shape(array)));
   *out_item = ls_array_f64(array, 0);
   return ls_ok();

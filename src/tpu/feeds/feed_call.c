@@ -400,7 +400,7 @@ static bool feed_call_step(ls_feed_call *self) {
                           "its %s",
                           self->targets->pod->name,
                           ls_pod_is_initialized(self->targets->pod)
-                              ? "initialized anew"
+                              ? "initialized again"
                               : "shut down",
                           ls_feed_word(self->feed)));
   switch (self->feed->kind) {

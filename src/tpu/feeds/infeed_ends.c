@@ -304,7 +304,7 @@ static ls_status check_devices(const enqueues *e, size_t s) {
     if (strcmp(infeed_ends_device_of(inputs[i]), first) != 0)
       return ls_invalid_argument(
           "the inputs of shard %zu of queue '%s' are on several devices, '%s' "
-          "and '%s': put them on one, or say where the enqueue is to be",
+          "and '%s': put them on one, or set the device of the enqueue",
           s, e->queue->name, first, infeed_ends_device_of(inputs[i]));
   return ls_ok();
 }
@@ -429,8 +429,8 @@ static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
   ls_object_release(id);
   if (pod == NULL)
     return ls_failed_precondition(
-        "where the shards of queue '%s' are enqueued depends on the cores of a "
-        "host: initialize a TPU system, or say cores_per_host",
+        "the devices of the shards of queue '%s' depend on the cores of a "
+        "host: initialize a TPU system, or set cores_per_host",
         e->queue->name);
   *out_count = pod->cores_per_host;
   return ls_ok();
@@ -507,8 +507,8 @@ static ls_status split_and_enqueue(ls_infeed_queue *queue, ls_nest inputs,
 
 static ls_status infeed_ends_check_split(const ls_infeed_queue *queue) {
   if (queue->assignment != NULL)
-    return ls_unimplemented("queue '%s' is partitioned: it enqueues what each "
-                            "replica gets, and splits nothing over replicas",
+    return ls_unimplemented("queue '%s' is partitioned: it enqueues each "
+                            "replica's input, and does not split over replicas",
                             queue->name);
   return check_first(queue, queue->enqueued, "enqueue");
 }

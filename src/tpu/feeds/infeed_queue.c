@@ -193,9 +193,9 @@ static ls_status infeed_queue_set_type(const ls_infeed_queue *queue,
                                        ls_infeed_element *element, size_t i,
                                        ls_dtype dtype) {
   if (ls_dtype_size(dtype) == 0)
-    return ls_invalid_argument("element %zu of queue '%s' is given type %d, "
-                               "which is none",
-                               i, queue->name, (int)dtype);
+    return ls_invalid_argument(
+        "element %zu of queue '%s' has type %d, which does not exist", i,
+        queue->name, (int)dtype);
   if (queue->frozen && element->dtype != dtype)
     return ls_invalid_argument("element %zu of queue '%s' is frozen as %s, it "
                                "cannot become %s",

@@ -102,8 +102,8 @@ ls_status ls_device_assignment_create(ls_topology *topology,
                                LS_SHAPE_TEXT(dtype, shape));
   const size_t most = ls_topology_num_places(topology);
   if (shape.dim[0] * shape.dim[1] > (int64_t)most)
-    return ls_invalid_argument("core assignment %s is of more cores than the "
-                               "%zu that there are: some are used twice",
+    return ls_invalid_argument("core assignment %s has more cores than the "
+                               "mesh, %zu: some are used twice",
                                LS_SHAPE_TEXT(dtype, shape), most);
   ls_coordinate *places = ls_coordinates_read(topology->allocator, cores);
   return places != NULL

@@ -210,7 +210,7 @@ static ls_status check_system(const place *at) {
   if (ls_pod_generation(pod) == at->generation) return ls_ok();
   return ls_failed_precondition(
       "the TPU system '%s' was %s while a thread waited for the %s", pod->name,
-      ls_pod_is_initialized(pod) ? "initialized anew" : "shut down",
+      ls_pod_is_initialized(pod) ? "initialized again" : "shut down",
       ls_core_queue_name(at->queue));
 }
 

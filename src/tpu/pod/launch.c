@@ -51,10 +51,10 @@ static const ls_core *core_at(const ls_pod *pod, const ls_attr *numbers,
 }
 
 static ls_status refuse_core(const ls_pod *pod, size_t i) {
-  return ls_failed_precondition("core %zu of the computation is none of TPU "
-                                "system '%s', which has %d cores: it was built "
-                                "for another system",
-                                i, pod->name, ls_pod_num_cores(pod));
+  return ls_failed_precondition(
+      "core %zu of the computation is not one of TPU system '%s', which has %d "
+      "cores: it was built for another system",
+      i, pod->name, ls_pod_num_cores(pod));
 }
 
 // An assignment may be of no system of this machine: it has no doors here.

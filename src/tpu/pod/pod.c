@@ -385,8 +385,8 @@ ls_status ls_pod_check_sizes(const ls_pod *pod,
     built[i] = (int32_t)sizes[i];
   return ls_failed_precondition(
       "the computation was built for TPU system '%s' when it was a mesh of %s "
-      "on %d hosts; now it is one of %s on %d: build it, and the strategy or "
-      "device assignment that it has, anew",
+      "on %d hosts; now it is one of %s on %d: build it, and its strategy or "
+      "device assignment, again",
       pod->name, ls_sizes_text(built, LS_MESH_RANK, before),
       built[LS_MESH_RANK], ls_sizes_text(pod->mesh, LS_MESH_RANK, mesh),
       pod->num_hosts);

@@ -74,13 +74,9 @@ static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
         row->name, (long long)fault->at_step, (long long)fault->every,
         (long long)fault->nanos, (long long)fault->bytes);
   if (row->needs_nanos && fault->nanos == 0)
-    return ls_invalid_argument("fault %s says nothing of how long: it needs "
-                               "nanos",
-                               row->name);
+    return ls_invalid_argument("fault %s needs a delay: set nanos", row->name);
   if (row->needs_bytes && fault->bytes == 0)
-    return ls_invalid_argument("fault %s says nothing of how much: it needs "
-                               "bytes",
-                               row->name);
+    return ls_invalid_argument("fault %s needs a size: set bytes", row->name);
   return ls_ok();
 }
 
@@ -166,14 +162,15 @@ static ls_status gone(const ls_core *core, ls_pod_fault_kind kind) {
   const char *job = core->pod->job[0] != '\0' ? core->pod->job : "localhost";
   ls_device_name name;
   if (kind == LS_POD_HOST_PREEMPTED)
-    return LS_STATUS(LS_UNAVAILABLE,
-                     "host /job:%s/task:%d of TPU system '%s' was preempted: "
-                     "initialize the system anew and go on from what was saved",
-                     job, core->host, core->pod->name);
+    return LS_STATUS(
+        LS_UNAVAILABLE,
+        "host /job:%s/task:%d of TPU system '%s' was preempted: initialize the "
+        "system again and resume from the last checkpoint",
+        job, core->host, core->pod->name);
   ls_core_device(core, &name);
   return LS_STATUS(LS_UNAVAILABLE,
                    "core %s of TPU system '%s' was lost: initialize the system "
-                   "anew and go on from what was saved",
+                   "again and resume from the last checkpoint",
                    name.text, core->pod->name);
 }
 
@@ -289,15 +286,15 @@ ls_status ls_pod_ask_health(ls_pod *pod, int32_t host, int64_t timeout_nanos,
   LS_RETURN_IF_ERROR(
       ls_pod_pass(ls_pod_core(pod, host, 0), LS_DOOR_HEALTH, &passing));
   if (!passing.tells)
-    return ls_unimplemented("host %d of TPU system '%s' cannot tell how it is: "
-                            "it has no heartbeat",
+    return ls_unimplemented("host %d of TPU system '%s' cannot report its "
+                            "health: it has no heartbeat",
                             host, pod->name);
   if (passing.silent) {
     ls_runtime_sleep(pod->runtime, timeout_nanos);
-    return LS_STATUS(LS_DEADLINE_EXCEEDED,
-                     "host %d of TPU system '%s' has not said within %.3f s "
-                     "how it is",
-                     host, pod->name, (double)timeout_nanos * 1e-9);
+    return LS_STATUS(
+        LS_DEADLINE_EXCEEDED,
+        "host %d of TPU system '%s' has not reported its health within %.3f s",
+        host, pod->name, (double)timeout_nanos * 1e-9);
   }
   ls_pod_note_asked(pod, host);
   if (passing.lame) *out_health = LS_POD_LAME;
@@ -382,7 +379,7 @@ const char *ls_pod_fault_parse(const char *text, size_t size,
            "close, slow, fail, compile, memory, lame, silent and noheartbeat, "
            "followed by @";
   if (!read_number(&at, end, "host", &host))
-    return "has no host: hostH or hostH.coreC stands behind the @";
+    return "has no host: hostH or hostH.coreC must follow the @";
   (void)(at < end && *at == '.' && read_number(&at, end, ".core", &core));
   out_fault->host = (int32_t)host;
   out_fault->core = (int32_t)core;
@@ -393,14 +390,14 @@ const char *ls_pod_fault_parse(const char *text, size_t size,
                          read_amount(&at, end, times, &out_fault->nanos) ||
                          read_amount(&at, end, sizes, &out_fault->bytes));
     if (!reads)
-      return "is no fault: behind the host may stand :stepK, :everyN, a "
+      return "is no fault: the host may be followed by :stepK, :everyN, a "
              "duration such as :5ms and a size such as :64MiB";
   }
   const fault_row *row = &fault_rows[out_fault->kind];
   if (row->needs_nanos && out_fault->nanos == 0)
-    return "says nothing of how long: a duration such as :5ms";
+    return "needs a duration such as :5ms";
   if (row->needs_bytes && out_fault->bytes == 0)
-    return "says nothing of how much: a size such as :64MiB";
+    return "needs a size such as :64MiB";
   return NULL;
 }
 
@@ -447,8 +444,8 @@ ls_status ls_pod_check_watch(ls_pod *pod, int32_t host) {
   ls_mutex_unlock(&pod->lock);
   if (!goes) return ls_ok();
   ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",
-                 "host %d of TPU system '%s' goes: nobody has asked how it is "
-                 "for %.1f s",
+                 "host %d of TPU system '%s' shuts down: its health was not "
+                 "queried for %.1f s",
                  host, pod->name, (double)waited * 1e-9);
   return ls_pod_shut_down_host(pod, host);
 }

@@ -17,8 +17,8 @@ static ls_status pod_name_refuse(const reader *in, const char *part,
                                  size_t length, const char *wanted) {
   return ls_invalid_argument(
       "TPU name '%s': '%.*s' %s; accepted is AxB[xC][,cores=N][,hosts=H], with "
-      "A, B and C chips along x, y and z, N cores a chip, and H hosts that "
-      "divide A, and behind it ,fault=KIND@hostH[.coreC][:stepK]...",
+      "A, B and C chips along x, y and z, N cores per chip, and H hosts, where "
+      "H divides A, followed by ,fault=KIND@hostH[.coreC][:stepK]...",
       in->name, (int)length, part, wanted);
 }
 
@@ -89,7 +89,7 @@ static ls_status check_faults(const reader *in, const ls_pod_shape *shape) {
     const size_t length = part_length(part);
     ls_pod_fault fault;
     if (strncmp(at, word, strlen(word)) != 0)
-      return pod_name_refuse(in, part, length, "stands behind faults");
+      return pod_name_refuse(in, part, length, "follows a fault");
     at += strlen(word);
     const char *wrong =
         ls_pod_fault_parse(at, length - (strlen(word) - 1), &fault);

@@ -71,8 +71,8 @@ ls_system_id *ls_system_around(void) {
 static ls_status refuse_choice(const char *noun, const ls_pod *a,
                                const ls_pod *b) {
   return ls_failed_precondition(
-      "%s may be for TPU system '%s' of job %s or for '%s' of job %s: say for "
-      "which, by a device such as /job:%s/task:0, a strategy or a device "
+      "%s may be for TPU system '%s' of job %s or for '%s' of job %s: select "
+      "one by a device such as /job:%s/task:0, a strategy or a device "
       "assignment",
       noun, a->name, ls_job_text(a->job), b->name, ls_job_text(b->job),
       ls_job_text(a->job));
@@ -90,7 +90,7 @@ static ls_status check_first(ls_runtime *runtime, const char *noun,
       !ls_system_id_equal(first, pod->id))
     status = ls_failed_precondition(
         "%s may be for TPU system '%s' of job %s, which was shut down, or for "
-        "'%s' of job %s: say for which, by a device such as /job:%s/task:0, a "
+        "'%s' of job %s: select one by a device such as /job:%s/task:0, a "
         "strategy or a device assignment",
         noun, first->name, ls_job_text(first->job), pod->name,
         ls_job_text(pod->job), ls_job_text(pod->job));

@@ -90,7 +90,7 @@ static int64_t position_of(const ls_topology *topology, ls_coordinate place) {
 static ls_status outside_mesh(const ls_topology *topology,
                               ls_coordinate place) {
   char at[LS_COORDINATE_TEXT], mesh[LS_COORDINATE_TEXT];
-  return ls_invalid_argument("coordinate %s is outside of the mesh %s",
+  return ls_invalid_argument("coordinate %s is outside the mesh %s",
                              ls_coordinate_text(place, at),
                              ls_sizes_text(topology->mesh, LS_MESH_RANK, mesh));
 }

@@ -15,17 +15,16 @@
 static ls_status check_place(const char *noun) {
   const ls_tpu_context *context = ls_tpu_context_current();
   if (context == NULL || context->outside == NULL) return ls_ok();
-  return ls_invalid_argument(
-      "%s in cluster '%s', which is compiled outside of computation '%s': "
-      "replicas meet on their cores alone",
-      noun, context->outside, context->name);
+  return ls_invalid_argument("%s in cluster '%s', which is compiled outside of "
+                             "computation '%s': collectives run on cores only",
+                             noun, context->outside, context->name);
 }
 
 static void warn_of_one(const char *noun) {
   ls_graph *graph = ls_graph_current();
   if (ls_context_replicas_here() > 0 || graph == NULL) return;
   ls_tpu_log(graph->runtime, LS_LOG_WARNING,
-             "%s outside of a replicated computation: it is of replica 0 alone",
+             "%s outside of a replicated computation: it uses replica 0 alone",
              noun);
 }
 

@@ -136,8 +136,8 @@ static ls_status note_op(ls_tpu_context *self, ls_op op) {
   if (self->outside != NULL) return ls_ok();
   if (node->type == LS_OP_PLACEHOLDER)
     ls_tpu_log(op.graph->runtime, LS_LOG_ERROR,
-               "%s (%s) is not supported on the TPU: nobody can feed it inside "
-               "of computation '%s'",
+               "%s (%s) is not supported on the TPU: it cannot be fed inside "
+               "computation '%s'",
                ls_op_name(op), ls_node_info(node)->name, self->name);
   return is_unsupported(node)
              ? push_op(self, &self->unsupported, &self->num_unsupported,

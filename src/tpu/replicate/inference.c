@@ -138,7 +138,7 @@ ls_status ls_prune_unconnected_ops(ls_graph *graph) {
       continue;
     ls_node_drop_mark(node, LS_MARK_REPLICATE);
     ls_tpu_log(graph->runtime, LS_LOG_INFO,
-               "op '%s' (%s), which nobody uses, is of no computation now",
+               "op '%s' (%s), which is unused, is removed from its computation",
                ls_op_name((ls_op){walk.graph, node->id}),
                ls_node_info(node)->name);
   }

@@ -57,7 +57,7 @@ static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
   if (out->num_ops > 0)
     return ls_invalid_argument(
         "a computation returns zero or more Tensor values followed by zero or "
-        "more Operations, got %s at %zu behind op '%s'",
+        "more Operations, got %s at %zu after op '%s'",
         ls_nest_print(leaf, text, sizeof(text)), i,
         ls_op_name(out->ops[out->num_ops - 1]));
   ls_tensor value;

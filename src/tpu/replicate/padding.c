@@ -138,8 +138,8 @@ static ls_status read_shape(ls_nest leaf, size_t i, ls_shape *out_shape) {
   if (array == NULL || ls_array_dtype(array) != LS_DTYPE_I64 ||
       ls_array_shape(array).rank != 1 ||
       ls_array_shape(array).dim[0] > LS_MAX_RANK)
-    return ls_invalid_argument("the maximum shape of input %zu is %s: it is to "
-                               "be none or an ls_maximum_shape",
+    return ls_invalid_argument("the maximum shape of input %zu is %s: must be "
+                               "none or an ls_maximum_shape",
                                i, ls_nest_print(leaf, text, sizeof(text)));
   out_shape->rank = (int32_t)ls_array_shape(array).dim[0];
   for (int32_t k = 0; k < out_shape->rank; ++k) {

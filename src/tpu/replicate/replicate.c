@@ -288,8 +288,8 @@ static ls_status create_whole(const ls_creator *next,
   ls_variable_options whole = *options;
   if (whole.partitioner != NULL)
     ls_tpu_log(r->graph->runtime, LS_LOG_WARNING,
-               "the partitioner of variable '%s' is left out: variables of "
-               "computation '%s' are made whole",
+               "the partitioner of variable '%s' is ignored: variables of "
+               "computation '%s' are not partitioned",
                options->name != NULL ? options->name : "Variable",
                r->context.name);
   whole.partitioner = NULL;

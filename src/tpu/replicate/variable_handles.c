@@ -198,7 +198,7 @@ ls_status ls_tpu_context_check_write(const ls_tpu_context *self,
     return ls_ok();
   return ls_invalid_argument(
       "a write of variable '%s' in computation '%s', whose %d replicas are on "
-      "the cores of %d of its %zu copies: the others would keep another value; "
+      "the cores of %d of its %zu copies: the others would keep the old value; "
       "write it with a replica on each of their cores, or make it ON_READ",
       variable->name, self->name, self->num_replicas, self->num_replicas,
       variable->num_components);
@@ -214,8 +214,8 @@ ls_status ls_tpu_variable_handle(ls_variable *variable, ls_op *out_op) {
                                variable->name);
   if (context == NULL)
     return ls_failed_precondition(
-        "the replicated handle of variable '%s' outside of a computation: "
-        "there it is that of a component (ls_variable_handle)",
+        "the replicated handle of variable '%s' outside of a computation: use "
+        "that of a component (ls_variable_handle)",
         variable->name);
   const ls_tpu_handle *handle = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_context_handle(context, variable, &handle));

@@ -159,10 +159,10 @@ ls_status ls_step_context_set_output(ls_step_context *context, const char *name,
   if (ls_in_cross_replica_context())
     return set_between(ls_strategy_current(), &s, output);
   if (!reduce.set)
-    return ls_invalid_argument("output '%s' of a step is set in a replica "
-                               "without a reduction: say LS_REDUCE_SUM or "
-                               "LS_REDUCE_MEAN",
-                               name);
+    return ls_invalid_argument(
+        "output '%s' of a step is set in a replica without a reduction: give "
+        "LS_REDUCE_SUM or LS_REDUCE_MEAN",
+        name);
   return merge(merge_output, &s, output);
 }
 

@@ -106,10 +106,10 @@ static ls_status steps_op_of(ls_nest made, ls_op *out_op) {
   char text[160];
   const bool is_op = made.kind == LS_KIND_OP;
   if (!is_op && made.kind != LS_KIND_TENSOR)
-    return ls_invalid_argument("a step that has set outputs returns an op or a "
-                               "tensor, behind which they are taken; it has "
-                               "returned %s",
-                               ls_nest_print(made, text, sizeof(text)));
+    return ls_invalid_argument(
+        "a step that has set outputs must return an op or a tensor, after "
+        "which they are read; it has returned %s",
+        ls_nest_print(made, text, sizeof(text)));
   *out_op = is_op ? made.as.op : ls_tensor_op(made.as.tensor);
   return ls_ok();
 }
@@ -152,10 +152,10 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
     return list_outputs(build, op, out_made);
   }
   if (made.kind != LS_KIND_OP && made.kind != LS_KIND_NONE)
-    return ls_invalid_argument("a step without outputs returns an op or none, "
-                               "it has returned %s: outputs are set "
-                               "(ls_step_context_set_output)",
-                               ls_nest_print(made, text, sizeof(text)));
+    return ls_invalid_argument(
+        "a step without outputs must return an op or none, it has returned %s: "
+        "set outputs by ls_step_context_set_output",
+        ls_nest_print(made, text, sizeof(text)));
   *out_made = ls_give(&made);
   return ls_ok();
 }

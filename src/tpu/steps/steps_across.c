@@ -23,7 +23,7 @@ static ls_status list_ops(const ls_steps_build *build, ls_nest made,
     const ls_nest one = count == 0 ? made : ls_distributed_component(made, i);
     if (one.kind != LS_KIND_OP && one.kind != LS_KIND_TENSOR)
       return ls_invalid_argument(
-          "a step of %s returns an op, a tensor, those of its replicas, or "
+          "a step of %s must return an op, a tensor, those of its replicas, or "
           "none; it has returned %s",
           build->strategy->label, ls_nest_print(made, text, sizeof(text)));
     ops[i] = one.kind == LS_KIND_OP ? one.as.op : ls_tensor_op(one.as.tensor);

@@ -40,8 +40,8 @@ static ls_status check_offered(const ls_strategy *strategy, const char *noun) {
   const ls_tpu_flavour *flavour = ls_tpu_strategy_of(strategy)->flavour;
   return flavour->has_logical_devices
              ? ls_ok()
-             : ls_unimplemented("%s of %s: this is the %s, which has none; use "
-                                "ls_tpu_strategy_create",
+             : ls_unimplemented("%s of %s: this is the %s, which does not "
+                                "support it; use ls_tpu_strategy_create",
                                 noun, strategy->label, flavour->name);
 }
 
@@ -50,10 +50,10 @@ static ls_status check_assigned(const ls_strategy *strategy, int32_t k) {
   LS_RETURN_IF_ERROR(logical_device_check_number(strategy, k));
   return !ls_tpu_strategy_of(strategy)->spmd
              ? ls_ok()
-             : ls_invalid_argument("assign_to_logical_device %d of %s: its "
-                                   "cores are one to what they compute (spmd); "
-                                   "split or replicate the value",
-                                   k, strategy->label);
+             : ls_invalid_argument(
+                   "assign_to_logical_device %d of %s: its cores form one "
+                   "device (spmd); split or replicate the value",
+                   k, strategy->label);
 }
 
 static ls_status check_dimension(ls_shape shape, size_t i, int64_t parts) {

@@ -87,11 +87,10 @@ ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
                                  const char *noun) {
   const ls_run_options *options = request->options;
   if (request->callable.traced == NULL && ls_graph_is_eager(ls_graph_current()))
-    return ls_unimplemented("ls_strategy_run of a plain callback on %s in "
-                            "eager: wrap the callback in a traced function "
-                            "(ls_function_create), or run it from inside of "
-                            "one",
-                            strategy->label);
+    return ls_unimplemented(
+        "ls_strategy_run of a plain callback on %s in eager: wrap the callback "
+        "in a traced function (ls_function_create), or run it inside one",
+        strategy->label);
   if (options->xla != NULL)
     LS_RETURN_IF_ERROR(ls_check_xla_options(options->xla));
   return check_variables(parameters, noun, request->args, options->named);
@@ -228,8 +227,8 @@ static size_t run_results_count_values(ls_nest list) {
 }
 
 static ls_status refuse_op(ls_nest leaf, size_t at) {
-  return ls_invalid_argument("leaf %zu of the result is op '%s': ops stand "
-                             "alone or in a list, behind all values",
+  return ls_invalid_argument("leaf %zu of the result is op '%s': ops must be "
+                             "alone or in a list, after all values",
                              at, ls_op_name(leaf.as.op));
 }
 

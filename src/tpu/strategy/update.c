@@ -20,11 +20,11 @@ static ls_status update_check_variable(const ls_update_call *call,
       variable->strategy == (const void *)call->strategy)
     return ls_ok();
   const ls_strategy *maker = ls_variable_strategy(variable);
-  return ls_invalid_argument(
-      "update of '%s', a distributed variable of %s, by %s: it takes one of "
-      "its own or a plain one",
-      variable->name, maker != NULL ? maker->label : "no strategy",
-      call->strategy->label);
+  return ls_invalid_argument("update of '%s', a distributed variable of %s, by "
+                             "%s: use one of its own or a plain one",
+                             variable->name,
+                             maker != NULL ? maker->label : "no strategy",
+                             call->strategy->label);
 }
 
 // Nothing is aggregated of what may differ.
@@ -65,11 +65,11 @@ static ls_nest refuse_own(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||
       is_from_outside(user, leaf.as.tensor))
     return ls_none();
-  return LS_FAIL(LS_INVALID_ARGUMENT,
-                 "%s is not mirrored: replicas update an aggregated variable "
-                 "with what is the same on all, as all_reduce or a merge call "
-                 "gives it",
-                 ls_nest_print(leaf, text, sizeof(text)));
+  return LS_FAIL(
+      LS_INVALID_ARGUMENT,
+      "%s is not mirrored: replicas must update an aggregated variable with a "
+      "value equal on all, such as the result of all_reduce or a merge call",
+      ls_nest_print(leaf, text, sizeof(text)));
 }
 
 static ls_status update_in_replica(const ls_update_call *call,

@@ -321,7 +321,6 @@ ls_status ls_tpu_class_gather(ls_strategy *strategy, ls_nest value, int axis,
                               ls_nest *out_value) {
   if (in_computation() && holds_components(value))
     return ls_unimplemented("gather of components in a replicated computation: "
-                            "a replica has ls_replica_all_gather for what all "
-                            "have");
+                            "in a replica use ls_replica_all_gather");
   return ls_mirrored_gather(strategy, value, axis, out_value);
 }

@@ -243,9 +243,10 @@ ls_status ls_tpu_placement_job(const char *master, const ls_cluster_spec *spec,
   *out_job = others;
   if (num_others == 1 && spec->num_jobs <= 2) return ls_ok();
   *out_job = NULL;
-  return ls_invalid_argument("a cluster of %zu jobs does not say where TPUs "
-                             "are: one job, or one beside 'coordinator'",
-                             spec->num_jobs);
+  return ls_invalid_argument(
+      "in a cluster of %zu jobs the TPUs' job is ambiguous: use one job, or "
+      "one besides 'coordinator'",
+      spec->num_jobs);
 }
 
 ls_status ls_tpu_check_reachable(const ls_tpu_resolver *resolver) {

@@ -30,7 +30,7 @@ static ls_status check_job(const ls_tpu_state *state, const char *name,
     const ls_tpu_system *other = &state->systems[i];
     if (strcmp(other->job, job) == 0 && strcmp(other->name, name) != 0)
       return ls_failed_precondition(
-          "TPU system '%s' cannot be initialized: its job %s is that of TPU "
+          "TPU system '%s' cannot be initialized: its job %s belongs to TPU "
           "system '%s', which is initialized; shut that down first, or use "
           "another job (ls_tpu_resolver_options.job)",
           name, ls_job_text(job), other->name);
@@ -183,9 +183,9 @@ ls_status ls_tpu_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   LS_REQUIRE_OUT(out_pod);
   LS_REQUIRE(resolver);
   if (!ls_tpu_is_pod(resolver))
-    return ls_unimplemented("a pod of TPU '%s': only local and virtual systems "
-                            "stand in this process",
-                            resolver->name);
+    return ls_unimplemented(
+        "a pod of TPU '%s': only local and virtual systems are in this process",
+        resolver->name);
   return ls_tpu_open_pod(resolver, out_pod);
 }
 
@@ -294,10 +294,10 @@ ls_status ls_tpu_shutdown(ls_tpu_resolver *resolver) {
   LS_REQUIRE(resolver);
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   if (is_tracing())
-    return ls_failed_precondition("TPU system '%s' cannot be shut down while a "
-                                  "function is being traced: do it outside of "
-                                  "the function",
-                                  name);
+    return ls_failed_precondition(
+        "TPU system '%s' cannot be shut down while a function is being traced: "
+        "do it outside the function",
+        name);
   bool was = false;
   ls_pod *pod = ls_tpu_is_pod(resolver)
                     ? ls_pod_find(resolver->runtime, name, job)

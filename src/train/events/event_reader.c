@@ -105,8 +105,7 @@ static ls_status end_of_file(ls_runtime *runtime, const char *path,
     return status;
   if (code == LS_DATA_LOSS)
     ls_log_limited(runtime, path, 1, LS_LOG_WARNING, "train",
-                   "%s; what is behind it is passed over",
-                   ls_status_message(status));
+                   "%s; skipping the rest", ls_status_message(status));
   ls_status_free(status);
   return ls_ok();
 }

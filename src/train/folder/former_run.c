@@ -140,7 +140,7 @@ static ls_status read_phase(mover *self, phase *out_phase) {
   if (*out_phase != PHASE_NONE) return ls_ok();
   return LS_STATUS(LS_DATA_LOSS,
                    "'%s' is damaged: it should say moving, whole or done; the "
-                   "run that was being overwritten is in the folder beside it",
+                   "run that was being overwritten is in the folder next to it",
                    ls_text_data(&self->from));
 }
 

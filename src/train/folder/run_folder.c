@@ -134,14 +134,15 @@ ls_status ls_run_folder_settle(ls_run_folder *folder, ls_status status) {
   const ls_status settled = run_folder_settle(folder, &is_back);
   if (is_back)
     status = ls_status_annotate(
-        status, "'%s' holds the run again that was to be overwritten",
+        status, "'%s' has the run again that was to be overwritten",
         folder->path);
   if (!ls_status_is_ok(settled))
-    ls_runtime_log(folder->runtime, LS_LOG_WARNING, "train",
-                   "the run that was being overwritten lies in "
-                   "'%s/.overwritten'; what opens '%s' next puts it back, or "
-                   "removes it if the new one has a checkpoint: %s",
-                   folder->path, folder->path, ls_status_message(settled));
+    ls_runtime_log(
+        folder->runtime, LS_LOG_WARNING, "train",
+        "the run that was being overwritten is in '%s/.overwritten'; the next "
+        "program that opens '%s' restores it, or removes it if the new one has "
+        "a checkpoint: %s",
+        folder->path, folder->path, ls_status_message(settled));
   ls_status_free(settled);
   return status;
 }
@@ -161,9 +162,9 @@ static ls_status recover(ls_run_folder *folder) {
   give_back(folder);
   return ls_status_annotate(
       status,
-      "the run in '%s' was being overwritten when its process was "
-      "killed; its files are in '%s/.overwritten' and go back when who "
-      "may write there opens it",
+      "the run in '%s' was being overwritten when its process was killed; its "
+      "files are in '%s/.overwritten' and will be restored when a process with "
+      "write access opens it",
       folder->path, folder->path);
 }
 
@@ -195,8 +196,8 @@ static ls_status find_run(ls_run_folder *folder, bool overwrite) {
   LS_RETURN_IF_ERROR(has_file(folder, config_name, &folder->replaces));
   if (!folder->replaces || overwrite) return ls_ok();
   return LS_STATUS(LS_ALREADY_EXISTS,
-                   "the run folder '%s' holds a run already; choose another "
-                   "one, or allow to overwrite it",
+                   "the run folder '%s' already holds a run; choose another "
+                   "one, or allow overwriting it",
                    folder->path);
 }
 

@@ -387,10 +387,9 @@ static ls_status compare_programs(const ls_saves *saves) {
   if (was[0] == '\0' || strcmp(current, was) == 0) return ls_ok();
   // A strategy of another kind may build the same otherwise.
   if (ran[0] != '\0' && strcmp(runs, ran) == 0) return ls_ok();
-  return ls_invalid_argument(
-      "the run in '%s' is of another program: that of its step is %s, here "
-      "it is %s",
-      saves->folder, was, current);
+  return ls_invalid_argument("the run in '%s' has another program: that of its "
+                             "step is %s, here it is %s",
+                             saves->folder, was, current);
 }
 
 ls_status ls_saves_check_program(ls_saves *saves, int64_t examples) {

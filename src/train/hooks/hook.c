@@ -135,8 +135,8 @@ static ls_status no_such_result(const char *name, ls_nest results) {
   char text[200];
   if (results.kind == LS_KIND_NONE)
     return ls_not_found("there is no result \"%s\" yet: no run was made", name);
-  return ls_not_found("there is no result \"%s\" in what a run gave: %s", name,
-                      ls_nest_print(results, text, sizeof(text)));
+  return ls_not_found("there is no result \"%s\" in the results of a run: %s",
+                      name, ls_nest_print(results, text, sizeof(text)));
 }
 
 bool ls_named_result_has(ls_named_result *result, ls_nest results,
@@ -170,7 +170,7 @@ ls_status ls_result_number(ls_nest leaf, const ls_run_context *context,
   const ls_array *array = ls_nest_as_array(leaf);
   if (array == NULL || ls_array_num_elements(array) != 1 ||
       ls_array_dtype(array) == LS_DTYPE_STRING)
-    return ls_invalid_argument("what a run gave is no number");
+    return ls_invalid_argument("a run's result is no number");
   *out_number = ls_array_f64(array, 0);
   return ls_ok();
 }

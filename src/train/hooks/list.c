@@ -159,7 +159,7 @@ ls_status ls_hook_list_check_called(const ls_hook_list *list) {
   for (size_t i = 0; i < list->count; ++i)
     if (list->hooks[i]->needs_session)
       return ls_invalid_argument(
-          "hook '%s' needs a session, for what it runs, fetches or feeds is in "
+          "hook '%s' needs a session, because its ops, fetches or feeds are in "
           "a graph: here functions are called, whose results have names",
           ls_hook_name(list->hooks[i]));
   return ls_ok();

@@ -321,7 +321,7 @@ static ls_status count_loss(ls_monitored_session *self, ls_status status) {
   if (self->losses++ < (most.set ? most.value : MOST)) return ls_ok();
   return ls_status_annotate(
       ls_status_clone(status),
-      "%lld sessions were lost, and none has come beyond step %lld",
+      "%lld sessions were lost without progress beyond step %lld",
       (long long)self->losses, (long long)self->furthest);
 }
 

@@ -91,8 +91,7 @@ ls_status ls_summary_hook(const ls_summary_hook_options *options,
   summaries self = {.options = *options};
   if (!options->every_steps.set && !options->every_seconds.set)
     return ls_invalid_argument(
-        "a hook of %zu summaries: say when, each so many "
-        "steps or seconds",
+        "a hook of %zu summaries: set an interval in steps or seconds",
         options->num_ops);
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&self.timer, options->every_steps,
                                          options->every_seconds));
@@ -237,8 +236,8 @@ ls_status ls_profiler_hook(const char *folder, ls_opt every_steps,
   LS_REQUIRE(folder);
   profiler self = {.trace = NULL};
   if (!every_steps.set && !every_seconds.set)
-    return ls_invalid_argument("a hook that traces runs into '%s': say when, "
-                               "each so many steps or seconds",
+    return ls_invalid_argument("a hook that traces runs into '%s': set an "
+                               "interval in steps or seconds",
                                folder);
   LS_RETURN_IF_ERROR(
       ls_step_timer_begin(&self.timer, every_steps, every_seconds));

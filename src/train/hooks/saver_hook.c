@@ -94,7 +94,7 @@ static ls_status check_ranks(const saver *self, const ls_run_context *context) {
   return !has_ranks(context) || (every.set && every.value > 0)
              ? ls_ok()
              : ls_unimplemented("saves by time on %d ranks, each with a clock "
-                                "of its own: say every_steps",
+                                "of its own: set every_steps",
                                 context->called.num_ranks);
 }
 
@@ -275,8 +275,7 @@ ls_status ls_saver_hooks_add_listeners(ls_hook *const *hooks, size_t num_hooks,
   if (find_savers(hooks, num_hooks, &first) > 0)
     return add_listeners(first, listeners, num_listeners);
   return ls_invalid_argument(
-      "there are %zu listeners to saves and no hook that "
-      "saves, among %zu",
+      "there are %zu save listeners, but no saver hook among %zu",
       num_listeners, num_hooks);
 }
 

@@ -12,8 +12,8 @@ ls_status ls_step_timer_begin(ls_step_timer *timer, ls_opt every_steps,
                               ls_opt every_seconds) {
   LS_REQUIRE(timer);
   if (every_steps.set && every_seconds.set)
-    return ls_invalid_argument("a timer of each %lld steps and of each %lld "
-                               "seconds: one of the two is possible",
+    return ls_invalid_argument("a timer with an interval of %lld steps and of "
+                               "%lld seconds: set one of the two",
                                (long long)every_steps.value,
                                (long long)every_seconds.value);
   if (every_steps.value < 0 || every_seconds.value < 0)

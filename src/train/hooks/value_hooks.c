@@ -257,10 +257,9 @@ ls_status ls_log_hook(const ls_log_hook_options *options, ls_hook **out_hook) {
   LS_REQUIRE_EACH(options->names, options->num_values);
   const bool is_timed = options->every_steps.set || options->every_seconds.set;
   if (!is_timed && !options->at_end)
-    return ls_invalid_argument(
-        "a hook that logs %zu values: say when, each so many steps or seconds "
-        "or at the end",
-        options->num_values);
+    return ls_invalid_argument("a hook that logs %zu values: set an interval "
+                               "in steps or seconds, or the end",
+                               options->num_values);
   ls_step_timer timer;
   LS_RETURN_IF_ERROR(ls_step_timer_begin(&timer, options->every_steps,
                                          options->every_seconds));

@@ -108,9 +108,8 @@ static void count_steps_in_lanes(ls_cpu_compiler *self,
   ls_cpu_fail_at(
       self, scope->graph, node,
       ls_unimplemented("on several ranks, a loop in a replica's code that "
-                       "counts its trips as steps and in which replicas do "
-                       "not meet; all_reduce something in its body, or use "
-                       "ls_while"));
+                       "counts its iterations as steps and has no collective; "
+                       "all_reduce something in its body, or use ls_while"));
 }
 
 void ls_cpu_emit_while(ls_cpu_compiler *self, ls_cpu_scope *scope,

@@ -60,11 +60,10 @@ static ls_cpu_lane_merge next_lane_merge(ls_cpu_compiler *self,
     made.node = node;
     if (a.dtype != b.dtype || !ls_shape_equal(a.shape, b.shape))
       ls_cpu_fail_at(self, graph, node,
-                     ls_invalid_argument(
-                         "replicas meet with %s and %s; what is reduced has "
-                         "one shape on all replicas",
-                         LS_SHAPE_TEXT(a.dtype, a.shape),
-                         LS_SHAPE_TEXT(b.dtype, b.shape)));
+                     ls_invalid_argument("a collective of %s and %s: its value "
+                                         "must have one shape on all replicas",
+                                         LS_SHAPE_TEXT(a.dtype, a.shape),
+                                         LS_SHAPE_TEXT(b.dtype, b.shape)));
     return made;
   }
   made = ls_cpu_make_lane_merge(self, graph, node);

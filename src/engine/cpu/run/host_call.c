@@ -150,8 +150,8 @@ static void call_at_once(ls_cpu_host_record *record) {
   ls_status status = record->host->kernel->start(&record->call);
   ls_cpu_span_call(record, LS_NO_SPAN, began);
   if (ls_status_is_ok(status) && !record->is_done)
-    status = ls_internal("inline kernel '%s' has not ended its call, and does "
-                         "not say that it waits",
+    status = ls_internal("inline kernel '%s' has not ended its call, and is "
+                         "not marked as waiting",
                          record->host->kernel->name);
   if (!ls_status_is_ok(status)) record_done(&record->call, status);
 }

@@ -79,8 +79,8 @@ static ls_status find_combination(const char *reduction, uint16_t *out_type) {
       return ls_ok();
     }
   }
-  return ls_unimplemented("all_reduce: no reduction '%s'; there are sum, mean, "
-                          "max and min",
+  return ls_unimplemented("all_reduce: there is no reduction '%s'; the "
+                          "reductions are sum, mean, max and min",
                           reduction);
 }
 
@@ -118,8 +118,8 @@ static ls_status prepare_gather(ls_arena *arena, const ls_node *node,
   const size_t replicas = (size_t)merge->replicas;
   LS_ARENA_ARRAY_OR_RETURN(arena, size_t, offsets, replicas + 1);
   if (rows == NULL || rows->as.ints.count != replicas)
-    return ls_internal("an all_gather of %zu replicas does not say their rows",
-                       replicas);
+    return ls_internal(
+        "an all_gather of %zu replicas lacks their numbers of rows", replicas);
   size_t row = ls_dtype_size(type.dtype);
   for (int32_t i = 1; i < type.shape.rank; ++i)
     row *= (size_t)type.shape.dim[i];

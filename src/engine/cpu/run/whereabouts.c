@@ -365,7 +365,7 @@ ls_status ls_cpu_stalled(const ls_instance *self, ls_instance *const *parts,
                          size_t count) {
   char summary[128];
   ls_format(summary, sizeof(summary),
-            "nothing has gone on for %.3g s; who waits where:",
+            "no progress for %.3g s; the runs wait at:",
             (double)ls_runtime_stall_nanos(self->executable->backend->runtime) *
                 1e-9);
   const ls_status status = make_report(self, LS_DEADLINE_EXCEEDED, summary);

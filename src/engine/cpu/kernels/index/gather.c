@@ -74,9 +74,8 @@ ls_status ls_check_indexed(const ls_kernel_plan *plan, int32_t axis) {
       ls_shape_num_elements(plan->out[0].shape) == 0)
     return ls_ok();
   return ls_invalid_argument(
-      "%s along axis %d of %s: there is nothing",
-      ls_node_info(plan->node)->name, axis,
-      LS_SHAPE_TEXT(plan->in[0].dtype, plan->in[0].shape));
+      "%s along axis %d of %s, which is empty", ls_node_info(plan->node)->name,
+      axis, LS_SHAPE_TEXT(plan->in[0].dtype, plan->in[0].shape));
 }
 
 ls_status kernel_gather(ls_kernel_plan *plan) {

@@ -167,7 +167,7 @@ static ls_status no_class(const ls_cpu_labels *self, uint64_t label) {
   else
     snprintf(text, sizeof(text), "%lld", (long long)label);
   return self->num_classes == 0
-             ? ls_invalid_argument("label %s where there are no classes", text)
+             ? ls_invalid_argument("label %s, but there are no classes", text)
              : ls_invalid_argument(
                    "label %s is none of the %lld classes, 0 to %lld", text,
                    (long long)self->num_classes,

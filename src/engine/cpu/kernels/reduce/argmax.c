@@ -79,7 +79,7 @@ ls_status kernel_argmax(ls_kernel_plan *plan) {
   for (int32_t i = axis + 1; i < type.shape.rank; ++i)
     self->inner *= type.shape.dim[i];
   if (self->size == 0 && self->count > 0)
-    return ls_invalid_argument("%s along axis %d of %s: there is none",
+    return ls_invalid_argument("%s along axis %d of %s, which is empty",
                                ls_node_info(plan->node)->name, axis,
                                LS_SHAPE_TEXT(type.dtype, type.shape));
   self->element = ls_dtype_size(type.dtype);
