@@ -46,28 +46,28 @@ static int count_makings(void) {
 
 // ---- Circles ---------------------------------------------------------------
 // With the lock held: follows waits from `work` to one that this thread makes
-// an element for. Each wait is followed once.
-static bool comes_back(const ls_work *work) {
-  if (find_making(ls_this_thread.work.making, work) != NULL) return true;
+// an element for, in `own` or outside of it. Each wait is followed once.
+static bool comes_back(ls_making *own, const ls_work *work) {
+  if (find_making(own, work) != NULL) return true;
   for (ls_making *at = waits; at != NULL; at = at->next_wait) {
     if (at->is_followed || find_making(at, work) == NULL) continue;
     at->is_followed = true;
-    if (comes_back(at->awaits)) return true;
+    if (comes_back(own, at->awaits)) return true;
   }
   return false;
 }
 
 // With the lock held.
-static bool is_circle(const ls_work *work) {
+static bool is_circle(ls_making *own, const ls_work *work) {
   for (ls_making *at = waits; at != NULL; at = at->next_wait)
     at->is_followed = false;
-  return comes_back(work);
+  return comes_back(own, work);
 }
 
 static bool waits_for_this_thread(const ls_work *work) {
   if (ls_this_thread.work.making == NULL) return false;
   ls_mutex_lock(&waits_lock);
-  const bool circle = is_circle(work);
+  const bool circle = is_circle(ls_this_thread.work.making, work);
   ls_mutex_unlock(&waits_lock);
   return circle;
 }
@@ -102,33 +102,37 @@ bool ls_making_keeps(const ls_work *work) {
 }
 
 // ---- Waiting ---------------------------------------------------------------
-// A stage's wait for its own work is none of an iterator for another: what is
-// waited for is being made under the same iterator.
-static bool counts(ls_making *innermost, const ls_work *work) {
-  return innermost != NULL && find_making(innermost, work) == NULL;
+// Returns the making that waits for the work: the innermost one outside of all
+// that make an element for it. A stage's wait for its own work is that of who
+// uses the iterator. NULL: this thread makes nothing else.
+static ls_making *find_waiting(const ls_work *work) {
+  ls_making *found = ls_this_thread.work.making;
+  for (ls_making *at = found; at != NULL; at = at->outer)
+    if (at->work == work) found = at->outer;
+  return found;
 }
 
 ls_status ls_making_begin_wait(const ls_work *work) {
-  ls_making *innermost = ls_this_thread.work.making;
-  if (!counts(innermost, work)) return ls_ok();
+  ls_making *own = find_waiting(work);
+  if (own == NULL) return ls_ok();
   ls_mutex_lock(&waits_lock);
-  const bool circle = is_circle(work);
+  const bool circle = is_circle(own, work);
   if (!circle) {
-    innermost->awaits = work;
-    innermost->next_wait = waits;
-    waits = innermost;
+    own->awaits = work;
+    own->next_wait = waits;
+    waits = own;
   }
   ls_mutex_unlock(&waits_lock);
   return circle ? refuse_circle(work) : ls_ok();
 }
 
 void ls_making_end_wait(const ls_work *work) {
-  ls_making *innermost = ls_this_thread.work.making;
-  if (!counts(innermost, work)) return;
+  ls_making *own = find_waiting(work);
+  if (own == NULL) return;
   ls_mutex_lock(&waits_lock);
   ls_making **at = &waits;
-  while (*at != innermost)
+  while (*at != own)
     at = &(*at)->next_wait;
-  *at = innermost->next_wait;
+  *at = own->next_wait;
   ls_mutex_unlock(&waits_lock);
 }

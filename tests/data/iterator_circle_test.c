@@ -128,7 +128,9 @@ static void expect_circle_refused(bool streams) {
   for (int i = 0; i < 2; ++i) {
     const ls_status status = ls_iterator_next(c.iterators[i], &element);
     refused += ls_status_code(status) == LS_FAILED_PRECONDITION;
-    if (!ls_status_is_ok(status))
+    // This thread may have come upon the other's use before any circle.
+    if (!ls_status_is_ok(status) &&
+        strstr(ls_status_message(status), "at the same time") == NULL)
       expect_contains(ls_status_message(status),
                       "create another iterator there");
     ls_status_free(status);

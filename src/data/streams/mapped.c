@@ -112,19 +112,41 @@ static ls_status top_up(map_stage *self) {
   return ls_out_of_range("the end of the map's input");
 }
 
-// Waits for a slot, or makes it here.
-static void finish_slot(map_stage *self, map_slot *slot, bool wanted) {
-  if (slot->queued &&
-      ls_input_threads_withdraw(self->stage.work->threads, &slot->task)) {
-    if (wanted) make_result(slot);
-  } else if (slot->queued) {
-    ls_mutex_lock(&self->lock);
-    while (!slot->done)
-      ls_condition_wait(&self->made, &self->lock);
-    ls_mutex_unlock(&self->lock);
-  }
+static void wait_for_slot(map_stage *self, const map_slot *slot) {
+  ls_mutex_lock(&self->lock);
+  while (!slot->done)
+    ls_condition_wait(&self->made, &self->lock);
+  ls_mutex_unlock(&self->lock);
+}
+
+// Takes a slot back from the threads, if none has begun with it.
+static bool withdraw_slot(const map_stage *self, map_slot *slot) {
+  return ls_input_threads_withdraw(self->stage.work->threads, &slot->task);
+}
+
+static void end_slot(map_stage *self, map_slot *slot) {
   slot->queued = false;
   ls_work_buffer(self->stage.work, self->stage.dataset, -1, -slot->bytes);
+}
+
+// Waits for a slot, or makes it here. A refused wait leaves it as it is.
+static ls_status finish_slot(map_stage *self, map_slot *slot) {
+  if (slot->queued && withdraw_slot(self, slot)) {
+    make_result(slot);
+  } else if (slot->queued) {
+    LS_RETURN_IF_ERROR(ls_making_begin_wait(self->stage.work));
+    wait_for_slot(self, slot);
+    ls_making_end_wait(self->stage.work);
+  }
+  end_slot(self, slot);
+  return ls_ok();
+}
+
+static void drop_slot(map_stage *self, map_slot *slot) {
+  if (slot->queued && !withdraw_slot(self, slot)) wait_for_slot(self, slot);
+  end_slot(self, slot);
+  ls_status_free(slot->status);
+  slot->status = ls_ok();
 }
 
 static ls_status give_result(map_stage *self, map_slot *slot,
@@ -151,7 +173,7 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
   }
   LS_RETURN_IF_ERROR(top_up(self));
   map_slot *slot = slot_of(self, self->next);
-  finish_slot(self, slot, true);
+  LS_RETURN_IF_ERROR(finish_slot(self, slot));
   ++self->next;
   ls_anchors_drop(&self->anchors, self->next);
   return give_result(self, slot, element);
@@ -161,10 +183,7 @@ static ls_status next_mapped(ls_stage *stage, ls_nest *element) {
 // Drops what was read ahead.
 static void drain_slots(map_stage *self) {
   for (; self->next < self->anchors.read && self->capacity > 0; ++self->next) {
-    map_slot *slot = slot_of(self, self->next);
-    finish_slot(self, slot, false);
-    ls_status_free(slot->status);
-    slot->status = ls_ok();
+    drop_slot(self, slot_of(self, self->next));
   }
   ls_anchors_reset(&self->anchors);
   self->next = 0;
@@ -191,10 +210,8 @@ static ls_status skip_mapped(ls_stage *stage, int64_t count) {
   for (; count > 0 && self->next < self->anchors.read && self->capacity > 0;
        --count) {
     map_slot *slot = slot_of(self, self->next++);
-    finish_slot(self, slot, false);
     self->id = slot->call.id;
-    ls_status_free(slot->status);
-    slot->status = ls_ok();
+    drop_slot(self, slot);
   }
   if (count == 0) return ls_ok();
   drain_slots(self);
