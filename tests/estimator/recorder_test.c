@@ -101,7 +101,7 @@ TEST(what_is_fed_has_one_structure) {
       ls_nest more = ls_none();
       expect_ok(ls_recorder_note(&recorder, &other));
       expect_status(ls_recorder_flatten(&recorder, &other, &more),
-                    LS_INVALID_ARGUMENT, "differs");
+                    LS_INVALID_ARGUMENT, "differ");
       ls_feed_element_drop(&other);
       ls_feed_element_drop(&all);
       ls_nest_release(list);

@@ -226,7 +226,7 @@ TEST(makers_refuse_what_does_not_fit) {
     ls_convolution(x, w, &(ls_convolution_options){.strides = {2, {0, 1}}});
     expect_refused(graph, LS_INVALID_ARGUMENT, "'strides' is 0");
     ls_convolution(x, w, &(ls_convolution_options){.dilations = {1, {2}}});
-    expect_refused(graph, LS_INVALID_ARGUMENT, "'dilations' must hold 2");
+    expect_refused(graph, LS_INVALID_ARGUMENT, "'dilations' must have 2");
     ls_convolution(x, w, &(ls_convolution_options){.dilations = {2, {2, 2}}});
     expect_refused(graph, LS_INVALID_ARGUMENT, "the window spans 5");
     ls_convolution(x, w, &(ls_convolution_options){.groups = 2});

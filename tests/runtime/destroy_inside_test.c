@@ -84,7 +84,7 @@ TEST(a_runtime_stays_while_what_was_made_under_it_lives) {
       ls_function_create(&(ls_function_options){.call = give_args}, &function));
   ls_runtime_make_current(before);
   expect_status(ls_runtime_destroy(made), LS_FAILED_PRECONDITION,
-                "lives: release 1 function first");
+                "exist: release 1 function first");
   ls_runtime_make_current(made);
   ls_nest result = ls_none();
   expect_ok(ls_function_call(function, ls_none(), &result));

@@ -138,10 +138,10 @@ TEST(what_cannot_be_is_refused) {
       LS_INVALID_ARGUMENT, "a permutation of -1");
   expect_status(
       ls_tensor_item(ls_random_permutation(LS_DTYPE_F32, 4, NULL), &value),
-      LS_UNIMPLEMENTED, "random_permutation gives i32 or i64, not f32");
+      LS_UNIMPLEMENTED, "random_permutation returns i32 or i64, not f32");
   expect_status(ls_tensor_item(
                     ls_random_unsigned(LS_DTYPE_I8, LS_SHAPE(2), NULL), &value),
-                LS_UNIMPLEMENTED, "random_bits gives u32 or u64, not i8");
+                LS_UNIMPLEMENTED, "random_bits returns u32 or u64, not i8");
   expect_status(ls_tensor_item(ls_bitcast(f64(1), LS_DTYPE_F32), &value),
                 LS_UNIMPLEMENTED, "bitcast from f64 to f32");
   expect_status(ls_tensor_item(ls_sin(i32(1)), &value), LS_INVALID_ARGUMENT,

@@ -107,7 +107,7 @@ TEST(an_assignment_is_replicas_by_cores) {
               {LS_SHAPE(1, 1, 3), "i32[1,1,3]"},
               {LS_SHAPE(0, 1, 4), "i32[0,1,4] is empty"},
               {LS_SHAPE(1, 0, 4), "i32[1,0,4] is empty"},
-              {LS_SHAPE(9, 1, 4), "more cores than the 8"}};
+              {LS_SHAPE(9, 1, 4), "more cores than the mesh, 8"}};
   for (size_t i = 0; i < LS_COUNT_OF(rows); ++i) {
     expect_ok(ls_array_create(LS_DTYPE_I32, rows[i].shape, &cores));
     expect_status(ls_device_assignment_create(topology, cores, &assignment),
