@@ -22,9 +22,9 @@
 // byte. The maker reads the first files that fit into 64 MiB completely, unless
 // an option says otherwise.
 //
-// Where numbers are read from records and shuffled by blocks, directly after
-// the files, blocks of up to 16 MiB are read at once, and up to four of them
-// kept in memory; other records that are not adjacent are read one by one.
+// A shuffle by blocks that stands directly after record files of numbers reads
+// blocks of up to 16 MiB at once and keeps up to four of them in memory; other
+// records that are not adjacent are read one by one.
 //
 // All files but compressed ones (gzip: lines and TFRecord) are indexed: element
 // i is found at once; compressed ones are streams, read from the start to the

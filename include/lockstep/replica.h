@@ -104,7 +104,7 @@ LS_API ls_nest ls_replica_merge_call(ls_replica *replica,
                                      ls_merge_function merge, ls_nest args,
                                      void *user);
 // Reduces every leaf over the replicas (SUM or MEAN); all get the same result.
-// Its gradient is the same reduction of the replicas' gradients.
+// The gradient is the same reduction of the replicas' gradients.
 LS_API ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                                      ls_nest nest);
 // Returns every leaf's mean over the replicas, weighted (0: ignored, whatever

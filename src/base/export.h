@@ -3,8 +3,8 @@
 #define LS_BASE_EXPORT_H_
 
 // Marks a private function that liblockstep exports for liblockstep-io alone.
-// cmake/private.map.in lists them under a symbol version of the release, so that
-// no two releases mix.
+// cmake/private.map.in lists them under a symbol version of the release, so
+// that no two releases mix.
 #define LS_PRIVATE_API __attribute__((visibility("default")))
 
 #endif  // LS_BASE_EXPORT_H_

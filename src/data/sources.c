@@ -122,7 +122,7 @@ static ls_nest row_spec(ls_nest leaf, void *user) {
   return ls_nest_spec(ls_array_dtype(array), ls_row_shape(shape));
 }
 
-// What elements are, and where the leaves begin.
+// Finds the spec of elements and the address at which each leaf begins.
 static ls_status find_data(arrays_dataset *self) {
   ls_dataset *base = &self->base;
   row_count count = {0};

@@ -90,7 +90,7 @@ static ls_status complete(const cli_files *files, ls_nest found,
     guess_type(values, i == 0 ? elements : 0, &guess);
     if (both[i]->typed && both[i]->dtype != LS_DTYPE_NONE &&
         guess.dtype != both[i]->dtype) {
-      // Its bytes hold as many numbers of the given type.
+      // A string's bytes hold as many numbers of the given type.
       const bool bytes = ls_array_dtype(values) == LS_DTYPE_STRING;
       const int64_t size = ls_shape_num_elements(guess.shape) *
                            (int64_t)ls_dtype_size(guess.dtype);

@@ -81,7 +81,7 @@ const ls_stage_class ls_shard_stage = {PART_STAGE, .next = next_sharded,
                                        .skip = skip_sharded};
 
 // ---- Repeat ----------------------------------------------------------------
-// Its times are epochs of the input.
+// Repeats its input: each repetition is an epoch of the input.
 typedef struct repeat_stage {
   ls_stage stage;
   int64_t time;   // The one that is read.

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/memory/allocator.h"
-#include "base/memory/allocator.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"

@@ -105,8 +105,8 @@ static ls_nest full_specs(const ls_dataset *dataset,
   return ls_nest_pack(dataset->structure, leaves, count);
 }
 
-// Where the size of the last batch is known without reading it, all others stay
-// as they are; `*out_known` is whether it is.
+// Returns the data set without a last batch that is not full, if that batch's
+// size is known without reading it; `*out_known` tells whether it is.
 static ls_dataset *take_full(ls_dataset *dataset, const ls_row_shares *shares,
                              bool *out_known) {
   const ls_dataset_class *kind = dataset->kind;

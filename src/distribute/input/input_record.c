@@ -2,8 +2,8 @@
 //
 // Positions of distributed iterators in records.
 //
-// That of one pipeline is a number of its elements, so that replicas and hosts
-// may be others when it goes on; of several, one in each.
+// One pipeline's position counts its elements, so that a run may go on with
+// other replicas and hosts; several pipelines have a position each.
 #include <stdio.h>
 #include <string.h>
 

@@ -124,9 +124,9 @@ ls_nest ls_all_gather_merged(ls_strategy *strategy, int axis, ls_nest args);
 // known. `*out_alike`: all replicas have that many. ls_replica_examples is this
 // where they may differ.
 //
-// Where no strategy has split arguments, its examples are the rows of the first
-// argument that has any: of one replica's run, a function that is called, or a
-// replicated computation.
+// If no strategy has split the arguments, the examples are the rows of the
+// first argument that has any: of one replica's run, of a function that is
+// called, or of a replicated computation.
 bool ls_examples_find(ls_tensor *out_count, bool *out_alike);
 
 // The first leaf of a run's arguments with rows that has a part for each

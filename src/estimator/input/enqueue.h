@@ -6,8 +6,8 @@
 // several replicas; its ops are built later, maybe in the body of a loop, and
 // once: the queue that they go to is captured then.
 //
-// Where hosts' data may end at different times, what each takes is read first;
-// then all are fed, unless there is nothing real for anyone.
+// If hosts' data may end at different times, the elements of all hosts are read
+// first; then all are fed, unless there is nothing real for anyone.
 #ifndef LS_ESTIMATOR_INPUT_ENQUEUE_H_
 #define LS_ESTIMATOR_INPUT_ENQUEUE_H_
 
@@ -70,10 +70,10 @@ LS_MUST_USE ls_status ls_enqueue_make_queue(const ls_enqueue *self,
 // was fed says stop. Gives the loop's last value, a scalar: the count, or the
 // signal.
 //
-// Of several, whose data end at different times (`ends_differ`), one loop reads
-// all hosts' elements, and then feeds all of them, those that have ended with
-// padding; when there is nothing but that, nothing is fed, and the loop fails
-// with OUT_OF_RANGE. So a trip feeds all hosts, or none.
+// If the data of several hosts end at different times (`ends_differ`), one loop
+// reads all hosts' elements, and then feeds all of them, those that have ended
+// with padding; when there is nothing but that, nothing is fed, and the loop
+// fails with OUT_OF_RANGE. So a trip feeds all hosts, or none.
 LS_MUST_USE ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
                                       ls_tensor *out_last);
 

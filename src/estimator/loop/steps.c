@@ -70,7 +70,7 @@ static ls_tensor *find_cache(const ls_model_steps *steps, ls_tensor *state) {
 // Returns how many examples of a replica's batch a cache is for.
 static int64_t cache_batch(const ls_plan *plan) {
   const int64_t size = plan->model_batch_size.value;
-  // Where each replica is given the whole batch, the model's is that of all.
+  // Divides by the replicas if each is given the whole batch.
   return plan->input.way == LS_FEED_ALL ? size / plan->system->num_replicas
                                         : size;
 }
@@ -203,7 +203,8 @@ static ls_status record_host_call(const step *s) {
   return ls_host_calls_pace(&s->steps->host);
 }
 
-// Where hosts hear of every n-th step alone. A branch gives a value.
+// Enqueues in a branch, if hosts hear of every n-th step alone; a branch needs
+// a value.
 static ls_nest enqueue_then(ls_nest none, void *user) {
   ls_op op = {0};
   (void)none;

@@ -16,32 +16,24 @@ LS_ALWAYS_INLINE double ls_f32_expm1_small(double x) {
                                0x1.5555555a800cdp-3, 0x1.0000000ba132cp-1);
   return ls_f64_fma(x * x, q, x);
 }
-// Returns e^x for |x| up to 700, to 2^-32.
-LS_ALWAYS_INLINE double ls_f32_exp(double x) {
+// Returns e^x + rest for |x| up to 700, where rest is 0 or -1, to 2^-32 of it.
+LS_ALWAYS_INLINE double ls_f32_exp_plus(double x, double rest) {
   const double shifted = ls_f64_fma(x, 0x1.71547652b82fep+0, LS_F64_ROUNDER);
   const double n = shifted - LS_F64_ROUNDER;
   const double r = ls_f64_fma(-n, 0x1.62e42fefa39efp-1, x);
   const uint64_t bits = ls_f64_bits(shifted) - ls_f64_bits(LS_F64_ROUNDER);
   const double power = ls_f64_double((bits + 1023) << 52);
-  return ls_f64_fma(power, ls_f32_expm1_small(r), power);
+  return ls_f64_fma(power, ls_f32_expm1_small(r), power + rest);
 }
 
-// Returns e^x - 1 for x from -40 to 700, to 2^-32 of it.
-LS_ALWAYS_INLINE double ls_f32_expm1_of(double x) {
-  const double shifted = ls_f64_fma(x, 0x1.71547652b82fep+0, LS_F64_ROUNDER);
-  const double n = shifted - LS_F64_ROUNDER;
-  const double r = ls_f64_fma(-n, 0x1.62e42fefa39efp-1, x);
-  const uint64_t bits = ls_f64_bits(shifted) - ls_f64_bits(LS_F64_ROUNDER);
-  const double power = ls_f64_double((bits + 1023) << 52);
-  return ls_f64_fma(power, ls_f32_expm1_small(r), power - 1.0);
-}
 LS_ALWAYS_INLINE float ls_f32_expm1(float value) {
-  const double y = ls_f32_expm1_of(ls_f64_clamp((double)value, -40.0, 90.0));
+  const double y =
+      ls_f32_exp_plus(ls_f64_clamp((double)value, -40.0, 90.0), -1.0);
   return (float)ls_f64_copysign(y, (double)value);
 }
 LS_ALWAYS_INLINE float ls_f32_tanh(float value) {
   const double x = (double)value, size = ls_f64_abs(x);
-  const double q = ls_f32_expm1_of(-2.0 * (size > 10.0 ? 10.0 : size));
+  const double q = ls_f32_exp_plus(-2.0 * (size > 10.0 ? 10.0 : size), -1.0);
   return (float)ls_f64_copysign(-q / (q + 2.0), x);
 }
 
@@ -67,7 +59,7 @@ LS_ALWAYS_INLINE float ls_f32_log1p(float value) {
 // Returns log(1 + e^x) as max(x, 0) + log1p(e^-|x|).
 LS_ALWAYS_INLINE float ls_f32_softplus(float value) {
   const double x = (double)value, size = ls_f64_abs(x);
-  const double e = ls_f32_exp(-(size > 200.0 ? 200.0 : size));
+  const double e = ls_f32_exp_plus(-(size > 200.0 ? 200.0 : size), 0.0);
   const double y = (0.0 > x ? 0.0 : x) + ls_f32_log1p_of(e);
   return (float)(x == x ? y : x);
 }
@@ -77,7 +69,8 @@ LS_ALWAYS_INLINE float ls_f32_pow(float base, float exponent) {
   const double size = ls_f64_abs(x);
   const ls_f64_mantissa part = ls_f64_split(size);
   const double log = ls_f32_log_reduced(part.m - 1.0, part.e);
-  const double power = ls_f32_exp(ls_f64_clamp(y * log, -200.0, 200.0));
+  const double power =
+      ls_f32_exp_plus(ls_f64_clamp(y * log, -200.0, 200.0), 0.0);
   return (float)ls_f64_pow_ends(x, y, power);
 }
 
@@ -157,7 +150,7 @@ LS_ALWAYS_INLINE float ls_f32_erfc(float value) {
       0x1.fec0f8a9d695fp-10, 0x1.4b790e61a9e9ep-9, -0x1.85ba983d357f6p-6,
       0x1.17c84a05ed965p-4, -0x1.e8896e421ccd8p-4, 0x1.09838482794cdp-3,
       -0x1.85a18b06def09p-5, -0x1.15c0857d0a204p-3, 0x1.40c522dab27afp+0);
-  const double right = ls_f32_exp(-a * a) * (p * ((a + 3.0) * r));
+  const double right = ls_f32_exp_plus(-a * a, 0.0) * (p * ((a + 3.0) * r));
   return (float)(x < 0.0 ? 2.0 - right : x == x ? right : x);
 }
 
