@@ -46,22 +46,22 @@ ls_status ls_model_steps_add_loss(ls_model_steps *steps, ls_tensor loss,
 }
 
 // ---- At the end of a run ---------------------------------------------------
-static ls_tensor sum_over_replicas(const ls_model_steps *steps, ls_tensor x) {
-  return steps->num_replicas == 1 || steps->options->replica_0_loss
-             ? x
-             : ls_all_reduce(LS_REDUCE_SUM, x);
+// Reduces over the replicas whose losses are reported: all, or the first.
+static ls_tensor reduce_loss(const ls_model_steps *steps, ls_reduce_op op,
+                             ls_tensor x) {
+  return steps->options->replica_0_loss ? x : ls_all_reduce(op, x);
 }
 
 // Returns the loss of the last step.
 static ls_tensor train_loss(const ls_model_steps *steps,
                             const ls_tensor *state) {
   const ls_tensor loss = ls_convert(state[LS_STATE_LOSS], find_wide(steps));
-  if (steps->num_replicas == 1 || steps->options->replica_0_loss) return loss;
+  if (steps->options->replica_0_loss) return loss;
   const bool counts = steps->options->any_batch;
   const ls_tensor examples =
       counts ? state[LS_STATE_EXAMPLES] : ls_failed_tensor();
   ls_shares shares = find_shares(steps, examples);
-  if (counts) shares.total = sum_over_replicas(steps, examples);
+  if (counts) shares.total = reduce_loss(steps, LS_REDUCE_SUM, examples);
   return ls_shares_mean(&shares, loss);
 }
 
@@ -74,13 +74,11 @@ static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
   const ls_tensor total = ls_convert(state[LS_STATE_LOSS], wide);
   if (steps->options->any_batch)
     return ls_shares_divided(
-        ls_maximum(sum_over_replicas(steps, state[LS_STATE_EXAMPLES]), one),
-        sum_over_replicas(steps, total), wide);
-  const ls_tensor mean =
-      steps->num_replicas == 1 || steps->options->replica_0_loss
-          ? total
-          : ls_all_reduce(LS_REDUCE_MEAN, total);
-  return ls_div(mean, ls_convert(ls_maximum(count, one), wide));
+        ls_maximum(reduce_loss(steps, LS_REDUCE_SUM, state[LS_STATE_EXAMPLES]),
+                   one),
+        reduce_loss(steps, LS_REDUCE_SUM, total), wide);
+  return ls_div(reduce_loss(steps, LS_REDUCE_MEAN, total),
+                ls_convert(ls_maximum(count, one), wide));
 }
 
 ls_tensor ls_reported_loss(const ls_model_steps *steps, const ls_tensor *state,
