@@ -143,7 +143,7 @@ typedef struct column_list {
   ls_allocator *allocator;
   column *items;
   size_t count;
-  ls_nest like;    // A nest of as many leaves, in the order of the columns.
+  ls_nest like;    // A nest with a leaf per column, in their order.
   int64_t loaded;  // Bytes loaded for the data set so far.
 } column_list;
 
@@ -269,13 +269,10 @@ static ls_status open_all_idx(const char *const *paths, size_t num_paths,
       ls_source_paths(paths, num_paths, allocator, &found, &count));
   LS_RETURN_IF_ERROR(add_columns(list, count));
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, items, count);
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(
         open_idx(found[i], options, &list->loaded, &list->items[i]));
-    items[i] = ls_nest_i64((int64_t)i);
-  }
-  list->like =
-      count == 1 ? items[0] : ls_nest_sequence(LS_KIND_TUPLE, items, count);
+  if (count > 1) list->like = ls_nest_sequence(LS_KIND_TUPLE, items, count);
   return ls_ok();
 }
 
@@ -295,7 +292,6 @@ static ls_status open_npy(const char *path, const ls_columns_options *options,
   LS_RETURN_IF_ERROR(ls_source_file_open(path, NULL, &opened->file));
   const ls_file *file = opened->file->file;
   LS_RETURN_IF_ERROR(ls_npy_open(file, path, 0, file->size, &opened->header));
-  list->like = ls_nest_i64(0);
   return load_if(opened, options, &list->loaded);
 }
 
