@@ -208,10 +208,9 @@ static ls_status compare_metrics(comparing *c) {
     if (which <= 0) next_line(&at[0], &a);
     if (which >= 0) next_line(&at[1], &b);
   }
-  for (int i = 0; i < 2 && both && !c->different; ++i) {
-    const line *longer = i == 0 ? &a : &b;
-    if (longer->text == NULL) continue;
-    report_longer(c, i, longer->step);
+  if (both && !c->different && (a.text != NULL || b.text != NULL)) {
+    const int longer = a.text == NULL;
+    report_longer(c, longer, longer == 0 ? a.step : b.step);
     c->different = true;
   }
   for (int i = 0; i < 2; ++i)

@@ -46,18 +46,17 @@ ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job) {
   return found;
 }
 
-static bool pod_has_topology(const ls_pod *pod, const void *bytes,
-                             size_t size) {
+static bool pod_has_topology(const ls_pod *pod, const ls_topology *topology) {
+  const size_t size = topology->serialized_size;
   return pod->topology->serialized_size == size &&
-         memcmp(pod->topology->serialized, bytes, size) == 0;
+         memcmp(pod->topology->serialized, topology->serialized, size) == 0;
 }
 
 static bool is_candidate(const ls_pod *pod, const char *job,
                          const ls_topology *topology, bool is_initialized) {
   return (!is_initialized || ls_pod_is_initialized(pod)) &&
          (job == NULL || strcmp(pod->job, job) == 0) &&
-         (topology == NULL || pod_has_topology(pod, topology->serialized,
-                                               topology->serialized_size));
+         (topology == NULL || pod_has_topology(pod, topology));
 }
 
 // Finds the only pod of a job and with a topology (NULL: any).
@@ -85,9 +84,7 @@ void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other) {
   *out_other = NULL;
   *out_pod = ls_pod_of_job(runtime, "");
-  if (*out_pod != NULL && pod_has_topology(*out_pod, topology->serialized,
-                                           topology->serialized_size))
-    return;
+  if (*out_pod != NULL && pod_has_topology(*out_pod, topology)) return;
   ls_object_release(*out_pod);
   find_only(runtime, NULL, topology, out_pod, out_other);
 }
