@@ -185,6 +185,9 @@ rm -rf run
 "$lockstep" predict run --limit 3 >out.txt 2>err.txt || fail "predict run"
 [ "$(grep -cE '^\{"class":[0-9]+,"probability":0\.[0-9]+\}$' out.txt)" = 3 ] ||
   fail "predict run --limit 3"
+"$lockstep" predict run >all.txt 2>err.txt || fail "predict all of run"
+[ "$(wc -l <all.txt)" = 1024 ] && head -n 3 all.txt | cmp - out.txt ||
+  fail "predictions of all examples"
 refused 1 "nowhere" predict nowhere
 
 exit $failed

@@ -66,6 +66,7 @@ fails "there is no file or folder 'no-such-folder'" --data no-such-folder
 mkdir data
 fails "there is no 'data/train-labels-idx1-ubyte', nor the same with .gz" \
   --data data
+fails "and it has no folder with images for each class" --data data
 printf 'not a dataset' >data/train-labels-idx1-ubyte
 fails "'data/train-labels-idx1-ubyte' is no IDX file" --data data
 printf '\000\000\010\001\000\000\000\011abc' >data/train-labels-idx1-ubyte

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/iterator.h"
 #include "data/own.h"
 #include "lockstep/cancel.h"
 #include "lockstep/element_spec.h"
@@ -18,6 +19,7 @@
 #include "lockstep/runtime_settings.h"
 #include "lockstep/session.h"
 #include "support/callbacks.h"
+#include "support/counted.h"
 #include "support/pipelines.h"
 #include "support/place.h"
 #include "support/sanitizer.h"
@@ -96,6 +98,39 @@ TEST(a_traced_call_reads_one) {
     expect_ok(ls_iterator_restart(iterator));
     expect_ok(ls_function_call(function, ls_none(), &results));
     assert_true(ls_array_f64(ls_nest_as_array(results), 0) == 0);
+  }
+}
+
+// Elements so large that a run reads them where they are, and more of them than
+// an iterator keeps to write again.
+enum { SEVERAL = LS_RETURNED + 2, ROWS = 256 };
+
+static ls_nest sums_of_several(ls_nest args, void *user) {
+  ls_nest items[SEVERAL];
+  (void)args;
+  for (int i = 0; i < SEVERAL; ++i)
+    items[i] = ls_leaf(ls_reduce_sum(next_of(user), LS_ALL_AXES));
+  return ls_nest_sequence(LS_KIND_LIST, items, SEVERAL);
+}
+
+TEST(a_call_gives_back_more_elements_than_are_kept) {
+  for (int prefetch = 0; prefetch < 3; ++prefetch) {
+    LS_OWN(counted, memory) = counted_begin(1);
+    slow_map map = {.at = -1};
+    LS_OWN(ls_iterator, iterator) =
+        slow_iterator(&map, 3 * SEVERAL * ROWS, ROWS, prefetch);
+    LS_OWN(ls_function, function) = NULL;
+    LS_OWN(ls_nest, results) = ls_none();
+    expect_ok(ls_function_create(
+        &(ls_function_options){.call = sums_of_several, .user = iterator},
+        &function));
+    for (size_t k = 0; k < 3 * SEVERAL; ++k) {
+      if (k % SEVERAL == 0)
+        expect_ok(ls_function_call(function, ls_none(), &results));
+      const double mean = ROWS * (double)k + (ROWS - 1) / 2.0;
+      assert_true(ls_nest_number(ls_nest_item(results, k % SEVERAL)) ==
+                  ROWS * mean);
+    }
   }
 }
 

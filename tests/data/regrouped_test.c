@@ -169,6 +169,28 @@ TEST(rows_of_whole_batches_are_indexed) {
   assert_int_equal(numbers[12], 12);
 }
 
+static ls_nest count_call(ls_nest element, const ls_map_call *call,
+                          void *calls) {
+  (void)call;
+  ++*(int *)calls;
+  return ls_nest_retain(element);
+}
+
+TEST(neighbouring_rows_read_their_batch_once) {
+  int calls = 0;
+  LS_OWN(ls_iterator, iterator) = iterate(ls_dataset_unbatch(ls_dataset_batch(
+      ls_dataset_map(ls_dataset_range(0, 12, 1),
+                     &(ls_map_options){.call = count_call, .user = &calls}),
+      &(ls_batch_options){.size = 4})));
+  LS_OWN(ls_nest, element) = ls_none();
+  calls = 0;
+  for (int i = 0; i < 12; ++i) {
+    expect_ok(ls_iterator_next(iterator, &element));
+    assert_int_equal(stream_number(element), i);
+    assert_int_equal(calls, i / 4 * 4 + 4);
+  }
+}
+
 TEST(leaves_without_rows_are_refused) {
   expect_refused(ls_dataset_unbatch(stream_of(&few)),
                  "unbatch: leaf 0, i64[], has no rows");

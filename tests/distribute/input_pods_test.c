@@ -244,6 +244,17 @@ TEST(without_sharding_each_host_reads_all) {
   ls_strategy_release(pod);
 }
 
+TEST(a_piece_over_the_border_of_batches_is_one_array) {
+  LS_SPEC("T149");
+  ls_strategy *pod = pod_of_tasks(2, 1);
+  // Batches of 3, 3 and 1 rows, twice; sizes 2 and 1 in turns.
+  EXPECT_DEALT_ON(pod, ls_dataset_repeat(number_batches(7, 3), 2), &off,
+                  "[0 1] [0]", "[2] [1 2]", "[3 4] [3]", "[5] [4 5]",
+                  "[6 0] [6]", "[1] [0 1]", "[2 3] [2]", "[4] [3 4]",
+                  "[5 6] [5]", "[] [6]");
+  ls_strategy_release(pod);
+}
+
 TEST(automatic_sharding_without_files_is_of_data) {
   LS_SPEC("T147 T148");
   ls_strategy *pod = pod_of_tasks(2, 1);

@@ -2,6 +2,7 @@
 //
 // Programs survive any refused request for memory.
 #include "base/memory/own.h"
+#include "lockstep/estimator_hooks.h"
 #include "lockstep/metrics.h"
 #include "lockstep/optimizer_state.h"
 #include "support/callbacks.h"
@@ -115,4 +116,24 @@ TEST(programs_survive_any_failed_request) {
                                   .act = act,
                                   .outcome = outcome,
                                   .end = end});
+}
+
+// ---- Checks of variables ---------------------------------------------------
+static ls_status check_variables(void *self) {
+  LS_OWN(ls_nest, ops) = ls_none();
+  return ls_tpu_sync_ops(((job *)self)->p.graph, false, &ops);
+}
+
+static double count_errors_left(void *self) {
+  LS_OWN(ls_status, left) = ls_graph_take_error(((job *)self)->p.graph);
+  return ls_status_is_ok(left) ? 0 : 1;
+}
+
+TEST(checks_of_variables_survive_any_failed_request) {
+  refuse_each(&(fault_scenario){.name = "checks",
+                                .size = sizeof(job),
+                                .begin = begin_training,
+                                .act = check_variables,
+                                .outcome = count_errors_left,
+                                .end = end});
 }

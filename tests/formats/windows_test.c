@@ -137,13 +137,18 @@ TEST(threads_share_windows) {
 }
 
 // ---- Which windows there are -----------------------------------------------
-TEST(half_unread_windows_stay_for_a_while) {
-  ls_runtime *runtime = begin();
+static ls_source_file *open_records(void) {
   ls_source_file *file = NULL;
   expect_ok(ls_source_file_open("in/a", NULL, &file));
   for (int64_t i = 0; i <= RECORDS; ++i)
     expect_ok(ls_offsets_add(&file->offsets, i * SIZE));
   file->count = RECORDS;
+  return file;
+}
+
+TEST(half_unread_windows_stay_for_a_while) {
+  ls_runtime *runtime = begin();
+  ls_source_file *file = open_records();
   ls_windows windows = {0};
   expect_ok(ls_windows_init(&windows, ls_runtime_allocator(runtime)));
   for (int64_t i = 0; i < LS_WINDOWS; ++i) {
@@ -174,6 +179,25 @@ TEST(half_unread_windows_stay_for_a_while) {
   assert_non_null(it);
   ls_windows_leave(&windows, it);
   ls_windows_deinit(&windows);
+  ls_object_release(file);
+  end(runtime);
+}
+
+TEST(a_window_that_had_no_memory_is_begun_again) {
+  ls_runtime *runtime = begin();
+  ls_source_file *file = open_records();
+  ls_counting_allocator *memory = NULL;
+  ls_windows windows = {0};
+  expect_ok(ls_counting_allocator_create(NULL, &memory));
+  expect_ok(ls_windows_init(&windows, ls_counting_allocator_allocator(memory)));
+  ls_counting_allocator_fail_at(memory, 1);
+  assert_null(ls_windows_enter(&windows, file, 200, 200, 40));
+  ls_file_window *it = ls_windows_enter(&windows, file, 200, 200, 40);
+  assert_non_null(it);
+  assert_int_equal(atoi(it->bytes), 200);
+  ls_windows_leave(&windows, it);
+  ls_windows_deinit(&windows);
+  ls_counting_allocator_destroy(memory);
   ls_object_release(file);
   end(runtime);
 }
@@ -214,6 +238,7 @@ TEST(large_windows_are_read_in_parts) {
       expect_record(it, at, LONG, bytes,
                     first == 0 || at + LONG <= bad ||
                         at >= bad + LS_FILE_WINDOW_PART);
+    expect_record(it, begins, LS_FILE_WINDOW_PART, bytes, true);
     ls_windows_leave(&windows, it);
     counts.reads = 0;
     it = ls_windows_enter(&windows, file, first, COUNT - first, COUNT);

@@ -8,6 +8,7 @@
 #include "lockstep/cancel.h"
 #include "lockstep/tpu_system.h"
 #include "support/pod_runs.h"
+#include "tpu/pod/core_queues.h"
 
 static const ls_runtime_options usual = {.threads = 1, .stall_ms = 20000};
 static const char first_core[] = "/device:TPU:0";
@@ -185,11 +186,74 @@ static void *take_one(void *user) {
   feeder *self = user;
   ls_nest tuple = ls_none();
   ls_runtime *before = ls_runtime_make_current(self->runtime);
+  (void)ls_cancel_make_current(self->cancel);
   self->status = ls_outfeed_take(first_core, &tuple);
   ls_nest_release(tuple);
   __atomic_fetch_add(&self->put, 1, __ATOMIC_RELAXED);
+  (void)ls_cancel_make_current(NULL);
   (void)ls_runtime_make_current(before);
   return NULL;
+}
+
+// A reader whose call lasts while another one waits after it, until it may end.
+typedef struct slow_reader {
+  ls_queue_waiter waiter;
+  ls_queue *tuples;
+  bool has_next;
+  int called, may_end;  // Atomic.
+} slow_reader;
+
+static void read_slowly(void *user) {
+  slow_reader *self = user;
+  self->has_next = self->waiter.next != NULL;
+  __atomic_store_n(&self->called, 1, __ATOMIC_RELEASE);
+  while (self->has_next && !__atomic_load_n(&self->may_end, __ATOMIC_ACQUIRE))
+    sched_yield();
+}
+
+static void *call_readers(void *user) {
+  ls_queue_tell(((slow_reader *)user)->tuples);
+  return NULL;
+}
+
+// Cancels a thread that is about to be called. False: it did not wait yet.
+static bool try_to_cancel_late(feeder *self, ls_queue *tuples) {
+  slow_reader slow = {.tuples = tuples};
+  pthread_t threads[2];
+  slow.waiter = (ls_queue_waiter){.ready = read_slowly, .user = &slow};
+  assert_true(ls_queue_on_ready(tuples, LS_QUEUE_POP, &slow.waiter));
+  assert_int_equal(pthread_create(&threads[0], NULL, take_one, self), 0);
+  (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  assert_int_equal(pthread_create(&threads[1], NULL, call_readers, &slow), 0);
+  while (!__atomic_load_n(&slow.called, __ATOMIC_ACQUIRE))
+    sched_yield();
+  ls_cancel_request(self->cancel);
+  // It looks for a request every 20 ms.
+  (void)nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+  if (slow.has_next)
+    assert_int_equal(__atomic_load_n(&self->put, __ATOMIC_RELAXED), 0);
+  __atomic_store_n(&slow.may_end, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < 2; ++i)
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  expect_status(self->status, LS_CANCELLED, "Outfeed was cancelled");
+  return slow.has_next;
+}
+
+TEST(a_cancelled_thread_stays_for_the_call_that_has_begun) {
+  pod_runs f = pod_runs_begin(1, 1, usual);
+  ls_core *core = NULL;
+  ls_core_queue *queue = NULL;
+  feeder self = {.runtime = f.c.runtime};
+  expect_ok(ls_pod_lookup_core(f.c.runtime, first_core, &core));
+  expect_ok(ls_core_queue_of(core, true, &queue));
+  expect_ok(ls_cancel_create(f.c.runtime, &self.cancel));
+  while (!try_to_cancel_late(&self, queue->tuples)) {
+    ls_cancel_reset(self.cancel);
+    self.put = 0;
+  }
+  ls_cancel_destroy(self.cancel);
+  ls_core_release(core);
+  pod_runs_end(&f);
 }
 
 // A thread that comes too late to wait finds no system.

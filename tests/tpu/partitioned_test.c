@@ -37,6 +37,26 @@ TEST(uneven_pieces_are_greedy) {
   }
 }
 
+// Each element is the number of its place in the whole.
+TEST(pieces_are_copied_to_where_they_were_cut) {
+  const ls_shape shape = LS_SHAPE(3, 4, 5), parts = LS_SHAPE(2, 2, 2);
+  char whole[3 * 4 * 5] = {0};
+  for (int64_t k = 0; k < 8; ++k) {
+    ls_piece piece;
+    char elements[sizeof(whole)];
+    size_t count = 0;
+    assert_true(ls_piece_of(shape, parts, k, &piece));
+    const int64_t *start = piece.start.dim, *size = piece.shape.dim;
+    for (int64_t x = start[0]; x < start[0] + size[0]; ++x)
+      for (int64_t y = start[1]; y < start[1] + size[1]; ++y)
+        for (int64_t z = start[2]; z < start[2] + size[2]; ++z)
+          elements[count++] = (char)(20 * x + 5 * y + z);
+    ls_piece_copy(&piece, shape, 1, elements, whole);
+  }
+  for (size_t i = 0; i < sizeof(whole); ++i)
+    assert_int_equal(whole[i], i);
+}
+
 // ---- Queues ----------------------------------------------------------------
 // Two replicas of four cores on two hosts: one is on host 0, the other begins
 // on host 1 and has two cores on host 0.

@@ -572,7 +572,10 @@ TEST(metadata_lists_devices_in_order) {
   w.devices = uneven;
   w.num_devices = 3;
   expect_status(ls_tpu_metadata_query(resolver, false, &metadata),
-                LS_FAILED_PRECONDITION, "/job:w/replica:0/task:1/device:TPU:1");
+                LS_FAILED_PRECONDITION,
+                "/job:w/replica:0/task:0/device:TPU:0, "
+                "/job:w/replica:0/task:1/device:TPU:0, "
+                "/job:w/replica:0/task:1/device:TPU:1");
   assert_null(metadata);
   static const char *const bad[] = {"/job:w/what:0"};
   w.devices = bad;

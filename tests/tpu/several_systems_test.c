@@ -364,6 +364,49 @@ TEST(an_assignment_is_of_the_strategys_system) {
   counted_end(&c);
 }
 
+// Where a topology was read from bytes they do not say the system.
+TEST(an_assignment_is_of_the_only_system_with_its_topology) {
+  counted c = counted_begin(1);
+  static const system_facts facts[] = {{.name = "virtual:1x1", .job = "red"},
+                                       {.name = "virtual:2x1", .job = "blue"},
+                                       {.name = "virtual:2x1", .job = "green"}};
+  ls_tpu_resolver *resolvers[3];
+  for (int i = 0; i < 3; ++i)
+    resolvers[i] = resolver_of(facts[i]);
+  ls_topology *known = NULL, *parsed = NULL;
+  ls_device_assignment *assignment = NULL;
+  expect_ok(ls_tpu_initialize(resolvers[0], NULL));
+  expect_ok(ls_tpu_initialize(resolvers[1], &known));
+  size_t size = 0;
+  const void *bytes = ls_topology_serialized(known, &size);
+  expect_ok(ls_topology_parse(bytes, size, &parsed));
+  expect_ok(ls_device_assignment_build(
+      parsed, &(ls_device_assignment_options){.num_replicas = LS_SOME(4)},
+      &assignment));
+  computation a;
+  computation_open(&a);
+  const ls_nest inputs = computation_inputs(4);
+  const ls_replicate_options options = {.assignment = assignment};
+  expect_ok(ls_replicate(sum_of_ids, NULL, inputs, &options, &a.outputs));
+  assert_string_equal(
+      attr_text(op_named(a.graph, "tpu_replicate_metadata"), "_tpu_job"),
+      "blue");
+  expect_ok(ls_tpu_initialize(resolvers[2], NULL));
+  ls_nest outputs = ls_none();
+  expect_status(ls_replicate(sum_of_ids, NULL, inputs, &options, &outputs),
+                LS_FAILED_PRECONDITION,
+                "may be of TPU system 'virtual:2x1' of job blue or of "
+                "'virtual:2x1' of job green, which have one topology");
+  ls_nest_release(inputs);
+  computation_close(&a);
+  ls_device_assignment_release(assignment);
+  ls_topology_release(parsed);
+  ls_topology_release(known);
+  for (int i = 0; i < 3; ++i)
+    ls_tpu_resolver_release(resolvers[i]);
+  counted_end(&c);
+}
+
 // ---- What says nothing -----------------------------------------------------
 TEST(what_may_be_for_either_is_refused) {
   counted c = counted_begin(1);
