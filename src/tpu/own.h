@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LS_OWN owns of tpu and of the layers below.
+// Releases that LS_OWN uses for types of tpu and of lower layers.
 #ifndef LS_TPU_OWN_H_
 #define LS_TPU_OWN_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of infeed and outfeed: what they are, and which queues they mean.
+// Infeed and outfeed ops: their state, and how they find their queues.
 #include "tpu/feeds/feed.h"
 
 #include <inttypes.h>
@@ -67,8 +67,8 @@ static bool same_feed(const ls_object *a, const ls_object *b) {
 static const ls_object_type feed_type = {
     .name = "feed", .destroy = destroy_feed, .equal = same_feed};
 
-// A core's op says where it is by a core's name alone: replicas of a strategy
-// on CPUs are the first ones of the system.
+// Reads a core's op's position from its device. Only a TPU device names a core:
+// replicas of a CPU strategy use the system's first cores.
 static ls_status set_device(ls_feed_state *feed, const char *device) {
   LS_RETURN_IF_ERROR(ls_device_parse(device, &feed->device));
   ls_device_parts *parts = &feed->device;
@@ -131,9 +131,10 @@ bool ls_feed_uses(const ls_feed_state *feed, int64_t core) {
   return false;
 }
 
-// ---- Which queues ----------------------------------------------------------
-// The pod of its system; of one that was made before there was any, of the
-// system that is meant now. NULL: there is none. The caller releases it.
+// ---- Find the pod ----------------------------------------------------------
+// Finds the pod of the feed's system. A feed made before any system existed
+// uses the system that is current now. NULL if there is none; the caller
+// releases the pod.
 static ls_status feed_find_pod(const ls_feed_state *feed, ls_runtime *runtime,
                                ls_pod **out_pod) {
   const char *job = feed->device.job;
@@ -189,7 +190,7 @@ static ls_status no_core(const ls_feed_state *feed, const ls_pod *pod,
                              pod->cores_per_host);
 }
 
-// Where a replica's core is.
+// Finds the host and ordinal of a replica's core.
 static ls_status feed_place_of(const ls_feed_state *feed, const ls_pod *pod,
                                int64_t index, int64_t *out_host,
                                int64_t *out_ordinal) {
@@ -227,7 +228,8 @@ static ls_status find_queue(const ls_feed_state *feed, ls_pod *pod,
   return ls_core_queue_of(core, ls_feed_is_outfeed(feed->kind), out_queue);
 }
 
-// With the lock held. Those that were there stay: calls may use them.
+// Adds a larger table of targets and keeps the earlier ones, which calls may
+// still use. Requires the lock.
 static ls_status make_targets(ls_feed_state *feed, ls_pod *pod, size_t least) {
   size_t count = 1;
   while (count < least)
@@ -249,7 +251,8 @@ static bool is_current(const ls_feed_targets *targets, size_t least) {
          targets->generation > 0;
 }
 
-// With the lock held. `pod` is what was found where there are no targets.
+// Looks up the queues that are not known yet; makes a table for `pod` if there
+// is none. Requires the lock.
 static ls_status feed_find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
                                size_t count) {
   if (!is_current(feed->targets, first + count)) {
@@ -271,14 +274,16 @@ static ls_status feed_find_all(ls_feed_state *feed, ls_pod *pod, size_t first,
   return ls_ok();
 }
 
-// The system is looked for without the lock: who looks takes the runtime's.
+// Looks the system up before taking the lock, because the lookup takes the
+// runtime's lock.
 ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime, int64_t first,
                        size_t count, ls_feed_targets **out_targets) {
   if (first < 0)
     return ls_invalid_argument("%s: there is no TPU with ordinal %" PRId64,
                                names[feed->kind], first);
   ls_status status = ls_ok();
-  bool is_known = false, is_lost = false;  // Initialized anew in between.
+  // True if the system was initialized again meanwhile.
+  bool is_known = false, is_lost = false;
   do {
     ls_mutex_lock(&feed->lock);
     is_known = is_current(feed->targets, (size_t)first + count);

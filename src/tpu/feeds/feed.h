@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops of infeed and outfeed, and their calls.
 //
-// An op names its queue by system, device and number; the system is the one
-// that is meant where the op is made, if there is one then. The queue is looked
-// up when it runs and kept until the system is initialized again.
+// An op names its queue by system, device and number. The system is the current
+// one when the op is made, if there is one. The op looks its queue up when it
+// runs and keeps it until the system is initialized again.
 //
-// Thread-safe, but for making.
+// Thread-safe, except for making ops.
 #ifndef LS_TPU_FEEDS_FEED_H_
 #define LS_TPU_FEEDS_FEED_H_
 
@@ -17,42 +17,44 @@
 #include "tpu/pod/pod_fault.h"
 
 // ---- Pieces ----------------------------------------------------------------
-// Values cut over the logical cores of a replica, in so many parts along each
-// dimension; a rank of -1 is all of it on each core. Each dimension is cut
-// greedily: pieces of ceil(size / parts), then the rest, then empty ones.
-// Pieces are numbered row by row over the parts.
+// Values partitioned over the logical cores of a replica, in a number of parts
+// along each dimension; rank -1 means that each core has the whole value. Each
+// dimension is cut greedily: pieces of ceil(size / parts), then the remainder,
+// then empty pieces. Pieces are numbered row by row.
 static inline bool ls_components_are_whole(ls_shape parts) {
   return parts.rank == LS_UNKNOWN_RANK;
 }
-// Their product; 1 of a whole.
+// Returns the number of parts, the product over the dimensions; 1 for a whole
+// value.
 int64_t ls_components_count(ls_shape parts);
 
-// Checks that a value of this shape can be cut so over the cores of a replica.
+// Checks that a value of this shape can be partitioned like this over the cores
+// of a replica.
 LS_MUST_USE ls_status ls_components_check(ls_shape shape, ls_shape parts,
                                           int64_t cores);
-// The same without a shape.
+// Checks the number of parts alone, where no shape is known.
 LS_MUST_USE ls_status ls_components_check_count(ls_shape parts, int64_t cores);
 
 typedef struct ls_piece {
   ls_shape start, shape;
 } ls_piece;
 
-// Piece `core`; false: that core gets none.
+// Finds the piece of a core; returns false if that core gets none.
 bool ls_piece_of(ls_shape shape, ls_shape parts, int64_t core,
                  ls_piece *out_piece);
-// Copies a piece to its place in the whole.
+// Copies a piece to its position in the whole value.
 void ls_piece_copy(const ls_piece *piece, ls_shape shape, size_t item,
                    const void *from, void *to);
 
-// "[2,1]", "[]".
+// Text of `parts`, such as "[2,1]" or "[]".
 #define LS_PARTS_TEXT(parts) LS_SHAPE_TEXT(LS_DTYPE_F32, parts) + 3
 
 // ---- Ops of infeed and outfeed ---------------------------------------------
 typedef enum ls_feed_kind {
-  LS_INFEED_DEQUEUE,  // On a core.
+  LS_INFEED_DEQUEUE,  // Runs on a core.
   LS_OUTFEED_ENQUEUE,
   LS_INFEED_READY,
-  LS_INFEED_ENQUEUE,  // On a host.
+  LS_INFEED_ENQUEUE,  // Runs on a host.
   LS_OUTFEED_DEQUEUE,
   LS_INFEED_CLOSE,
   LS_OUTFEED_CLOSE,
@@ -69,14 +71,14 @@ static inline bool ls_feed_takes(ls_feed_kind kind) {
   return kind == LS_INFEED_DEQUEUE || kind == LS_OUTFEED_DEQUEUE;
 }
 
-// The queues of an op: on a host by ordinal, else by replica and, where values
-// are cut, by logical core.
+// The queues of an op. Ops on a host index them by ordinal, ops on cores by
+// replica and, for partitioned values, by logical core.
 typedef struct ls_feed_targets {
-  struct ls_feed_targets *before;  // Those of other systems.
+  struct ls_feed_targets *before;  // Targets found for earlier systems.
   ls_pod *pod;
   uint64_t generation;
   size_t count;
-  ls_core_queue *queues[];  // NULL: not looked for.
+  ls_core_queue *queues[];  // NULL: not looked up yet.
 } ls_feed_targets;
 
 typedef struct ls_feed_call ls_feed_call;
@@ -86,65 +88,67 @@ typedef struct ls_feed_state {
   ls_object object;
   ls_allocator *allocator;
   ls_feed_kind kind;
-  ls_device_parts device;  // Of the op.
-  int64_t ordinal;         // On a host. Below 0: the device is the core.
-  bool is_declared;        // Of enqueues: values must be of `types`.
-  ls_system_id *system;    // Of whose cores it is; NULL: its device says it.
-  ls_device_assignment *assignment;  // Of replicas. NULL: one after the other.
+  ls_device_parts device;  // Device of the op.
+  int64_t ordinal;   // Core of a host op; below 0: its device names the core.
+  bool is_declared;  // True if an enqueue's values must have `types`.
+  ls_system_id *system;  // The system; NULL: the device names it.
+  // Assignment of replicas; NULL: replicas take cores in order.
+  ls_device_assignment *assignment;
   int32_t logical_core;
-  int32_t num_cores;  // Of a replica, where values are cut; else 1.
-  size_t count;       // Elements, where they are known.
+  int32_t num_cores;  // Cores of a replica if values are partitioned, else 1.
+  size_t count;       // Number of elements, if known.
   ls_type *types;
-  ls_shape *parts;  // How each is cut. NULL: none is.
-  ls_mutex lock;    // Guards what follows.
+  ls_shape *parts;  // Parts of each element; NULL: none is partitioned.
+  ls_mutex lock;    // Guards the fields below.
   ls_feed_targets *targets;
   ls_feed_call *idle;
 } ls_feed_state;
 
 typedef struct ls_feed_options {
   ls_feed_kind kind;
-  const char *device;  // "" and NULL: none.
+  const char *device;  // "" and NULL: not given.
   int64_t ordinal;
-  ls_system_id *system;  // NULL: the one that is meant where it is made.
+  ls_system_id *system;  // NULL: the current system.
   const ls_device_assignment *assignment;
   const ls_type *types;   // NULL: not known.
-  const ls_shape *parts;  // NULL: values are not cut.
+  const ls_shape *parts;  // NULL: no value is partitioned.
   size_t count;
 } ls_feed_options;
 
 LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
                                      ls_feed_state **out_feed);
 
-// The queues of replicas `first` on, or on a host of core `first`. They stay as
-// long as the feed; `*out_targets` has at least `first + count`.
-//   LS_NOT_FOUND            there is no system, or it has no such host
-//   LS_FAILED_PRECONDITION  it is not initialized; several may be meant
-//   LS_INVALID_ARGUMENT     no such core
+// Finds the queues of `count` replicas from `first` on, or of as many cores of
+// a host. They live as long as the feed; `*out_targets` has at least `first +
+// count`.
+// LS_NOT_FOUND            there is no system, or it has no such host
+// LS_FAILED_PRECONDITION  it is not initialized, or several systems match
+// LS_INVALID_ARGUMENT     it has no such core
 LS_MUST_USE ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime,
                                    int64_t first, size_t count,
                                    ls_feed_targets **out_targets);
 LS_OWNED_POINTER(ls_feed_state, ls_object_release)
-// Returns true if a core of a replica gets something.
+// Returns true if this core of a replica gets a piece of any element.
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core);
-// The core of a host's op, from the attribute or the device it is placed on.
-//   LS_INVALID_ARGUMENT  on a CPU, and not said.
+// Returns a host op's core, from the attribute or from the device it is placed
+// on.
+// LS_INVALID_ARGUMENT  the op is on a CPU and names no core
 LS_MUST_USE ls_status ls_feed_ordinal(const ls_feed_state *feed,
                                       int64_t *out_ordinal);
 
-// "infeed_dequeue", ...
+// Returns "infeed_dequeue" and the like.
 const char *ls_feed_kind_name(ls_feed_kind kind);
 const ls_host_kernel *ls_feed_kernel(ls_feed_kind kind);
 
-// A call that is under way; the pool of them is the feed's. The rest is
-// feed_call.c's.
+// Frees the feed's pool of calls (feed_call.c).
 void ls_feed_calls_destroy(ls_feed_state *feed);
 
-// The system of an op of infeed or outfeed; NULL: not known. Lent.
+// Returns the system of an infeed or outfeed op, borrowed; NULL if not known.
 ls_system_id *ls_feed_op_system(ls_op op);
 
-// The ops of queues, with names: those of a replica's dequeue, or of whether
-// there will be something to take, and of an enqueue on a host. Options but the
-// types and how they are cut come from where they are made.
+// Makes named ops on queues: a replica's dequeue, the op that reports if a
+// tuple is left, and a host's enqueue. Options other than types and partitions
+// come from the context in which they are made.
 ls_op ls_feed_dequeue(ls_feed_kind kind, const char *name,
                       const ls_feed_options *options, const ls_tensor *inputs,
                       size_t num_inputs);
@@ -153,29 +157,29 @@ ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
                       size_t count, int64_t ordinal);
 
 // ---- Calls -----------------------------------------------------------------
-// A call of an op that is under way: tries queues, each time that one reports
-// that a try is worth while, until all have gone through. It belongs to the
-// feed's pool, reports its status when its results are taken, and can be
-// cancelled until then.
+// A call of an op. It tries its queues again whenever one of them reports a
+// change, until all tuples have passed. It belongs to the feed's pool, reports
+// its status when its results are taken, and can be cancelled until then.
 struct ls_feed_call {
   ls_feed_call *next;
   ls_feed_state *feed;
   ls_host_call *call;
   ls_feed_targets *targets;
-  size_t first, count;  // Of the targets.
-  size_t at;            // What is tried or waited for.
-  ls_mutex lock;  // Guards what follows, and is held where it begins to wait.
+  size_t first, count;  // Range of the targets.
+  size_t at;            // Index of the queue that is tried or waited for.
+  ls_mutex lock;        // Guards the fields below; held while a wait begins.
   ls_queue_waiter waiter;
-  ls_queue *waits_for;  // Where the waiter is, or was.
+  ls_queue *waits_for;  // Queue that the waiter is or was registered with.
   bool is_cancelled, is_parked;
-  ls_timer timer;  // Parked: until it is called.
-  // Fields of the thread that tries, or that has found it waiting and has
-  // withdrawn the waiter.
-  uint64_t closings;       // Seen so far; see wait_for_tuple.
-  bool has_tuples;         // Of INFEED_READY: its result.
-  bool has_yielded;        // Of enqueues: all is put, others have gone on.
-  ls_nest *tuples;         // Taken; of enqueues the first is to be put.
-  ls_pod_passing passing;  // What goes wrong with that.
+  ls_timer timer;  // Set while the call is parked; wakes it.
+  // Fields of the thread that tries, or that has found the call waiting and has
+  // withdrawn its waiter.
+  uint64_t closings;  // Queue closings seen so far; see wait_for_tuple.
+  bool has_tuples;    // Result of INFEED_READY.
+  // True once an enqueue has put everything and let other calls run.
+  bool has_yielded;
+  ls_nest *tuples;  // Tuples taken; for enqueues the first is the next to put.
+  ls_pod_passing passing;  // Fault injected into this call.
   size_t most_tuples;
   ls_status status;
 };
@@ -187,23 +191,24 @@ static inline ls_core_queue *ls_feed_queue_at(const ls_feed_call *self,
 static inline ls_feed_state *ls_feed_of(const ls_host_call *call) {
   return (ls_feed_state *)call->state;
 }
-// "infeed" or "outfeed".
+// Returns "infeed" or "outfeed".
 const char *ls_feed_word(const ls_feed_state *feed);
-// Returns true if something comes by queue `i`: where values are cut, not all
-// cores of a replica need get a piece. And finds the piece of element `k`
-// there; false if none.
+// Returns true if queue `i` takes part: with partitioned values some cores of a
+// replica may get no piece. ls_feed_piece_at finds the piece of element `k` in
+// it, or returns false.
 bool ls_feed_is_used(const ls_feed_call *self, size_t i);
 bool ls_feed_piece_at(const ls_feed_call *self, size_t i, size_t k,
                       ls_piece *out_piece);
 
-// A call with its queues, and room for so many tuples.
+// Begins a call: finds its queues and makes room for `num_tuples`.
 LS_MUST_USE ls_status ls_feed_call_begin(ls_host_call *call, size_t num_tuples,
                                          ls_feed_call **out_call);
-// Tries, until it is over or waits; begins to when so much time has passed.
+// Continues a call after `nanos` have passed, until it ends or waits.
 void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos);
-// Ends one that waits.
+// Cancels a call that waits.
 void ls_feed_call_cancel(ls_feed_call *self);
-// How it went. Gives the tuples back that there are, and the call.
+// Ends a call: returns its status, and gives its tuples and the call itself
+// back to their pools.
 LS_MUST_USE ls_status ls_feed_call_end(ls_feed_call *self, size_t num_tuples);
 
 #endif  // LS_TPU_FEEDS_FEED_H_

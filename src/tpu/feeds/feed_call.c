@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of ops of infeed and outfeed: tries of queues, each time that one says
-// that a try is worth while, until all have gone through.
+// Calls of infeed and outfeed ops. A call tries its queues again whenever one
+// of them reports a change, until all tuples have passed.
 //
-// One call is for all replicas. It takes tuples once there is one for each, so
-// that one which is cancelled takes none; it puts one after the other.
+// One call serves all replicas. It takes tuples once there is one for each
+// replica, so that a cancelled call takes none; it puts tuples one after
+// another.
 //
-// One thread at a time tries: the one that makes the call, then whoever is told
-// that a try is worth while. Its lock is between them and who cancels.
+// One thread at a time tries: first the caller, then whichever thread reports a
+// change. The call's lock orders these threads and the one that cancels.
 #include "tpu/feeds/feed.h"
 
 #include <inttypes.h>
@@ -80,7 +81,7 @@ static ls_status feed_call_enter(ls_host_call *call, size_t num_tuples,
   return ls_ok();
 }
 
-// Finds the queues; on a host the operand may name one.
+// Finds the queues; on a host the op's operand may name a core.
 static ls_status find_targets(ls_feed_call *self) {
   const ls_host_call *call = self->call;
   ls_feed_state *feed = self->feed;
@@ -100,8 +101,8 @@ static ls_status find_targets(ls_feed_call *self) {
   return ls_feed_find(feed, call->runtime, first, self->count, &self->targets);
 }
 
-// ---- Going on --------------------------------------------------------------
-// Fails the call; always true.
+// ---- Continue a call -------------------------------------------------------
+// Fails the call. Always returns true.
 static bool fail(ls_feed_call *self, ls_status status) {
   ls_status_free(self->status);
   self->status = status;
@@ -120,13 +121,14 @@ static bool fail_cancelled(ls_feed_call *self) {
 
 static bool feed_call_step(ls_feed_call *self);
 
-// Tries, until it is over or waits. Nothing of the call may be touched once it
-// waits, or once it has been told to be over.
+// Tries until the call ends or waits. Nobody may touch the call once it waits
+// or its end has been reported.
 static void feed_call_go_on(ls_feed_call *self) {
   if (feed_call_step(self)) ls_host_done(self->call, ls_ok());
 }
 
-// The waiting thread is done with the call before another one goes on.
+// Continues the call when the queue reports a change. The thread that
+// registered the waiter has let go of the call by then.
 static void told(void *user) {
   ls_feed_call *self = user;
   ls_mutex_lock(&self->lock);
@@ -134,7 +136,7 @@ static void told(void *user) {
   feed_call_go_on(self);
 }
 
-// The time has passed for which it was parked.
+// Continues the call once the time for which it was parked has passed.
 static void unpark(ls_timer *timer) {
   ls_feed_call *self =
       (ls_feed_call *)((char *)timer - offsetof(ls_feed_call, timer));
@@ -144,7 +146,7 @@ static void unpark(ls_timer *timer) {
   feed_call_go_on(self);
 }
 
-// Leaves it alone for a time: as one that waits. False: it is cancelled.
+// Parks the call for a time. Returns false if it is cancelled.
 static bool park(ls_feed_call *self, int64_t nanos) {
   ls_mutex_lock(&self->lock);
   const bool is_parked = !self->is_cancelled;
@@ -157,8 +159,8 @@ static bool park(ls_feed_call *self, int64_t nanos) {
 
 typedef enum outcome { WAITS, TRIES, ENDS } outcome;
 
-// Waits for what it is at; it ends if it is cancelled. `times` is what
-// ls_queue_told has given; NULL: it waits for nothing else.
+// Waits for the current queue, or ends if the call is cancelled. `times` is a
+// result of ls_queue_told; with NULL only readiness counts.
 static outcome wait_here(ls_feed_call *self, ls_queue_side side,
                          const uint64_t *times) {
   ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
@@ -180,14 +182,14 @@ static bool is_drained(ls_queue *queue) {
   return ls_queue_is_closed(queue) && ls_queue_count(queue) == 0;
 }
 
-// ---- Taking ----------------------------------------------------------------
+// ---- Take ------------------------------------------------------------------
 static ls_status end_of(const ls_core_queue *queue) {
   return ls_out_of_range("%s closed: there are no more tuples in the %s",
                          queue->is_outfeed ? "outfeed" : "infeed",
                          ls_core_queue_name(queue));
 }
 
-// The first that will give nothing any more; NULL: none.
+// Finds the first queue that is closed and empty; NULL if there is none.
 static ls_core_queue *find_drained(const ls_feed_call *self) {
   for (size_t i = 0; i < self->count; ++i)
     if (ls_feed_is_used(self, i) &&
@@ -196,8 +198,9 @@ static ls_core_queue *find_drained(const ls_feed_call *self) {
   return NULL;
 }
 
-// Tells of a queue that has ended instead of waiting for another one: that
-// would be in vain. Each close tells who waits anywhere in the pod.
+// Waits for the current queue, unless another queue of the call is drained:
+// then no full set of tuples will come, and the call ends. Each close wakes all
+// waiters of the pod.
 static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
   const uint64_t times =
       ls_queue_told(ls_feed_queue_at(self, self->at)->tuples);
@@ -211,8 +214,8 @@ static outcome wait_for_tuple(ls_feed_call *self, ls_core_queue **out_drained) {
   return wait_here(self, LS_QUEUE_POP, &times);
 }
 
-// Looks for a tuple in each queue; ENDS: there will be none, as a queue has
-// ended, or as the call is cancelled.
+// Looks for a tuple in each queue. Returns ENDS if a queue is drained or the
+// call is cancelled.
 static outcome feed_call_look(ls_feed_call *self, ls_core_queue **out_drained) {
   while (self->at < self->count) {
     ls_queue *queue = ls_feed_queue_at(self, self->at)->tuples;
@@ -268,7 +271,8 @@ static ls_status check_tuple(const ls_feed_call *self, size_t i) {
   return ls_ok();
 }
 
-// A tuple that another call took in between is waited for again.
+// Takes a tuple from each queue; waits again for one that another call took
+// meanwhile.
 static bool step_take(ls_feed_call *self) {
   for (;;) {
     ls_core_queue *drained = NULL;
@@ -295,8 +299,8 @@ static bool step_take(ls_feed_call *self) {
   }
 }
 
-// Tuples of cores whose others have none stay for calls that take of those
-// cores alone.
+// Finds out if each core has a tuple. If only some have one, these tuples stay
+// for calls that take from those cores alone.
 static bool step_ready(ls_feed_call *self) {
   ls_core_queue *drained = NULL;
   const outcome next = feed_call_look(self, &drained);
@@ -306,7 +310,7 @@ static bool step_ready(ls_feed_call *self) {
   return true;
 }
 
-// ---- Putting ---------------------------------------------------------------
+// ---- Put -------------------------------------------------------------------
 static void feed_call_fill(const ls_host_call *call, size_t replica,
                            ls_nest tuple) {
   for (size_t i = 0; i < call->num_inputs; ++i) {
@@ -317,7 +321,7 @@ static void feed_call_fill(const ls_host_call *call, size_t replica,
   }
 }
 
-// Through the door of the pod, where another tuple may come in place of this.
+// Passes the pod's fault point, which may replace the tuple.
 static ls_status pass_put(ls_feed_call *self, ls_core_queue *queue) {
   LS_RETURN_IF_ERROR(ls_pod_pass(
       queue->core, queue->is_outfeed ? LS_DOOR_OUTFEED : LS_DOOR_ENQUEUE,
@@ -329,9 +333,9 @@ static ls_status pass_put(ls_feed_call *self, ls_core_queue *queue) {
   return ls_core_queue_make_tuple(queue, &byte, 1, &self->tuples[0]);
 }
 
-// A call that puts large tuples lets others of its thread go on when it is one
-// ahead: the taker finds them in the caches then, and not a whole queue of them
-// later. Others go on too while it is parked for no time at all.
+// Returns true if an enqueue of large tuples is one tuple ahead of its taker.
+// It then lets other calls of its thread run, so that the taker finds the tuple
+// in the caches.
 static bool is_ahead(const ls_feed_call *self) {
   enum { LARGE = 16 << 10 };
   const ls_host_call *call = self->call;
@@ -387,7 +391,8 @@ static bool step_put(ls_feed_call *self) {
   return !park(self, 0) && fail_cancelled(self);
 }
 
-// The queue that was waited for is another system's by now.
+// Returns true if the queue that the call waited for belongs to another system
+// by now.
 static bool is_over(const ls_feed_call *self) {
   const ls_feed_targets *targets = self->targets;
   return ls_pod_generation(targets->pod) != targets->generation;
@@ -421,7 +426,7 @@ void ls_feed_call_go_on(ls_feed_call *self, int64_t nanos) {
     ls_host_done(self->call, ls_ok());
 }
 
-// ---- Beginning and ending --------------------------------------------------
+// ---- Begin and end ---------------------------------------------------------
 ls_status ls_feed_call_begin(ls_host_call *call, size_t num_tuples,
                              ls_feed_call **out_call) {
   LS_RETURN_IF_ERROR(feed_call_enter(call, num_tuples, out_call));

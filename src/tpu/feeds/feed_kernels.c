@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of infeed and outfeed.
+// Kernels of the infeed and outfeed ops.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -10,7 +10,8 @@ static size_t most_tuples(const ls_host_call *call) {
   return (size_t)(call->num_replicas * ls_feed_of(call)->num_cores);
 }
 
-// Cores begin a step where they take their tuples: as late as the slowest.
+// Passes the fault points of all cores. Cores begin a step together, so the
+// longest delay counts.
 static ls_status pass_take(const ls_feed_call *self, int64_t *out_nanos) {
   ls_pod_passing passing;
   for (size_t i = 0; i < self->count && self->feed->kind == LS_INFEED_DEQUEUE;
@@ -30,11 +31,11 @@ static ls_status start_take(ls_host_call *call) {
   if (ls_status_is_ok(status))
     ls_feed_call_go_on(self, nanos);
   else
-    ls_status_free(ls_feed_call_end(self, 0));  // It has begun nothing.
+    ls_status_free(ls_feed_call_end(self, 0));  // It holds no tuples yet.
   return status;
 }
 
-// With a condition that does not hold there is nothing to wait for.
+// Begins the readiness op. A false condition answers at once.
 static ls_status start_ready(ls_host_call *call) {
   ls_feed_call *self = NULL;
   const bool is_wanted =
@@ -47,7 +48,7 @@ static ls_status start_ready(ls_host_call *call) {
   return ls_ok();
 }
 
-// Checks the declared types of an enqueue.
+// Checks an enqueue's inputs against its declared types.
 static ls_status feed_kernels_check_inputs(const ls_host_call *call) {
   const ls_feed_state *feed = ls_feed_of(call);
   if (!feed->is_declared) return ls_ok();
@@ -90,7 +91,8 @@ static ls_status start_close(ls_host_call *call) {
   return ls_ok();
 }
 
-// To where the replica's values are; what all of its cores have comes once.
+// Copies a tuple into its replica's results; an element that all cores hold is
+// copied once.
 static void copy_tuple(const ls_feed_call *self, size_t i) {
   const ls_host_call *call = self->call;
   const size_t num_cores = (size_t)self->feed->num_cores;
@@ -155,7 +157,7 @@ static ls_status infer_ready(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-// The first queue for which somebody may wait.
+// Names the first queue that the op may wait for.
 static void feed_kernels_tell(const ls_object *state, char *buffer,
                               size_t size) {
   ls_feed_state *feed = (ls_feed_state *)(uintptr_t)state;
@@ -176,7 +178,7 @@ static void feed_kernels_tell(const ls_object *state, char *buffer,
   ls_mutex_unlock(&feed->lock);
 }
 
-// Calls on one side of one queue keep their order.
+// Returns the order key: calls on one side of one queue keep their order.
 static uint64_t feed_kernels_order(const ls_object *state) {
   const ls_feed_state *feed = (const ls_feed_state *)state;
   const ls_device_parts *device = &feed->device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makers of the ops of infeed and outfeed.
+// Makers of the infeed and outfeed ops.
 #include "base/runtime_internal.h"
 #include "graph/context.h"
 #include "graph/make/make.h"
@@ -9,7 +9,7 @@
 #include "tpu/pod/core_queues.h"
 #include "tpu/pod/topology.h"
 
-// ---- What all share --------------------------------------------------------
+// ---- Shared by all makers --------------------------------------------------
 static ls_op feed_op_add(const char *name, ls_feed_state *feed,
                          const ls_tensor *inputs, size_t num_inputs) {
   const ls_attr attrs[] = {{.name = "kernel",
@@ -38,7 +38,7 @@ static ls_op feeds_failed(const char *name, ls_status status) {
   return (ls_op){0};
 }
 
-// The one that was given, or that the assignment's is, or that is meant here.
+// Finds the system: the given one, else the assignment's, else the current one.
 static ls_status feeds_find_system(const ls_feed_options *options,
                                    ls_system_id **out_id) {
   const ls_device_assignment *assignment = options->assignment;
@@ -93,7 +93,7 @@ ls_op ls_feed_enqueue(ls_system_id *system, const char *name,
                    name, values, count);
 }
 
-// ---- What is refused -------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status feeds_check_count(const char *name, size_t count) {
   return count > 0 ? ls_ok()
                    : ls_invalid_argument("the tuple of %s has no elements; "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of an infeed queue: the dequeue, and the enqueues of all shards.
+// Both ends of an infeed queue: the dequeue, and the enqueues of all shards.
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -14,9 +14,9 @@
 #include "tpu/own.h"
 #include "tpu/pod/topology.h"
 
-// ---- What both share -------------------------------------------------------
-// Enters "NAME/WORD" in the current scope, the same one each time; the word is
-// empty or ends with a slash.
+// ---- Shared by both ends ---------------------------------------------------
+// Enters the scope "NAME/WORD" below the current one, the same scope each time.
+// The word is empty or ends with a slash.
 static void infeed_scope_begin(ls_scope *scope, const ls_infeed_queue *queue,
                                const char *word) {
   char name[LS_MAX_FULL_NAME];
@@ -37,7 +37,8 @@ static ls_status check_first(const ls_infeed_queue *queue, ls_nest before,
                                 queue->name, noun);
 }
 
-// Both ends are of one system; where one says which, the other one is of it.
+// Checks that both ends use one system; an end that names none takes the other
+// end's.
 static ls_status check_ends(const ls_infeed_queue *queue,
                             const ls_system_id *dequeued,
                             const ls_system_id *enqueued) {
@@ -101,10 +102,10 @@ ls_status ls_infeed_attempt_end(ls_infeed_attempt *self, ls_status status,
   return status;
 }
 
-// Hands out the result of a call that builds an end of a queue; `own` is the
-// result of the last such call. A refused call leaves none, except where the
-// caller's variable still holds `own`: those ops stand and feed the cores, and
-// without their list nobody would run them.
+// Returns the result of a call that builds an end of a queue; `own` is the
+// result of the last such call. A refused call has no result, unless the
+// caller's variable still holds `own`: those ops still feed the cores, and only
+// this list runs them.
 static ls_status give_end(ls_status status, ls_nest made, ls_nest *own,
                           ls_nest *out) {
   if (ls_status_is_ok(status)) {
@@ -139,9 +140,9 @@ static void print_parts(ls_shape parts, char *buffer, size_t size) {
   snprintf(buffer + used, size - used, "] on 0..%" PRId64, count - 1);
 }
 
-// Says how a value lies on the logical cores of a replica. Rank -1: all of it
-// on each; else `parts` are as many parts along each dimension, row by row on
-// cores 0 and up; of one part: on core 0.
+// Annotates how a value is laid out on a replica's logical cores. Rank -1: each
+// core has all of it. Otherwise `parts` counts the parts along each dimension,
+// row by row on core 0 and up; one part is on core 0.
 static ls_tensor tag_sharding(ls_tensor value, ls_shape parts) {
   char text[300];
   print_parts(parts, text, sizeof(text));
@@ -154,7 +155,7 @@ static ls_tensor tag_sharding(ls_tensor value, ls_shape parts) {
 }
 
 // ---- The dequeue -----------------------------------------------------------
-// Types of all partitions together.
+// Writes the element types of all partitions together.
 ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
                                         ls_type *types) {
   for (size_t i = 0; i < queue->count; ++i) {
@@ -165,7 +166,8 @@ ls_status ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue,
   return ls_ok();
 }
 
-// How a result lies on its replica's logical cores. False: it is not cut.
+// Finds how a result is partitioned over its replica's logical cores. Returns
+// false if it is not.
 static bool infeed_ends_parts_of(const ls_infeed_queue *queue, size_t i,
                                  ls_shape *out_parts) {
   const ls_infeed_element *element = &queue->elements[i];
@@ -176,7 +178,8 @@ static bool infeed_ends_parts_of(const ls_infeed_queue *queue, size_t i,
     return true;
   }
   if (count == 1) return false;
-  if (element->shape.rank == 0) return true;  // Each core has it.
+  // Each core has the whole element.
+  if (element->shape.rank == 0) return true;
   *out_parts = (ls_shape){.rank = element->shape.rank};
   for (int32_t k = 0; k < element->shape.rank; ++k)
     out_parts->dim[k] = k == element->policy.dimension.value ? count : 1;
@@ -189,7 +192,7 @@ static void make_dequeue(ls_infeed_queue *queue, const ls_type *types,
   if (core >= 0)
     snprintf(device, sizeof(device), "/device:TPU_REPLICATED_CORE:%d", core);
   LS_DEVICE_SCOPE(device);
-  // In a computation it is that one's.
+  // In a replicated computation the dequeue uses that computation's system.
   ls_system_id *system =
       ls_computation_around() == NULL ? queue->enqueue_system : NULL;
   ls_op op = {0};
@@ -250,7 +253,7 @@ ls_status ls_infeed_queue_dequeue(ls_infeed_queue *queue, int32_t core,
 }
 
 // ---- The enqueues ----------------------------------------------------------
-// One shard, before anything is built.
+// One shard, before any op is built.
 typedef struct shard {
   const ls_tensor *inputs;
   int64_t ordinal;
@@ -263,7 +266,7 @@ typedef struct enqueues {
   const ls_infeed_places *places;
   size_t count;
   shard *shards;
-  ls_tensor *inputs;  // Shard by shard.
+  ls_tensor *inputs;  // Inputs, shard by shard.
   ls_op *ops;
 } enqueues;
 
@@ -296,7 +299,7 @@ static const char *infeed_ends_device_of(ls_tensor tensor) {
   return ls_op_device(ls_tensor_op(tensor));
 }
 
-// Where there is no place, the inputs say it.
+// Checks a shard's device. Without one the inputs name it.
 static ls_status check_devices(const enqueues *e, size_t s) {
   const ls_tensor *inputs = e->shards[s].inputs;
   const char *first = infeed_ends_device_of(inputs[0]);
@@ -365,7 +368,7 @@ static ls_status give_ops(const enqueues *e, ls_nest *out_ops) {
   return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_LIST), out_ops);
 }
 
-// With the inputs of all shards there.
+// Enqueues the inputs of all shards, which are all present.
 static ls_status enqueue_all(const enqueues *e, ls_nest *out_ops) {
   for (size_t s = 0; s < e->count; ++s)
     LS_RETURN_IF_ERROR(set_place(e, s));
@@ -386,7 +389,7 @@ static ls_status enqueue_shards(ls_infeed_queue *queue, ls_nest shards,
   return enqueue_all(&e, out_ops);
 }
 
-// Returns the system of the first op; NULL: not known.
+// Returns the system of the first op; NULL if not known.
 static ls_system_id *system_of(ls_nest ops) {
   return ls_nest_count(ops) > 0 ? ls_feed_op_system(ls_nest_item(ops, 0).as.op)
                                 : NULL;
@@ -410,8 +413,9 @@ static ls_status enqueue(ls_infeed_queue *queue, ls_nest shards,
              : enqueue_shards(queue, shards, places, out_ops);
 }
 
-// ---- Splitting -------------------------------------------------------------
-// The cores of a host of the system that is dequeued on, or that is meant here.
+// ---- Split -----------------------------------------------------------------
+// Counts the cores of a host of the system that dequeues, or else of the
+// current system.
 static ls_status cores_per_host(const enqueues *e, int64_t *out_count) {
   if (e->places->cores_per_host.set) {
     *out_count = e->places->cores_per_host.value;
@@ -459,8 +463,8 @@ static ls_status set_default_places(const enqueues *e) {
   return ls_ok();
 }
 
-// Splits a value into equal pieces: zeros of their shape are the op's other
-// operands.
+// Splits a value into equal pieces. The split op's other operands are zeros of
+// the pieces' shape.
 static ls_status split_value(const enqueues *e, size_t i, ls_tensor value) {
   const size_t count = e->count;
   char name[24];
@@ -513,8 +517,8 @@ static ls_status infeed_ends_check_split(const ls_infeed_queue *queue) {
   return check_first(queue, queue->enqueued, "enqueue");
 }
 
-// Builds the enqueues of one of the two calls, of `values` in the shards' or
-// the whole form.
+// Builds the enqueues of one of the two public calls; `values` are one nest per
+// shard or one for all shards.
 static ls_status try_enqueue(ls_infeed_queue *queue, ls_nest values,
                              const ls_infeed_places *places, bool splits,
                              ls_nest *out_ops) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common part of both ends of an infeed: types, shapes, and how they are
-// cut. Each change is made to a copy, which replaces it if all of it is valid.
+// The common part of both ends of an infeed: types, shapes, and sharding. Each
+// change is made to a copy, which replaces the elements if all of it is valid.
 #include "tpu/feeds/infeed_queue.h"
 
 #include <inttypes.h>
@@ -108,7 +108,7 @@ void ls_infeed_queue_release(ls_infeed_queue *queue) {
   ls_object_release(queue);
 }
 
-// ---- Looking ---------------------------------------------------------------
+// ---- Read ------------------------------------------------------------------
 const char *ls_infeed_queue_name(const ls_infeed_queue *queue) {
   return queue->name;
 }
@@ -150,7 +150,7 @@ ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue, size_t i,
                                         (ls_opt){0}, &out_type->shape);
 }
 
-// ---- Changing --------------------------------------------------------------
+// ---- Change ----------------------------------------------------------------
 static ls_status infeed_queue_begin(const ls_infeed_queue *queue,
                                     ls_infeed_element **out_copy) {
   *out_copy = ls_new_array(queue->allocator, ls_infeed_element, queue->count);
@@ -172,7 +172,7 @@ static ls_status check_shards(const ls_infeed_queue *queue,
   return ls_ok();
 }
 
-// Swaps the copy with the queue's elements, unless the shards are against it.
+// Swaps the copy with the queue's elements, unless it contradicts the shards.
 static ls_status replace_elements(ls_infeed_queue *queue,
                                   ls_infeed_element **copy) {
   LS_RETURN_IF_ERROR(check_shards(queue, *copy));
@@ -274,7 +274,7 @@ ls_status ls_infeed_queue_set_num_shards(ls_infeed_queue *queue,
   return replace_elements(queue, &copy);
 }
 
-// ---- Taking it from tensors ------------------------------------------------
+// ---- Set from tensors ------------------------------------------------------
 ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue, ls_nest inputs,
                                   ls_tensor *out) {
   const size_t count = ls_nest_is_node(inputs) ? ls_nest_count(inputs) : 1;
@@ -335,7 +335,8 @@ static ls_status check_dtypes(const ls_infeed_queue *queue,
   return ls_ok();
 }
 
-// `tensors` lie shard by shard.
+// Sets the types and shapes of whole elements; `tensors` are ordered shard by
+// shard.
 static ls_status set_whole(const ls_infeed_queue *queue,
                            ls_infeed_element *copy, const ls_tensor *tensors,
                            ls_shape *shapes, size_t num_shards) {
@@ -385,7 +386,7 @@ ls_status ls_infeed_queue_configure_from_shards(ls_infeed_queue *queue,
   return replace_elements(queue, &copy);
 }
 
-// ---- Freezing --------------------------------------------------------------
+// ---- Freeze ----------------------------------------------------------------
 ls_status ls_infeed_queue_freeze(ls_infeed_queue *queue) {
   LS_REQUIRE(queue);
   for (size_t i = 0; i < queue->count; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Infeed queues, as those see them who build with one: training loops and
+// Infeed queues, for the code that builds with them: training loops and
 // partitioned queues.
 #ifndef LS_TPU_FEEDS_INFEED_QUEUE_H_
 #define LS_TPU_FEEDS_INFEED_QUEUE_H_
@@ -14,7 +14,7 @@
 typedef struct ls_infeed_element {
   ls_dtype dtype;  // LS_DTYPE_NONE: not set.
   bool has_shape;
-  ls_shape shape;  // Of all shards together.
+  ls_shape shape;  // Shape of all shards together.
   ls_sharding_policy policy;
 } ls_infeed_element;
 
@@ -25,19 +25,21 @@ struct ls_infeed_queue {
   size_t count;
   ls_infeed_element *elements;
   bool frozen;
-  // Results of the last dequeue and the last enqueue that were built; none: not
-  // built yet.
+  // Results of the last dequeue and the last enqueue that were built; none if
+  // not built yet.
   ls_nest dequeued, enqueued;
-  ls_op dequeue;  // The last one.
-  // Systems of its ends; NULL: not made, or not known.
+  ls_op dequeue;  // The last dequeue.
+  // Systems of the two ends; NULL if not made or not known.
   ls_system_id *dequeue_system, *enqueue_system;
   // The assignment of a partitioned queue, else NULL.
   ls_device_assignment *assignment;
   int32_t host;
-  ls_shape *parts;  // Of it: how each element is cut over a replica's cores.
+  // Partitioned queue: parts of each element over a replica's cores.
+  ls_shape *parts;
 };
 
-// State that a refused call puts back: queue and graph. The queue may be NULL.
+// Saved state, of the queue (may be NULL) and the graph, which a refused call
+// restores.
 typedef struct ls_infeed_attempt {
   ls_infeed_queue *queue, before;
   ls_infeed_element *elements;
@@ -52,17 +54,18 @@ LS_MUST_USE ls_status ls_infeed_attempt_end(ls_infeed_attempt *self,
 LS_MUST_USE ls_status ls_infeed_queue_make(const ls_infeed_options *options,
                                            const char *default_name,
                                            ls_infeed_queue **out_queue);
-// A tensor each; `out` has room for as many as the queue has elements.
+// Makes one tensor per element; `out` has room for the queue's number of
+// elements.
 LS_MUST_USE ls_status ls_infeed_queue_tensors(const ls_infeed_queue *queue,
                                               ls_nest inputs, ls_tensor *out);
-// The type of element `i` of one shard.
+// Returns the type of element `i` of one shard.
 LS_MUST_USE ls_status ls_infeed_queue_shard_type(const ls_infeed_queue *queue,
                                                  size_t i, ls_type *out_type);
-// Writes the types of a dequeue, of all partitions together; one an element.
+// Writes a dequeue's types, one per element, of all partitions together.
 LS_MUST_USE ls_status
 ls_infeed_queue_dequeue_types(const ls_infeed_queue *queue, ls_type *types);
-// Checks that the elements of a partitioned queue can be cut so; makes its
-// enqueues.
+// Checks that the elements of a partitioned queue can be partitioned over the
+// cores. ls_partitioned_enqueue makes its enqueues.
 LS_MUST_USE ls_status ls_partitioned_check(const ls_infeed_queue *queue);
 LS_MUST_USE ls_status ls_partitioned_enqueue(ls_infeed_queue *queue,
                                              ls_nest shards, ls_nest *out_ops);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partitioned infeed queues: what a replica gets is cut over its logical cores.
+// Partitioned infeed queues: a replica's elements are cut over its logical
+// cores.
 #include <stdio.h>
 
 #include "base/require.h"
@@ -66,9 +67,9 @@ ls_status ls_partitioned_check(const ls_infeed_queue *queue) {
 typedef struct enqueues {
   ls_infeed_queue *queue;
   int32_t num_cores;
-  int32_t *replicas;  // Of the host.
-  ls_tensor *inputs;  // Of one of them,
-  ls_tensor *pieces;  // and what one of its cores gets.
+  int32_t *replicas;  // Replicas of the host.
+  ls_tensor *inputs;  // Inputs of one replica.
+  ls_tensor *pieces;  // Pieces for one core of the replica.
   ls_type *types;
   ls_nest_builder ops;
 } enqueues;

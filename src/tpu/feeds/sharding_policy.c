@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one element of an infeed's tuples is cut over replicas: a plain value.
+// Sharding policy: how one element of an infeed's tuples is cut over replicas.
+// A plain value.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +96,7 @@ ls_status ls_sharding_policy_merge(ls_sharding_policy *policy,
 }
 
 // ---- Shapes ----------------------------------------------------------------
-// Checks that the shape has the dimension along which it is cut.
+// Checks that the shape has the dimension that is sharded.
 static ls_status check_dimension(const ls_sharding_policy *policy,
                                  ls_shape shape) {
   if (shape.rank == LS_UNKNOWN_RANK || policy->dimension.value >= shape.rank)
@@ -133,7 +134,8 @@ ls_status ls_sharding_policy_shard_shape(const ls_sharding_policy *policy,
   return ls_ok();
 }
 
-// A shard's shape, as large along the dimension as all shards together.
+// Multiplies the sharded dimension of a shard's shape: the size of all shards
+// together.
 static ls_status multiply(const ls_sharding_policy *policy, ls_shape *shape) {
   LS_RETURN_IF_ERROR(check_dimension(policy, *shape));
   int64_t *size = &shape->dim[policy->dimension.value];

@@ -38,12 +38,12 @@ static ls_status used_twice(const ls_device_assignment *assignment,
       second % cores, second / cores);
 }
 
-// Checks that each place is that of a device, and used once.
+// Checks that each coordinate is that of a device and is used once.
 static ls_status check_places(const ls_device_assignment *assignment) {
   const ls_topology *topology = assignment->topology;
   const int32_t count =
       assignment->num_replicas * assignment->cores_per_replica;
-  // By device, its user, from 1 on.
+  // Per device, the replica that uses it, counted from 1.
   LS_OWN_ARRAY_OR_RETURN(assignment->allocator, int32_t, users,
                          ls_topology_num_places(topology));
   for (int32_t i = 0; i < count; ++i) {
@@ -127,7 +127,7 @@ void ls_device_assignment_release(ls_device_assignment *assignment) {
   ls_object_release(assignment);
 }
 
-// ---- Looking up ------------------------------------------------------------
+// ---- Look up ---------------------------------------------------------------
 ls_topology *
 ls_device_assignment_topology(const ls_device_assignment *assignment) {
   return assignment->topology;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dealing cores to replicas: a grid of blocks, a ring of them, or what devices
-// are left.
+// Assigns cores to replicas: as a grid of blocks, as a ring of blocks, or from
+// the devices that are left.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -9,13 +9,13 @@
 enum { CORE = LS_MESH_RANK - 1 };
 
 // ---- Rings -----------------------------------------------------------------
-// Chips of a mesh in an order in which each is beside the one before it, and
-// the last beside the first.
+// Rings: chips of a mesh in an order in which each is a neighbour of the one
+// before, and the last of the first.
 //
-// Writes chips, with axes renamed.
+// A writer appends chips, with axes renamed.
 typedef struct writer {
   ls_coordinate *next;
-  int axis[3];  // Of what is put as a, b and c.
+  int axis[3];  // Axis of the mesh that coordinate a, b or c stands for.
 } writer;
 
 static void ring_put(writer *out, int32_t a, int32_t b, int32_t c) {
@@ -26,14 +26,14 @@ static void ring_put(writer *out, int32_t a, int32_t b, int32_t c) {
   chip->at[out->axis[2]] = c;
 }
 
-// A layer without its chip (0, 0): row 0 from left to right but for column 0,
-// row 1 back, and so on, and up column 0. Both sizes are even.
+// Writes a layer without its chip (0, 0): row 0 from left to right except
+// column 0, row 1 back, and so on, then up column 0. Both sizes are even.
 //    0   1 - 2 - 3
-//    |           |
+//            |
 //   15   6 - 5 - 4
-//    |   |
+//    |
 //   14   7 - 8 - 9
-//    |           |
+//            |
 //   13-12 -11 -10
 static void put_layer(writer *out, int32_t wide, int32_t high, int32_t layer) {
   for (int32_t i = 0; i < high / 2; ++i) {
@@ -54,8 +54,8 @@ static void ring_reverse(ls_coordinate *first, ls_coordinate *end) {
   }
 }
 
-// Layers in turn, every other one backwards, which column (0, 0) closes from
-// the top down.
+// Writes the layers in turn, every other one backwards. Column (0, 0) closes
+// the ring from the top down.
 static void put_layers(writer *out, const int32_t sizes[3]) {
   ring_put(out, 0, 0, 0);
   for (int32_t z = 0; z < sizes[2]; ++z) {
@@ -74,13 +74,13 @@ static void put_plain(writer *out, const int32_t sizes[3]) {
         ring_put(out, x, y, z);
 }
 
-// Lists all chips of a mesh, in order, with core 0. The caller gives
-// `*out_chips` back to the runtime's allocator. Odd sizes make no ring: then
-// chips follow one another by z, y and x, and a line is logged.
+// Lists core 0 of all chips of a mesh, in ring order. Odd sizes allow no ring:
+// then the chips are sorted by z, y and x, and a line is logged. The caller
+// frees `*out_chips` with the runtime's allocator.
 static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
                            ls_coordinate **out_chips) {
   int wide = 0, flat = 2,
-      odd = -1;  // Axes wider than 1; one of them; its size.
+      odd = -1;  // Number of axes wider than 1; the last of them; an odd size.
   size_t count = 1;
   for (int k = 0; k < 3; ++k) {
     count *= (size_t)sizes[k];
@@ -93,7 +93,7 @@ static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
   if (*out_chips == NULL) return ls_out_of_memory();
   writer out = {.next = *out_chips, .axis = {0, 1, 2}};
   if (wide <= 1) {
-    put_plain(&out, sizes);  // A line.
+    put_plain(&out, sizes);  // A mesh with one wide axis is a line.
   } else if (odd >= 0) {
     ls_runtime_log(runtime, LS_LOG_WARNING, "tpu",
                    "odd dimension: a mesh of %d x %d x %d chips is no ring; "
@@ -112,20 +112,20 @@ static ls_status make_ring(ls_runtime *runtime, const int32_t sizes[3],
 }
 
 // ---- Blocks ----------------------------------------------------------------
-// An assignment under construction.
+// An assignment that is being built.
 typedef struct build {
   ls_runtime *runtime;
   ls_topology *topology;
   ls_device_order order;
   int32_t shape[LS_MESH_RANK], stride[LS_MESH_RANK];
-  int32_t counts[LS_MESH_RANK];  // Replicas that fit along each axis.
-  int32_t grid[LS_MESH_RANK];    // Of replicas.
+  int32_t counts[LS_MESH_RANK];  // Blocks that fit along each axis.
+  int32_t grid[LS_MESH_RANK];    // Blocks used along each axis.
   int64_t most, num_replicas;
-  int32_t block;  // Cores of a replica.
+  int32_t block;  // Cores of a replica's block.
   ls_coordinate *places;
 } build;
 
-// ---- What is asked for -----------------------------------------------------
+// ---- Read the options ------------------------------------------------------
 static ls_status read_sizes(const char *noun, const int32_t *given,
                             size_t count, int32_t out[LS_MESH_RANK]) {
   static const int32_t ones[LS_MESH_RANK] = {1, 1, 1, 1};
@@ -181,8 +181,8 @@ static bool has_strides(const build *b) {
   return false;
 }
 
-// ---- The grid --------------------------------------------------------------
-// The smallest number of which the power is not below.
+// ---- Grid of blocks --------------------------------------------------------
+// Returns the smallest number whose power of `degree` is at least `value`.
 static int64_t ceil_of_root(int64_t value, int degree) {
   for (int64_t root = 1;; ++root) {
     int64_t power = 1;
@@ -192,11 +192,11 @@ static int64_t ceil_of_root(int64_t value, int degree) {
   }
 }
 
-// As near to a cube as can be: the axis with the fewest choices first, of equal
-// ones the core's, then x, y and z.
+// Chooses a grid as near to a cube as possible: fixes the axis with the fewest
+// choices first; among equal ones the core axis, then x, y and z.
 static void choose_grid(build *b) {
   int order[LS_MESH_RANK] = {CORE, 0, 1, 2};
-  for (int i = 1; i < LS_MESH_RANK; ++i)  // Insertion keeps equal ones' order.
+  for (int i = 1; i < LS_MESH_RANK; ++i)  // Insertion sort is stable.
     for (int j = i; j > 0 && b->counts[order[j]] < b->counts[order[j - 1]];
          --j) {
       const int kept = order[j];
@@ -212,7 +212,8 @@ static void choose_grid(build *b) {
   }
 }
 
-// The first core of a replica: cores count fastest, then x, y and z.
+// Returns the first core of a replica. The core counts fastest, then x, y and
+// z.
 static ls_coordinate first_core(const build *b, int64_t replica) {
   static const int order[LS_MESH_RANK] = {CORE, 0, 1, 2};
   ls_coordinate first;
@@ -240,7 +241,7 @@ static void deal_grid(build *b) {
   }
 }
 
-// ---- The ring --------------------------------------------------------------
+// ---- Ring of blocks --------------------------------------------------------
 static bool can_be_ring(const build *b) {
   return b->shape[CORE] == ls_topology_mesh(b->topology)[CORE] &&
          !has_strides(b) && b->num_replicas == b->most;
@@ -263,7 +264,7 @@ static ls_status deal_ring(build *b) {
   return ls_ok();
 }
 
-// ---- What is left ----------------------------------------------------------
+// ---- Devices that are left -------------------------------------------------
 static ls_status deal_devices(build *b) {
   const int64_t devices = (int64_t)ls_topology_num_places(b->topology);
   char text[LS_COORDINATE_TEXT];

@@ -68,7 +68,8 @@ static ls_status core_queues_make_queue(ls_core *core, bool is_outfeed,
       &(ls_queue_options){
           .capacity = depth, .name = name, .allocator = allocator},
       &queue->tuples));
-  // Beside those in the queue, two are on their way.
+  // Two spare tuples beyond the queue's depth: one at the producer and one at
+  // the consumer.
   queue->most_spares = depth + 2;
   queue->spares = ls_new_array(allocator, ls_nest, queue->most_spares);
   LS_RETURN_IF_NO_MEMORY(queue->spares);
@@ -146,9 +147,9 @@ ls_status ls_core_queue_make_tuple(ls_core_queue *queue, const ls_type *types,
   if (out_tuple->kind == LS_KIND_TUPLE &&
       core_queues_is_of(*out_tuple, types, count))
     return ls_ok();
-  ls_nest_release(*out_tuple);  // Of others, which are behind.
+  ls_nest_release(*out_tuple);  // A tuple of an earlier element type.
   *out_tuple = ls_none();
-  // Arrays are of the thread's runtime.
+  // Arrays are allocated by the thread's current runtime.
   ls_runtime *before = ls_runtime_make_current(queue->core->pod->runtime);
   const ls_status status = make_new(queue, types, count, out_tuple);
   (void)ls_runtime_make_current(before);
@@ -181,10 +182,10 @@ ls_status ls_core_queue_check_dtype(const char *name, size_t i,
 }
 
 // ---- Hand over -------------------------------------------------------------
-// Tuples that a thread of the caller's hands over, or takes, without an op.
+// Puts and takes of tuples by a caller's thread, without an op.
 
-// A queue, of whose pod the caller releases the core, and which initialization
-// of that it is of.
+// A core's queue and the initialization of its pod that the call began with.
+// The caller releases the core.
 typedef struct place {
   ls_core_queue *queue;
   uint64_t generation;
@@ -204,7 +205,8 @@ static ls_status hand_over_find(const char *device, bool is_outfeed,
   return ls_ok();
 }
 
-// Checks that the system is the same: waiting for another one would be in vain.
+// Checks that the system was not initialized again: its tuples would never
+// come.
 static ls_status check_system(const place *at) {
   const ls_pod *pod = at->queue->core->pod;
   if (ls_pod_generation(pod) == at->generation) return ls_ok();
@@ -217,8 +219,8 @@ static ls_status check_system(const place *at) {
 // ---- Waiting ---------------------------------------------------------------
 LS_OWNED_STRUCT(ls_event, ls_event_deinit)
 
-// Waits until a try is worth while, by an event that is the caller's. False:
-// the thread's cancel was requested meanwhile.
+// Waits on the caller's event until the queue may be ready. Returns false if
+// the thread's cancellation was requested meanwhile.
 static bool hand_over_wait_for(ls_event *ready, const ls_core_queue *queue,
                                ls_queue_side side) {
   enum { LOOK_NANOS = 20 * 1000 * 1000 };
@@ -231,7 +233,7 @@ static bool hand_over_wait_for(ls_event *ready, const ls_core_queue *queue,
     is_cancelled = cancel != NULL && ls_cancel_is_requested(cancel);
   if (!is_cancelled || ls_queue_withdraw(queue->tuples, side, &waiter))
     return !is_cancelled;
-  ls_event_wait(ready);  // It is being set: not before that is over.
+  ls_event_wait(ready);  // The event is being set: wait until that ends.
   return false;
 }
 
@@ -242,7 +244,7 @@ static ls_status cancelled(const ls_core_queue *queue) {
 }
 
 // ---- Putting ---------------------------------------------------------------
-// Makes a list of the elements, so that nobody fills what others may hold.
+// Makes a list of the elements, a copy that nobody else can fill.
 static ls_status as_list(ls_nest tuple, ls_nest *out_list) {
   const bool is_node = ls_nest_is_node(tuple);
   const size_t count = is_node ? ls_nest_num_leaves(tuple) : 1;
@@ -283,8 +285,7 @@ static ls_status hand_over_put(const place *at, ls_event *ready, ls_nest list) {
   }
 }
 
-// Through the door of the pod, where another tuple may come in place of this,
-// which is taken over.
+// Passes the pod's fault point. Takes over `*list`, which a fault may replace.
 static ls_status pass(ls_core *core, ls_nest *list, ls_pod_passing *passing) {
   LS_RETURN_IF_ERROR(ls_pod_pass(core, LS_DOOR_ENQUEUE, passing));
   if (passing->nanos > 0) ls_runtime_sleep(core->pod->runtime, passing->nanos);
@@ -328,7 +329,7 @@ ls_status ls_infeed_put(const char *device, ls_nest tuple) {
   return status;
 }
 
-// ---- Taking ----------------------------------------------------------------
+// ---- Take ------------------------------------------------------------------
 static ls_status hand_over_take(const place *at, ls_event *ready,
                                 ls_nest *out_tuple) {
   ls_core_queue *queue = at->queue;

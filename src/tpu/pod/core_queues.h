@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two queues of a core, made when somebody first uses them.
+// The infeed and outfeed queue of a core, made on first use.
 //
-// What goes through is a tuple: a nest of kind LS_KIND_TUPLE with arrays,
-// handed over. Tuples that were taken go back to their queue, which has them
-// filled again: from the second round on nothing is allocated.
+// A queue passes tuples: nests of kind LS_KIND_TUPLE with arrays, whose
+// ownership moves to the receiver. Receivers give used tuples back to their
+// queue, which hands them out to be filled again: after the first round nothing
+// is allocated.
 //
 // Thread-safe.
 #ifndef LS_TPU_POD_CORE_QUEUES_H_
@@ -17,34 +18,34 @@ typedef struct ls_core_queue {
   ls_core *core;
   bool is_outfeed;
   ls_queue *tuples;
-  ls_mutex lock;  // Guards what follows.
+  ls_mutex lock;  // Guards the fields below.
   ls_nest *spares;
   size_t num_spares, most_spares;
 } ls_core_queue;
 
-// One of a core's, as long as its pod.
+// Returns a queue of a core, which lives as long as the pod.
 LS_MUST_USE ls_status ls_core_queue_of(ls_core *core, bool is_outfeed,
                                        ls_core_queue **out_queue);
-// "infeed of /job:worker/replica:0/task:1/device:TPU:3".
+// Returns "infeed of /job:worker/replica:0/task:1/device:TPU:3".
 const char *ls_core_queue_name(const ls_core_queue *queue);
-// Nothing more will come. Who waits for tuples of this or, as all cores of a
-// program stop together, of other cores of the pod is told.
+// Closes a queue: no more tuples will come. Wakes the waiters of all queues of
+// the pod, because the cores of a program stop together.
 void ls_core_queue_close(ls_core_queue *queue);
 
-// Puts as ls_infeed_put does, to this core.
+// Puts a tuple into this core's infeed, as ls_infeed_put does.
 LS_MUST_USE ls_status ls_core_put(ls_core *core, ls_nest tuple);
 
-// A tuple of arrays of these types, to be filled; one that was taken, if there
-// is one. The caller's.
+// Makes a tuple of arrays of these types for the caller to fill; reuses a spare
+// one.
 LS_MUST_USE ls_status ls_core_queue_make_tuple(ls_core_queue *queue,
                                                const ls_type *types,
                                                size_t count,
                                                ls_nest *out_tuple);
-// Takes back what was taken.
+// Takes a used tuple back as a spare.
 void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple);
 
-// Checks that element `i` of what is named can go through a queue.
-//   LS_INVALID_ARGUMENT  strings and others cannot.
+// Checks that element `i` has a type that can pass through a queue.
+// LS_INVALID_ARGUMENT  strings and other types that cannot
 LS_MUST_USE ls_status ls_core_queue_check_dtype(const char *name, size_t i,
                                                 ls_dtype dtype);
 

@@ -9,17 +9,17 @@
 #include "tpu/pod/system_id.h"
 #include "tpu/pod/topology.h"
 
-// A launch on one pod and one generation of it; or without one, for a system
-// that is not of this process.
+// A launch on one initialization of a pod; `pod` is NULL for a system outside
+// this process.
 typedef struct launch {
   ls_object object;
   ls_allocator *allocator;
-  const ls_tpu_state *state;  // The runtime's.
-  ls_pod *pod;                // NULL: there are no doors.
+  const ls_tpu_state *state;  // The runtime's table.
+  ls_pod *pod;                // NULL: no faults are injected.
   uint64_t generation;
   int32_t replicas, cores_per_replica;
   size_t count;
-  const ls_core *cores[];  // By replica, then by logical core.
+  const ls_core *cores[];  // Ordered by replica, then by logical core.
 } launch;
 LS_OWNED_POINTER(launch, ls_object_release)
 
@@ -33,8 +33,8 @@ static const ls_object_type launch_type = {.name = "launch",
                                            .destroy = destroy_launch};
 
 // ---- Making ----------------------------------------------------------------
-// Core i of the assignment, four numbers each; without one in the order of
-// cores. NULL: the pod has no such core.
+// Returns core `i` of the assignment, which has four numbers per core; without
+// an assignment, core `i` of the pod. NULL if the pod has no such core.
 static const ls_core *core_at(const ls_pod *pod, const ls_attr *numbers,
                               size_t i) {
   int32_t owner = -1;
@@ -57,7 +57,8 @@ static ls_status refuse_core(const ls_pod *pod, size_t i) {
       i, pod->name, ls_pod_num_cores(pod));
 }
 
-// An assignment may be of no system of this machine: it has no doors here.
+// Collects the cores. An assignment for a system of another machine has no
+// cores here, and no faults.
 static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   const size_t wanted = self->count;
   self->count = 0;
@@ -70,7 +71,8 @@ static ls_status launch_fill(launch *self, const ls_attr *numbers) {
   return ls_ok();
 }
 
-// The system may be another one under the name that it was built for.
+// Checks the pod's sizes: another system may have taken the name since the
+// computation was built.
 static ls_status launch_check_sizes(const ls_pod *pod, const ls_node *node) {
   const ls_attr *built = ls_node_attr_named(node, LS_MARK_MESH);
   return built != NULL && built->kind == LS_ATTR_INTS &&
@@ -79,7 +81,7 @@ static ls_status launch_check_sizes(const ls_pod *pod, const ls_node *node) {
              : ls_ok();
 }
 
-// Reads the system of the marks of metadata; NULL: the local one.
+// Reads the system from the marks of the metadata; NULL means the local one.
 static ls_status read_id(ls_runtime *runtime, const ls_node *node,
                          ls_system_id **out_id) {
   const char *name = ls_node_mark(node, LS_MARK_SYSTEM);
@@ -90,8 +92,8 @@ static ls_status read_id(ls_runtime *runtime, const ls_node *node,
                                             job != NULL ? job : "", out_id);
 }
 
-// An attribute of the metadata; on a replicate op it is a mark, which has a
-// name alone and, from text, any kind.
+// Returns an attribute of the metadata by name. In graphs read from text it may
+// have any kind: NULL if the kind is wrong.
 static const ls_attr *metadata_attr(const ls_node *node, ls_attr_id id) {
   const ls_attr *attr = ls_node_attr_named(node, ls_attr_table[id].name);
   return attr != NULL && attr->kind == ls_attr_table[id].kind ? attr : NULL;
@@ -103,7 +105,7 @@ static int64_t metadata_int(const ls_node *node, ls_attr_id id,
   return attr != NULL ? attr->as.i : otherwise;
 }
 
-// Marks of text may say anything.
+// Checks the cores' numbers, because marks read from text can hold anything.
 static ls_status launch_check_cores(int64_t replicas, int64_t cores,
                                     const ls_attr *numbers) {
   const size_t given = numbers != NULL ? numbers->as.ints.count : 0;
@@ -156,7 +158,7 @@ static ls_status launch_make(ls_runtime *runtime, const ls_node *node,
                              ls_object **out_launch) {
   LS_OWN(ls_system_id, id) = NULL;
   *out_launch = NULL;
-  // One for the hosts' CPUs has no cores.
+  // A computation for the hosts' CPUs has no cores.
   if (metadata_int(node, LS_ATTR_ID_USE_TPU, 1) == 0) return ls_ok();
   LS_RETURN_IF_ERROR(read_id(runtime, node, &id));
   return make_for(runtime, node, id, out_launch);
@@ -170,7 +172,8 @@ static void identify(const ls_object *object, ls_text *key) {
   ls_text_append_bytes(key, self->cores, self->count * sizeof(self->cores[0]));
 }
 
-// One whose system has changed, or is not there, is made anew: or refused then.
+// Returns false if the launch's system has changed or is gone: the launch is
+// then made again, or refused.
 static bool is_current(const ls_object *object) {
   const launch *self = (const launch *)object;
   const uint64_t now =
@@ -182,8 +185,8 @@ static bool is_current(const ls_object *object) {
 }
 
 // ---- Memory of a core ------------------------------------------------------
-// A program for cores: it takes the variables that it uses, its constants, and
-// a part of what it works with.
+// Memory of a core: its program takes the variables it uses, its constants, and
+// a share of the working memory.
 typedef struct core_memory {
   const ls_program *program;
   const ls_plan_facts *facts;
@@ -200,20 +203,20 @@ static int64_t core_memory_bytes(const core_memory *memory) {
   int64_t bytes = (int64_t)facts->constant_bytes;
   for (size_t i = 0; i < program->num_uses; ++i)
     bytes += bytes_of(program->uses[i].type);
-  // Memory that all replicas share is spread over them, and the frame of one
-  // over its cores.
+  // Replicas split the memory that they share; a replica's cores split its
+  // frame.
   const int64_t shared = (int64_t)facts->shared_bytes / memory->replicas +
                          (int64_t)facts->frame_bytes;
   return bytes + shared / memory->cores_per_replica;
 }
 
-// ---- The largest values ----------------------------------------------------
+// ---- Largest values --------------------------------------------------------
 enum { LARGEST = 3 };
 
 typedef struct large_value {
   int64_t bytes;
-  const ls_variable *variable;  // Or
-  const ls_node *node;          // of this graph.
+  const ls_variable *variable;  // A variable, or
+  const ls_node *node;          // a node of this graph.
   const ls_graph *graph;
 } large_value;
 
@@ -253,8 +256,8 @@ static void print_value(ls_text *text, const large_value *value) {
     ls_text_append_format(text, " '%s'", ls_op_name(source));
 }
 
-//   LS_RESOURCE_EXHAUSTED  more than the core has: names both, and the largest
-//                          values
+// Checks the memory of a core.
+// LS_RESOURCE_EXHAUSTED  names the need, the limit and the largest values
 static ls_status check_core_memory(const ls_core *core, int64_t limit,
                                    const core_memory *memory) {
   const int64_t bytes = core_memory_bytes(memory);
@@ -283,8 +286,9 @@ static ls_status check_core_memory(const ls_core *core, int64_t limit,
                    text.data != NULL ? text.data : "none");
 }
 
-// ---- Doors -----------------------------------------------------------------
-// Each core once, also where a replica is listed for several programs.
+// ---- Fault points ----------------------------------------------------------
+// Passes the compile fault point of each core, once even where a replica is
+// listed for several programs.
 static ls_status pass_compile(const launch *self, int64_t *limits) {
   for (size_t i = 0; i < self->count; ++i) {
     ls_pod_passing passing;

@@ -9,7 +9,7 @@
 #include "tpu/pod/topology.h"
 
 // ---- The table -------------------------------------------------------------
-// All with the runtime's lock held.
+// The functions of this section require the runtime's lock.
 static ls_pod *find_in(const ls_tpu_state *state, const char *name,
                        const char *job) {
   for (size_t i = 0; state != NULL && i < state->num_pods; ++i)
@@ -59,7 +59,8 @@ static bool is_candidate(const ls_pod *pod, const char *job,
          (topology == NULL || pod_has_topology(pod, topology));
 }
 
-// Finds the only pod of a job and with a topology (NULL: any).
+// Finds the only pod of a job with a topology (NULL: any); `*out_other` is a
+// second match.
 static void find_only(ls_runtime *runtime, const char *job,
                       const ls_topology *topology, ls_pod **out_pod,
                       ls_pod **out_other) {
@@ -89,7 +90,8 @@ void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
   find_only(runtime, NULL, topology, out_pod, out_other);
 }
 
-// With the lock held. NULL: what the local system computes on is not there.
+// Finds the pod of a system; NULL if there is none. `id` NULL means the local
+// system. Requires the lock.
 static ls_pod *find_of(const ls_tpu_state *state, const ls_system_id *id) {
   if (id != NULL) return find_in(state, id->name, id->job);
   ls_pod *found = NULL;
@@ -138,7 +140,8 @@ void ls_pod_reset_queues(ls_pod *pod) {
     queues->reset(&pod->cores[i]);
 }
 
-// With the lock held.
+// Forgets the first system if no pod is initialized any more. Requires the
+// lock.
 static void forget_first(ls_tpu_state *state) {
   for (size_t i = 0; i < state->num_pods; ++i)
     if (ls_pod_is_initialized(state->pods[i])) return;
@@ -199,7 +202,7 @@ static void print_pod(const ls_object *object, char *buffer, size_t size) {
 static const ls_object_type pod_type = {
     .name = "pod", .destroy = destroy_pod, .print = print_pod};
 
-// Within a host the core counts fastest, then x, y and z.
+// Numbers the cores: within a host the core counts fastest, then x, y and z.
 static void place_cores(ls_pod *pod) {
   const int32_t *mesh = pod->mesh;
   const int32_t wide = mesh[0] / pod->num_hosts;
@@ -251,7 +254,7 @@ static ls_status check_shape(const char *name, const ls_pod_shape *shape) {
   return ls_ok();
 }
 
-// Each is behind a ",fault=".
+// Plans the faults of the name's ",fault=" parts.
 static ls_status plan_faults(ls_pod *pod) {
   for (const char *at = pod->planned; *at != '\0';) {
     ls_pod_fault fault;
@@ -296,7 +299,7 @@ static ls_status make_pod(ls_runtime *runtime, const char *name,
   return ls_ok();
 }
 
-// With the runtime's lock held.
+// Adds a pod to the table. Requires the runtime's lock.
 static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
                          const ls_pod_shape *shape, ls_pod **out_pod) {
   ls_tpu_state *state = ls_tpu_state_get(runtime);
@@ -310,7 +313,7 @@ static ls_status add_pod(ls_runtime *runtime, const char *name, const char *job,
   return ls_ok();
 }
 
-// Checks a shape against the pod; unset fields are as the pod has them.
+// Checks a shape against the pod; unset fields match anything.
 static ls_status check_same(const ls_pod *pod, const ls_pod_shape *shape) {
   char there[LS_COORDINATE_TEXT], wanted[LS_COORDINATE_TEXT];
   if (memcmp(pod->mesh, shape->mesh, sizeof(pod->mesh)) != 0 ||
@@ -351,11 +354,11 @@ ls_status ls_pod_open(ls_runtime *runtime, const char *name, const char *job,
   return status;
 }
 
-// ---- One pod ---------------------------------------------------------------
+// ---- A pod -----------------------------------------------------------------
 void ls_pod_initialize(ls_pod *pod) {
   ls_runtime_lock(pod->runtime);
   ls_tpu_state *state = ls_tpu_state_find(pod->runtime);
-  // A pod that was taken out stays so.
+  // Initializes only a pod that is still in the table.
   if (find_in(state, pod->name, pod->job) == pod) {
     __atomic_store_n(&pod->generation, ++state->generations, __ATOMIC_RELEASE);
     if (state->first == NULL) state->first = ls_object_retain(pod->id);

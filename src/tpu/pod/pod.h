@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pod: hosts and their cores, as one table. No thread belongs to it.
 //
-// The pods of a runtime hang in its slot, by job and name: the same name means
-// the same pod until that is shut down. Who keeps a pod retains it; one that
-// was shut down stays a table that nobody finds any more.
+// A runtime keeps its pods in a table by job and name; a name means one pod
+// until that is shut down. A user of a pod retains it; after a shutdown the pod
+// stays valid, but lookups no longer find it.
 //
-// Thread-safe but for setting up: what a pod is never changes after
-// ls_pod_open, what changes is guarded by its lock.
+// Thread-safe after ls_pod_open: the fields that change later are guarded by
+// the pod's lock.
 #ifndef LS_TPU_POD_POD_H_
 #define LS_TPU_POD_POD_H_
 
@@ -20,60 +20,61 @@
 #include "tpu/pod/system_id.h"
 
 enum {
-  LS_MAX_POD_CORES = 1 << 16,  // Of one pod.
-  LS_INFEED_DEPTH = 64,        // Tuples a queue holds by default.
+  LS_MAX_POD_CORES = 1 << 16,  // Cores of one pod at most.
+  LS_INFEED_DEPTH = 64,        // Default number of tuples in a queue.
 };
 
 typedef struct ls_core ls_core;
-struct ls_core_queue;  // core_queues.h
+struct ls_core_queue;  // Defined in core_queues.h.
 
-// One core. All of its fields but the queues stay as they are.
+// One core. All fields but the queues are constant.
 struct ls_core {
   ls_pod *pod;
-  int32_t host, ordinal;     // Its task, and its index there.
-  int32_t at[LS_MESH_RANK];  // Where it stands in the mesh.
-  // Made on demand, under the pod's lock, by who also sets pod->queues.
+  int32_t host, ordinal;     // The task, and the core's index in it.
+  int32_t at[LS_MESH_RANK];  // Coordinates in the mesh.
+  // Made on demand under the pod's lock; the maker also sets pod->queues.
   struct ls_core_queue *infeed, *outfeed;
 };
 
-// Callbacks of the owner of the pod's queues.
+// Callbacks of the code that owns the pod's queues.
 typedef struct ls_core_queues {
-  // The pod goes: frees what stands, half-built too. Nobody waits any more.
+  // Frees the queues when the pod is destroyed, also partly built ones. No
+  // thread waits by then.
   void (*destroy)(ls_core *core);
-  // Empties and opens the queues again, and tells waiting threads. Called
-  // without the pod's lock.
+  // Empties and reopens the queues and wakes their waiters. Called without the
+  // pod's lock.
   void (*reset)(ls_core *core);
 } ls_core_queues;
 
 struct ls_pod {
   ls_object object;
-  ls_runtime *runtime;  // Lent.
+  ls_runtime *runtime;  // Borrowed.
   ls_allocator *allocator;
   ls_system_id *id;
-  const char *name, *job;      // Its; "virtual:4x4,hosts=2", "worker".
-  int32_t mesh[LS_MESH_RANK];  // Chips by x, y and z, cores of a chip.
+  const char *name, *job;  // For example "virtual:4x4,hosts=2" and "worker".
+  int32_t mesh[LS_MESH_RANK];  // Chips along x, y and z, and cores of a chip.
   int32_t num_hosts, cores_per_host;
-  int32_t queue_depth;  // Tuples a queue holds.
+  int32_t queue_depth;  // Number of tuples in a queue.
   int64_t core_bytes;   // Memory of a core; 0: no limit.
-  ls_core *cores;       // By host, then by ordinal.
+  ls_core *cores;       // Ordered by host, then by ordinal.
   ls_topology *topology;
-  char *planned;  // The faults that it was made with; "" for none.
+  char *planned;  // The text of its planned faults; "" for none.
 
-  ls_mutex lock;  // Guards what follows, and the cores' queues.
-  // Number of its initialization; 0: not initialized now. Larger than all
-  // earlier ones, of any pod of the runtime. Atomic: read without the lock.
+  ls_mutex lock;  // Guards the fields below and the cores' queues.
+  // Number of the current initialization; 0 if not initialized. Larger than all
+  // earlier ones of any pod of the runtime. Atomic: read without the lock.
   uint64_t generation;
-  bool is_gone;  // It was shut down. Atomic: read without the lock.
-  // Queues that were closed so far. Atomic: read without the lock.
+  bool is_gone;  // True after shutdown. Atomic: read without the lock.
+  // Number of queues closed so far. Atomic: read without the lock.
   uint64_t closings;
   const ls_core_queues *queues;        // NULL: no core has a queue.
   struct ls_planned_fault *faults;     // See pod_fault.h.
-  size_t num_faults, faults_capacity;  // The number also atomic.
+  size_t num_faults, faults_capacity;  // The number is also atomic.
   int64_t watched;                     // See ls_pod_watch. Atomic.
-  int64_t *asked;  // When a host was, last; NULL: never watched.
+  int64_t *asked;  // Last health check of each host; NULL: never watched.
 };
 
-// Mesh and hosts, as LS_MARK_MESH has them.
+// Length of a mark LS_MARK_MESH: the mesh's sizes and the number of hosts.
 enum { LS_POD_SIZES = LS_MESH_RANK + 1 };
 static inline void ls_topology_sizes(const ls_topology *topology,
                                      int64_t sizes[LS_POD_SIZES]) {
@@ -90,61 +91,64 @@ static inline void ls_pod_sizes(const ls_pod *pod,
 // The shape of a new pod.
 typedef struct ls_pod_shape {
   int32_t mesh[LS_MESH_RANK];  // Each at least 1.
-  int32_t hosts;               // Divides mesh[0]: they split x.
-  int32_t queue_depth;         // Tuples a queue holds; 0: the default.
+  int32_t hosts;               // Divides mesh[0]: hosts split x.
+  int32_t queue_depth;         // Number of tuples in a queue; 0: the default.
   int64_t core_bytes;          // Memory of a core; 0: no limit.
   const char *faults;          // ",fault=...,fault=..."; NULL or "": none.
 } ls_pod_shape;
 
-// Reads "4x4x2,cores=2,hosts=4", which stands behind "virtual:" in `name`; what
-// it says of faults is lent by `text`.
-//   LS_INVALID_ARGUMENT  names the text, the part and what is accepted.
+// Reads "4x4x2,cores=2,hosts=4", the part of `name` after "virtual:". The
+// shape's faults point into `text`.
+// LS_INVALID_ARGUMENT  names the text, the part and what is accepted
 LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
                                          ls_pod_shape *out_shape);
 
-// The pod of that name and job, made like this if there is none. The caller
-// retains it.
-//   LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
-//                           not divide them.
-//   LS_FAILED_PRECONDITION  there is one of another shape.
+// Returns the pod of this name and job; makes it if there is none. The caller
+// releases it.
+// LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
+//                         not divide them
+// LS_FAILED_PRECONDITION  the existing pod has another shape
 LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   const char *job, const ls_pod_shape *shape,
                                   ls_pod **out_pod);
-// The same if there is one, else NULL. The caller retains it.
+// Returns the pod of this name and job, NULL if there is none. The caller
+// releases it.
 ls_pod *ls_pod_find(ls_runtime *runtime, const char *name, const char *job);
 ls_pod *ls_pod_of_id(ls_runtime *runtime, const ls_system_id *id);
-// The pod that a device of this job means: the one that is initialized, of
-// which a job has one at most, or else the one made last; NULL without one. The
-// caller releases it.
+// Returns the pod that devices of this job name: the initialized one (a job has
+// one at most), else the one made last; NULL if there is none. The caller
+// releases it.
 ls_pod *ls_pod_of_job(ls_runtime *runtime, const char *job);
-// The only pod of a job (NULL: of any) that is initialized, or without one the
-// only one that there is; NULL: there is none. `*out_other` is another such
-// pod, if there is one. The caller releases both.
+// Finds the only initialized pod of a job (NULL: of any), or else the only pod;
+// NULL if there is none. `*out_other` is another such pod, if there is one. The
+// caller releases both.
 void ls_pod_only(ls_runtime *runtime, const char *job, ls_pod **out_pod,
                  ls_pod **out_other);
-// The same of those with this topology; the local system, if it has it.
+// Finds the only pod with this topology like ls_pod_only; prefers the local
+// system.
 void ls_pod_of_topology(ls_runtime *runtime, const ls_topology *topology,
                         ls_pod **out_pod, ls_pod **out_other);
-// Takes it out of the table, for good: devices do not mean it any longer.
+// Takes a pod out of the table for good: devices no longer name it.
 void ls_pod_shut_down(ls_pod *pod);
 
-// The pod on which a system's computations run now, or what says that it is
-// still that one; `id` NULL: the local system. One that was never initialized
-// can run them if it is the local one, until it is shut down. A system that is
-// not of this process has no pod.
+// The pod on which a system's computations run now, and the number by which a
+// later call sees that it is still the same; `id` NULL means the local system.
+// The local system can run computations without being initialized, until it is
+// shut down. A system outside this process has no pod.
 typedef struct ls_pod_of_now {
-  ls_pod *pod;          // NULL: there is none. The caller releases it.
-  uint64_t generation;  // Of it; else of the table of pods and systems.
+  ls_pod *pod;          // NULL if there is none. The caller releases it.
+  uint64_t generation;  // Generation of the pod, else of the table of systems.
 } ls_pod_of_now;
-//   LS_FAILED_PRECONDITION  the system is not initialized: names it.
+// Finds the pod of a system.
+// LS_FAILED_PRECONDITION  the system is not initialized: names it
 LS_MUST_USE ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
                                    ls_pod_of_now *out_now);
 
 // ---- One pod ---------------------------------------------------------------
-// A new generation: what was compiled for the one before runs no longer, and
-// queues are empty and open again.
+// Begins a new generation: programs compiled for the previous one no longer
+// run, and queues are empty and open again.
 void ls_pod_initialize(ls_pod *pod);
-// Queues alone are: who waits there waits in vain.
+// Resets the queues alone; their waiters fail.
 void ls_pod_reset_queues(ls_pod *pod);
 static inline uint64_t ls_pod_generation(const ls_pod *pod) {
   return __atomic_load_n(&pod->generation, __ATOMIC_ACQUIRE);
@@ -159,34 +163,35 @@ static inline bool ls_pod_is_gone(const ls_pod *pod) {
 static inline int32_t ls_pod_num_cores(const ls_pod *pod) {
   return pod->num_hosts * pod->cores_per_host;
 }
-// NULL: there is none.
+// Returns a core by host and ordinal; NULL if there is none.
 static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
   if (host < 0 || host >= pod->num_hosts || ordinal < 0 ||
       ordinal >= pod->cores_per_host)
     return NULL;
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
-// Checks that the pod is of these sizes, for which something was built.
-//   LS_FAILED_PRECONDITION  says both.
+// Checks that the pod has the sizes that a computation was built for.
+// LS_FAILED_PRECONDITION  names both
 LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
                                          const int64_t sizes[LS_POD_SIZES]);
-// The core that a device names, "/job:worker/task:1/device:TPU:3"; what a name
-// leaves out is of the local system, task 0 or index 0. The caller retains its
-// pod.
-//   LS_INVALID_ARGUMENT  no name of a device.
-//   LS_NOT_FOUND         no TPU, no pod of that job, no such host or core:
-//                        names what there is.
+// Finds the core that a device names, such as
+// "/job:worker/task:1/device:TPU:3"; parts left out mean the local system, task
+// 0 and index 0. The caller releases the core's pod.
+// LS_INVALID_ARGUMENT  not the name of a device
+// LS_NOT_FOUND         no TPU, no pod of that job, no such host or core: names
+//                      what there is
 LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);
-void ls_core_release(ls_core *core);  // The pod of one so found. NULL is fine.
+// Releases the pod of a core found so; NULL is allowed.
+void ls_core_release(ls_core *core);
 LS_OWNED_POINTER(ls_core, ls_core_release)
-// Returns true if a device is a core of a pod that is initialized.
+// Returns true if a device is a core of an initialized pod.
 bool ls_pod_has_core(ls_runtime *runtime, const char *device);
-// The core of the pod that a device names by its task and index; NULL: it has
-// no such core.
+// Returns the core of a pod at the device's task and index; NULL if it has
+// none.
 ls_core *ls_pod_core_at(ls_pod *pod, const char *device);
-// The canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
+// Writes the canonical name: "/job:worker/replica:0/task:1/device:TPU:3".
 void ls_core_device(const ls_core *core, ls_device_name *out_name);
 
 // ---- Log -------------------------------------------------------------------
@@ -205,39 +210,42 @@ static inline void ls_tpu_log(ls_runtime *runtime, ls_log_level level,
 // lock guards it.
 typedef struct ls_tpu_state {
   ls_allocator *allocator;
-  ls_pod **pods;  // In order of making; counted.
+  ls_pod **pods;  // In order of creation; the table holds references.
   size_t num_pods, pods_capacity;
-  uint64_t generations;  // Initializations so far, of all pods.
-  uint64_t changes;      // Of what is in both tables, so far. Atomic.
-  // The local system, if it was shut down and is not back; NULL: it was not.
-  // Counted.
+  uint64_t generations;  // Number of initializations of all pods so far.
+  uint64_t changes;      // Number of changes of both tables so far. Atomic.
+  // The local system between its shutdown and its next initialization, else
+  // NULL. Holds a reference.
   ls_system_id *gone;
-  // The system that was initialized while no other was, also after its shutdown
-  // as long as others stay; NULL: none is initialized. Counted.
+  // The system that was initialized when no other was; kept after its shutdown
+  // as long as others are initialized. NULL if none is initialized. Holds a
+  // reference.
   ls_system_id *first;
-  ls_tpu_system *systems;  // Initialized, pods or not. Their texts and
-  size_t num_systems, systems_capacity;  // topologies are the state's.
+  // Initialized systems, with or without pods. The state
+  ls_tpu_system *systems;
+  size_t num_systems, systems_capacity;  // owns their texts and topologies.
 } ls_tpu_state;
 
-// NULL: none was made.
+// Returns the state, NULL if none was made.
 static inline ls_tpu_state *ls_tpu_state_find(const ls_runtime *runtime) {
   return ls_runtime_slot(runtime, LS_SLOT_TPU);
 }
-// A system in the table of those initialized; NULL: it is not there. Hold the
+// Finds an initialized system; NULL if it is not in the table. Requires the
 // runtime's lock.
 ls_tpu_system *ls_tpu_state_system(const ls_tpu_state *state, const char *name,
                                    const char *job);
-// Releases what an entry of the table owns.
+// Releases the contents of a table entry.
 void ls_tpu_system_deinit(ls_allocator *allocator, ls_tpu_system *system);
 static inline void ls_tpu_state_note_change(ls_tpu_state *state) {
   __atomic_fetch_add(&state->changes, 1, __ATOMIC_ACQ_REL);
 }
-// Made on first use; NULL without memory. Hold the runtime's lock.
+// Returns the state, made on first use; NULL without memory. Requires the
+// runtime's lock.
 ls_tpu_state *ls_tpu_state_get(ls_runtime *runtime);
 
 // ---- Launch ----------------------------------------------------------------
-// The launch of a replicated computation on the cores of a pod: the doors of
-// compiling and of beginning a run (launch.c).
+// Launches of replicated computations on the cores of a pod: they pass the
+// fault points of compiling and of starting a run (launch.c).
 extern const ls_launch_type ls_tpu_launches;
 
 #endif  // LS_TPU_POD_POD_H_

@@ -8,10 +8,11 @@
 // ---- Kinds -----------------------------------------------------------------
 typedef struct fault_row {
   const char *name;  // In names of pods.
-  unsigned doors;    // Doors where it stands and counts steps: bits.
-  unsigned felt;     // Doors where it is met, too, once it has happened.
-  bool of_host;      // Of any core of its host.
-  bool stays;        // Until the system begins anew.
+  unsigned doors;  // Bits: the fault points where it happens and counts steps.
+  // Bits: the fault points where it still acts once it has happened.
+  unsigned felt;
+  bool of_host;  // Affects all cores of its host.
+  bool stays;    // Lasts until the system is initialized again.
   bool needs_nanos, needs_bytes;
 } fault_row;
 
@@ -44,16 +45,16 @@ static const fault_row fault_rows[NUM_KINDS] = {
                              .stays = true},
 };
 
-// A fault that is planned.
+// A planned fault.
 struct ls_planned_fault {
-  ls_pod_fault fault;  // Its text is the pod's.
-  // Whose steps count: of a host the core that came by first.
+  ls_pod_fault fault;  // The pod owns its text.
+  // The core whose steps count; for a host the first core that passes.
   const ls_core *counted;
   int64_t steps[LS_POD_DOORS];
   bool happened;
 };
 
-// ---- Planning --------------------------------------------------------------
+// ---- Plan ------------------------------------------------------------------
 static ls_status check_fault(const ls_pod *pod, const ls_pod_fault *fault) {
   if ((unsigned)fault->kind >= NUM_KINDS)
     return ls_invalid_argument("there is no kind %d of fault",
@@ -131,8 +132,8 @@ void ls_pod_restart_faults(ls_pod *pod) {
   ls_mutex_unlock(&pod->lock);
 }
 
-// ---- Passing ---------------------------------------------------------------
-// Returns true if it happens to this core now. With the pod's lock held.
+// ---- Pass ------------------------------------------------------------------
+// Returns true if the fault happens to this core now. Requires the pod's lock.
 static bool happens(struct ls_planned_fault *planned, const ls_core *core,
                     ls_pod_door door) {
   const ls_pod_fault *fault = &planned->fault;
@@ -152,9 +153,9 @@ static bool happens(struct ls_planned_fault *planned, const ls_core *core,
   return is_due;
 }
 
-// The joint effect of all that happen at once.
+// The joint effect of all faults that happen at once.
 typedef struct effect {
-  ls_status status;  // The first.
+  ls_status status;  // The first failure.
   ls_pod_passing passing;
 } effect;
 
@@ -308,8 +309,8 @@ ls_status ls_pod_shut_down_host(ls_pod *pod, int32_t host) {
               true);
 }
 
-// ---- In names --------------------------------------------------------------
-// Reads a word and a number of up to 31 bits behind it: "host12".
+// ---- Faults in pod names ---------------------------------------------------
+// Reads a word followed by a number of up to 31 bits, such as "host12".
 static bool read_number(const char **at, const char *end, const char *word,
                         int64_t *out) {
   const size_t length = strlen(word);
@@ -331,7 +332,8 @@ typedef struct unit {
   int64_t size;
 } unit;
 
-// A number of units: "5ms". `units` end with one without a name.
+// Reads an amount with its unit, such as "5ms". `units` ends with a nameless
+// one.
 static bool read_amount(const char **at, const char *end, const unit *units,
                         int64_t *out) {
   const char *next = *at;
@@ -401,7 +403,7 @@ const char *ls_pod_fault_parse(const char *text, size_t size,
   return NULL;
 }
 
-// ---- Watching --------------------------------------------------------------
+// ---- Health checks ---------------------------------------------------------
 ls_status ls_pod_watch(ls_pod *pod, int64_t timeout_nanos) {
   LS_REQUIRE(pod);
   if (timeout_nanos < 0)
@@ -440,7 +442,7 @@ ls_status ls_pod_check_watch(ls_pod *pod, int32_t host) {
   const int64_t most = pod->watched;
   const int64_t waited = most > 0 ? now - pod->asked[host] : 0;
   const bool goes = waited > most;
-  if (goes) pod->asked[host] = INT64_MAX;  // It goes once.
+  if (goes) pod->asked[host] = INT64_MAX;  // A host is lost only once.
   ls_mutex_unlock(&pod->lock);
   if (!goes) return ls_ok();
   ls_runtime_log(pod->runtime, LS_LOG_WARNING, "tpu",

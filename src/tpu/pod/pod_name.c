@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of virtual pods: what stands behind "virtual:".
+// Parses the names of virtual pods, the part after "virtual:".
 #include <ctype.h>
 
 #include "base/require.h"
@@ -7,9 +7,9 @@
 #include "tpu/pod/pod.h"
 #include "tpu/pod/pod_fault.h"
 
-// A name under way.
+// State of the parser.
 typedef struct reader {
-  const char *name;  // All of it, for messages.
+  const char *name;  // The whole text, for messages.
   const char *at;
 } reader;
 
@@ -22,10 +22,11 @@ static ls_status pod_name_refuse(const reader *in, const char *part,
       in->name, (int)length, part, wanted);
 }
 
-// Up to the next comma.
+// Returns the length up to the next comma.
 static size_t part_length(const char *part) { return strcspn(part, ","); }
 
-// A number of at least 1, up to `ends` or a comma.
+// Reads a number of at least 1 that ends before a character of `ends` or a
+// comma.
 static ls_status read_size(reader *in, const char *ends, int32_t *out) {
   const size_t length = strcspn(in->at, ends);
   int64_t value = 0;
@@ -62,7 +63,7 @@ static ls_status read_mesh(reader *in, ls_pod_shape *out) {
              : pod_name_refuse(in, mesh, length, "has more than 3 sizes");
 }
 
-// ",cores=4"
+// Reads one option such as ",cores=4".
 static ls_status read_word(reader *in, ls_pod_shape *out, unsigned *seen) {
   static const char *const words[] = {"cores=", "hosts="};
   int32_t *const values[] = {&out->mesh[3], &out->hosts};
@@ -79,7 +80,7 @@ static ls_status read_word(reader *in, ls_pod_shape *out, unsigned *seen) {
   return pod_name_refuse(in, part, part_length(part), "is an unknown word");
 }
 
-// Faults, up to the end: of hosts and cores that there are.
+// Checks that all faults name existing hosts and cores.
 static ls_status check_faults(const reader *in, const ls_pod_shape *shape) {
   static const char word[] = ",fault=";
   const int32_t *mesh = shape->mesh;
@@ -123,10 +124,10 @@ ls_status ls_pod_shape_parse(const char *name, const char *text,
   return check_faults(&in, out_shape);
 }
 
-// ---- Pod print -------------------------------------------------------------
-// Pods as pictures.
+// ---- Print a pod -----------------------------------------------------------
+// Prints pods as pictures.
 
-// Width of the numbers below `count`.
+// Returns the number of digits of numbers below `count`.
 static int digits(int32_t count) {
   int width = 1;
   for (int32_t top = count - 1; top >= 10; top /= 10)
@@ -134,7 +135,8 @@ static int digits(int32_t count) {
   return width;
 }
 
-// The cores of the chip at x, y, z: "0:2,3" are TPU:2 and TPU:3 of host 0.
+// Prints the cores of the chip at x, y, z: "0:2,3" are TPU:2 and TPU:3 of host
+// 0.
 static void print_chip(ls_text *out, const ls_pod *pod, int32_t x, int32_t y,
                        int32_t z) {
   const int32_t wide = pod->mesh[0] / pod->num_hosts, cores = pod->mesh[3];
@@ -145,11 +147,12 @@ static void print_chip(ls_text *out, const ls_pod *pod, int32_t x, int32_t y,
   if (cores == 1) return;
   const int32_t last = first + cores - 1;
   ls_text_append_format(out, "%c%d", cores == 2 ? ',' : '-', last);
-  if (x + 1 < pod->mesh[0])  // Columns are as wide as their widest.
+  if (x + 1 < pod->mesh[0])  // Pads the column to its widest entry.
     ls_text_append_format(out, "%*s", width - digits(last + 1), "");
 }
 
-// A line between hosts, who have the columns beside one another.
+// Prints one layer of chips; lines separate hosts, whose columns are side by
+// side.
 static void print_layer(ls_text *out, const ls_pod *pod, int32_t z) {
   const int32_t *mesh = pod->mesh;
   if (mesh[2] > 1) ls_text_append_format(out, "\nz %d\n", z);

@@ -36,7 +36,7 @@ ls_status ls_system_id_create(ls_allocator *allocator, const char *name,
   return ls_ok();
 }
 
-// ---- Which system is meant -------------------------------------------------
+// ---- Current system --------------------------------------------------------
 static const ls_flow_type system_flow = {.name = "a scope of a TPU system",
                                          .has_system = true};
 
@@ -78,8 +78,8 @@ static ls_status refuse_choice(const char *noun, const ls_pod *a,
       ls_job_text(a->job));
 }
 
-// A call that names no system meant the first one; it does not go over to
-// another one.
+// Checks a call that names no system: it refuses to move from the first system
+// to another one.
 static ls_status check_first(ls_runtime *runtime, const char *noun,
                              const ls_pod *pod) {
   ls_runtime_lock(runtime);
@@ -118,7 +118,7 @@ ls_status ls_system_of_job(ls_runtime *runtime, const char *noun,
   return status;
 }
 
-// The only system, if nothing says which.
+// Finds the only system, where nothing names one.
 static ls_status find_only(ls_runtime *runtime, const char *noun,
                            ls_pod **out_pod) {
   ls_pod *other = NULL;
@@ -133,7 +133,7 @@ static ls_status find_only(ls_runtime *runtime, const char *noun,
   return status;
 }
 
-// The local system is missed once it was shut down.
+// Returns the local system if it was shut down, else NULL.
 static ls_system_id *find_gone(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
   const ls_tpu_state *state = ls_tpu_state_find(runtime);

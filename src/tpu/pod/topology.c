@@ -13,7 +13,7 @@ static const char *topology_list(const int32_t *numbers, size_t count,
                                  const char *ends,
                                  char text[LS_COORDINATE_TEXT]) {
   size_t at = (size_t)snprintf(text, 2, "%c", ends[0]);
-  // The longest number, its comma and the end fit.
+  // Stops while the longest number, a comma and the ending still fit.
   for (size_t i = 0; i < count && at < LS_COORDINATE_TEXT - 16; ++i)
     at += (size_t)snprintf(text + at, LS_COORDINATE_TEXT - at, "%s%d",
                            i == 0 ? "" : ", ", numbers[i]);
@@ -26,8 +26,8 @@ const char *ls_coordinate_text(ls_coordinate place,
   return topology_list(place.at, LS_MESH_RANK, "()", text);
 }
 
-// So many sizes are none that anybody has written down: the number is wrong,
-// and the list is shorter.
+// Prints sizes. A list too long for the text comes from a wrong count, and is
+// cut.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]) {
   if (count <= 2 * (size_t)LS_MESH_RANK)
@@ -77,7 +77,7 @@ static ls_status count_mesh(const int32_t mesh[LS_MESH_RANK],
   return ls_ok();
 }
 
-// Row by row; below 0: outside.
+// Returns a coordinate's row-by-row index, below 0 if it is outside the mesh.
 static int64_t position_of(const ls_topology *topology, ls_coordinate place) {
   int64_t position = 0;
   for (int k = 0; k < LS_MESH_RANK; ++k) {
@@ -118,7 +118,7 @@ static ls_status set_owners(ls_topology *topology, size_t mesh_size) {
   return ls_ok();
 }
 
-// TopologyProto, as proto3 writes it: what is 0 stays out.
+// Writes a TopologyProto as proto3 does, leaving out zero fields.
 static void write_proto(const ls_topology *topology, ls_text *out) {
   ls_proto_i32s(out, 1, topology->mesh, LS_MESH_RANK);
   if (topology->num_tasks != 0) ls_proto_i64(out, 2, topology->num_tasks);
@@ -234,7 +234,7 @@ ls_topology *ls_topology_retain(ls_topology *topology) {
 
 void ls_topology_release(ls_topology *topology) { ls_object_release(topology); }
 
-// ---- Reading ---------------------------------------------------------------
+// ---- Read ------------------------------------------------------------------
 const char *ls_topology_serialized(const ls_topology *topology,
                                    size_t *out_size) {
   *out_size = topology->serialized_size;

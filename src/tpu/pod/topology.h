@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topologies and device assignments, inside.
+// Topologies and device assignments, private part.
 #ifndef LS_TPU_POD_TOPOLOGY_H_
 #define LS_TPU_POD_TOPOLOGY_H_
 
@@ -15,21 +15,21 @@ struct ls_topology {
   ls_allocator *allocator;
   int32_t mesh[LS_MESH_RANK];
   int32_t num_tasks, per_task;
-  ls_coordinate *places;  // By task, then by device.
-  int32_t *owners;        // By place, row by row: its device's number among all
-                          // places; -1: missing.
+  ls_coordinate *places;  // Ordered by task, then by device.
+  int32_t *owners;  // Per coordinate, row by row: its device's number, or -1.
   char *serialized, *hardware;
   size_t serialized_size, hardware_size;
-  ls_system_id *system;  // Whose it is; NULL: not known. Set while it is made.
+  // The system; NULL: not known. Set only while it is made.
+  ls_system_id *system;
 };
 
-// Parts of a topology. Bytes are copied, places taken over, also after a
-// failure.
+// Parts of a new topology. It copies bytes, and takes over the coordinates even
+// if it fails.
 typedef struct ls_topology_parts {
   int32_t mesh[LS_MESH_RANK];
   int32_t num_tasks, per_task;
   ls_coordinate *places;
-  const void *serialized, *hardware;  // NULL: it is written; there is none.
+  const void *serialized, *hardware;  // NULL: to be written, and none.
   size_t serialized_size, hardware_size;
   ls_system_id *system;  // NULL: not known.
 } ls_topology_parts;
@@ -41,23 +41,24 @@ static inline size_t ls_topology_num_places(const ls_topology *topology) {
   return (size_t)topology->num_tasks * (size_t)topology->per_task;
 }
 size_t ls_topology_num_missing(const ls_topology *topology);
-// The number of a device among all; -1: missing.
-//   LS_INVALID_ARGUMENT  outside the mesh.
+// Returns the number of the device at a coordinate, -1 if there is none.
+// LS_INVALID_ARGUMENT  outside the mesh
 LS_MUST_USE ls_status ls_topology_owner(const ls_topology *topology,
                                         ls_coordinate place,
                                         int32_t *out_owner);
 
-// Reads [a, b, 4] integers, `shape` being "i32[2,3,4]" and the like; the caller
-// gives the places back. An integer beyond 32 bits is the largest one there.
+// Reads an array of [a, b, 4] integers; `shape` is its type for messages, such
+// as "i32[2,3,4]" . The caller frees the coordinates. An integer beyond 32 bits
+// is clamped.
 bool ls_coordinates_fit(const ls_array *coordinates);
 ls_coordinate *ls_coordinates_read(ls_allocator *allocator,
                                    const ls_array *coordinates);
 
-// "(0, 1, 0, 1)", for messages.
+// Room for "(0, 1, 0, 1)", for messages.
 enum { LS_COORDINATE_TEXT = 64 };
 const char *ls_coordinate_text(ls_coordinate place,
                                char text[LS_COORDINATE_TEXT]);
-// "[2, 2, 1, 2]"; what does not fit is left out.
+// Prints "[2, 2, 1, 2]"; leaves out what does not fit.
 const char *ls_sizes_text(const int32_t *sizes, size_t count,
                           char text[LS_COORDINATE_TEXT]);
 
@@ -67,10 +68,11 @@ struct ls_device_assignment {
   ls_allocator *allocator;
   ls_topology *topology;
   int32_t num_replicas, cores_per_replica;
-  ls_coordinate *places;  // By replica, then by logical core.
+  ls_coordinate *places;  // Ordered by replica, then by logical core.
 };
 
-// Takes over the places, whatever happens, and checks them.
+// Checks the coordinates and makes an assignment. Takes the coordinates over,
+// even if it fails.
 LS_MUST_USE ls_status ls_device_assignment_make(
     ls_topology *topology, int32_t num_replicas, int32_t cores_per_replica,
     ls_coordinate *places, ls_device_assignment **out_assignment);

@@ -19,7 +19,8 @@ typedef struct proto {
   ls_allocator *allocator;
   numbers mesh, coordinates;
   int32_t num_tasks, per_task;
-  ls_text hardware;  // A message that is there twice is both, joined.
+  // A repeated message field is the concatenation of its parts.
+  ls_text hardware;
 } proto;
 
 static void proto_deinit(proto *in) {
@@ -43,7 +44,7 @@ static ls_status wrong(const ls_proto_field *field, const char *name,
                              name, wanted);
 }
 
-// One by one or packed.
+// Reads a repeated field, packed or not.
 static ls_status topology_parse_read_numbers(proto *in,
                                              const ls_proto_field *field,
                                              const char *name, numbers *list) {
@@ -106,7 +107,7 @@ static ls_status topology_parse_check(const proto *in) {
     return ls_invalid_argument(
         "topology: num_tpu_devices_per_task %d must not be negative",
         in->per_task);
-  // Two of 31 bits and a factor of 4 fit in 64.
+  // The product fits: two 31-bit numbers and a factor of 4.
   const uint64_t wanted =
       (uint64_t)in->num_tasks * (uint64_t)in->per_task * LS_MESH_RANK;
   if (in->coordinates.count != wanted)

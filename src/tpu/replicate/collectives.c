@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives of replicated computations: the checks that a computation's
-// groups need, then the ops that all strategies have.
+// Collectives of replicated computations: checks the groups of replicas, then
+// makes the ops that all strategies share.
 #include "lockstep/cross_replica.h"
 
 #include "base/memory/own.h"
@@ -11,7 +11,7 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
-// ---- Where -----------------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status check_place(const char *noun) {
   const ls_tpu_context *context = ls_tpu_context_current();
   if (context == NULL || context->outside == NULL) return ls_ok();
@@ -29,7 +29,7 @@ static void warn_of_one(const char *noun) {
 }
 
 // ---- Groups ----------------------------------------------------------------
-// The first replica that is in two groups or in none, or is none.
+// Finds the first replica that is in two groups, in none, or does not exist.
 static ls_status check_members(const char *noun,
                                const ls_replica_groups *groups,
                                size_t replicas) {
@@ -92,7 +92,7 @@ ls_tensor ls_cross_replica_sum(ls_tensor x, const ls_replica_groups *groups) {
     status = ls_invalid_argument("%s of %s: integers and floats are added",
                                  noun, ls_dtype_name(dtype));
   if (!ls_status_is_ok(status)) return ls_make_failed(noun, status);
-  // Replicas that run op by op have met by what their strategy does.
+  // Replicas that run op by op reduce through their strategy's collective.
   return ls_context_current()->hooks != NULL
              ? ls_all_reduce_in(LS_REDUCE_SUM, x, groups)
              : sum_op(x, groups);

@@ -34,7 +34,8 @@ static bool is_internal(const ls_tpu_context *self, ls_op op) {
   return mark != NULL && strcmp(mark, self->name) == 0;
 }
 
-// Ops made for the computation wait for nothing.
+// Copies a value without control inputs, because ops added by the computation
+// itself wait for nothing.
 static ls_op bring_in(ls_op op) {
   ls_scope alone = {0};
   ls_flow_alone_begin(&alone);
@@ -43,7 +44,8 @@ static ls_op bring_in(ls_op op) {
   return ls_tensor_op(value);
 }
 
-// Once, and not what the pivot waits for.
+// Notes that the computation waits for `op`, once, and not if the pivot already
+// waits for it.
 static ls_status context_wait_for(ls_tpu_context *self, ls_op op) {
   for (size_t i = 0; i < self->num_waits; ++i)
     if (context_is_same(self->waits[i], op)) return ls_ok();
@@ -121,7 +123,7 @@ static ls_status set_copies_mark(const ls_tpu_context *self, ls_op op,
                  .as.ints = {copies, (size_t)self->num_replicas}});
 }
 
-// Prints and summaries, which no core runs.
+// Returns true for prints and summaries, which no core runs.
 static bool is_unsupported(const ls_node *node) {
   static const char *const names[] = {"print", "summary"};
   if (node->type != LS_OP_HOST) return false;
@@ -152,7 +154,7 @@ static ls_status context_mark(ls_flow *flow, ls_op op) {
     return ls_invalid_argument("TPU computations cannot be nested: op '%s' of "
                                "computation '%s' is being made in '%s'",
                                ls_op_name(op), there, self->name);
-  // A copy comes with its marks.
+  // A copied op has its marks already.
   if (there == NULL) {
     LS_RETURN_IF_ERROR(set_mark(op, LS_MARK_REPLICATE, self->name));
     if (self->outside != NULL)
@@ -178,7 +180,7 @@ static ls_status context_mark(ls_flow *flow, ls_op op) {
 }
 
 // ---- Outside compilation ---------------------------------------------------
-// "cluster:core", where a logical core was asked for.
+// Notes "cluster:core" if a logical core was requested.
 static ls_status note_core(ls_tpu_context *self, const char *cluster) {
   static const char type[] = "/device:TPU_REPLICATED_CORE:";
   const char *device = ls_context_current()->scoped.device;
@@ -230,7 +232,7 @@ ls_status ls_tpu_context_exit_outside(ls_tpu_context *self) {
 }
 
 // ---- Gradients -------------------------------------------------------------
-// Returns true if a cluster is of this very call of gradients.
+// Returns true if a cluster belongs to this very call of gradients.
 static bool is_of_call(const char *cluster, const char *uid) {
   const size_t length = strlen(cluster), end = strlen(uid);
   return length > end && cluster[length - end - 1] == '.' &&
@@ -286,7 +288,7 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *self, ls_op op,
                        "'%s'",
                        ls_op_name(last), ls_op_name(op));
   if (!context_is_same(self->colocated, op)) return ls_ok();
-  // The same op may be on the stack more than once: the first opened.
+  // An op may be on the stack more than once; the first one opened the cluster.
   for (size_t i = 0; i < self->num_gradients; ++i)
     if (context_is_same(self->gradients[i], op)) return ls_ok();
   self->colocated = (ls_op){0};

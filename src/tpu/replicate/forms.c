@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicated computations over parts of their inputs, and of one replica.
+// Other forms of replicated computations: over shards of the inputs, and with
+// one replica.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -11,7 +12,7 @@
 
 // ---- Options ---------------------------------------------------------------
 typedef struct sharding {
-  const ls_shard_options *options;  // Not NULL.
+  const ls_shard_options *options;  // Never NULL.
   ls_allocator *allocator;
   size_t shards;
 } sharding;
@@ -71,7 +72,7 @@ static ls_status check_input(const sharding *s, ls_tensor x, size_t index) {
                              s->shards);
 }
 
-// The part of shard `shard` of each input, as a list.
+// Lists shard number `shard` of each input.
 static ls_nest forms_parts_of(const sharding *s, ls_nest inputs, size_t shard) {
   const size_t count = ls_nest_count(inputs);
   LS_OWN(ls_nest_builder, parts) = {0};
@@ -131,7 +132,7 @@ static ls_tensor forms_join(const sharding *s, ls_nest outputs, size_t index,
                         scalars ? 0 : axis_of(s->options->output_axes, index));
 }
 
-// `outputs` has what each shard has.
+// Joins the shards' outputs; `outputs` has a list for each shard.
 static ls_status join_outputs(const sharding *s, ls_nest outputs,
                               ls_nest *out_joined) {
   const ls_nest first = ls_nest_item(outputs, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hosts of a computation's cores, where there are several.
+// Finds the hosts of a computation's cores, if there are several.
 #include <stdio.h>
 
 #include "base/device_parts.h"
@@ -9,7 +9,7 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/replicate.h"
 
-// The job of the devices, as far as it is known.
+// Finds the job of the devices, as far as it is known.
 static ls_status find_job(const ls_replication *r, ls_device_parts *out) {
   *out = (ls_device_parts){0};
   if (r->devices != NULL) return ls_device_parse(r->devices[0], out);
@@ -18,7 +18,8 @@ static ls_status find_job(const ls_replication *r, ls_device_parts *out) {
   return ls_ok();
 }
 
-// Without an assignment replicas lie one behind the other in the system.
+// Finds the host of a core. Without an assignment the replicas take the
+// system's cores in order.
 static ls_status host_of(const ls_replication *r, const ls_pod *pod,
                          const char *job, size_t replica, size_t core,
                          ls_device_name *out) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Computations that serve: they read their variables outside, once, with the
-// promise that nobody writes them; and what is tidied before a graph is given
-// away.
+// Computations for serving. They read their variables once, outside, assuming
+// that nobody writes them. Also cleans up a graph before it is exported.
 #include <stdio.h>
 
 #include "base/memory/map.h"
@@ -16,12 +15,12 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
-// ---- Reading variables outside ---------------------------------------------
+// ---- Read variables outside ------------------------------------------------
 typedef struct inference {
   ls_flow flow;
   ls_callback fn;
   void *user;
-  ls_map made;  // By variable: the number of its read, + 1.
+  ls_map made;  // Number of each variable's read, plus 1.
   ls_tensor *reads;
   size_t num_reads, capacity;
 } inference;
@@ -64,7 +63,7 @@ static ls_status note_made(const ls_creator *next,
   return ls_out_of_memory();
 }
 
-// ---- Refusals --------------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status inference_admit(ls_flow *flow, ls_op_spec *spec,
                                  ls_arena *memory) {
   (void)flow, (void)memory;
@@ -108,7 +107,7 @@ ls_status ls_rewrite_for_inference(ls_callback fn, void *user, ls_nest inputs,
   return status;
 }
 
-// ---- Looking at graphs -----------------------------------------------------
+// ---- Search graphs ---------------------------------------------------------
 ls_status ls_validate_inference_rewrite(const ls_graph *graph) {
   LS_REQUIRE(graph);
   if (ls_graph_any_type(graph, LS_OP_GUARANTEE_CONST)) return ls_ok();

@@ -43,7 +43,7 @@ static ls_status check_form(ls_nest inputs) {
   return ls_ok();
 }
 
-// The types of all of a replica's leaves, as a text of the arena.
+// Lists the types of a replica's leaves, as a text in the arena.
 static const char *types_of(ls_replication *r, size_t replica) {
   char *text = ls_arena_string(&r->memory, "(");
   for (size_t i = 0; i < r->num_inputs && text != NULL; ++i) {
@@ -56,7 +56,8 @@ static const char *types_of(ls_replication *r, size_t replica) {
   return text == NULL ? "" : text;
 }
 
-// Replica 0's inputs decide; where it has none, no replica has any.
+// Takes a replica's inputs. They must have the structure of replica 0's; where
+// that has none, no replica may have a value.
 static ls_status take_replica(ls_replication *r, ls_nest own, size_t replica) {
   ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_inputs + 1);
   if (leaves == NULL) return ls_out_of_memory();
@@ -106,7 +107,8 @@ static ls_status check_arity(const ls_replication *r) {
                         r->options->infeed, true);
 }
 
-// As many replicas as the assignment has; else as the system has cores, or one.
+// Checks the number of replicas: the assignment's if there is one, else the
+// system's number of cores, or one.
 static ls_status inputs_check_cores(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   if (assignment != NULL) {
@@ -157,7 +159,7 @@ ls_status ls_replication_take_inputs(ls_replication *r, ls_nest inputs) {
   return ls_replication_pad(r);
 }
 
-// Describes a wrong number of arguments; NULL: it is right.
+// Describes a wrong number of arguments; returns NULL if the number is right.
 static const char *complaint(const ls_parameters *parameters, size_t given,
                              size_t *out_number) {
   const size_t least = parameters->count - parameters->num_optional;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results of a replicated computation: taken inside of it, given outside.
+// Results of a replicated computation: collected inside it, returned outside.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -8,8 +8,8 @@
 #include "graph/region.h"
 #include "tpu/replicate/replicate.h"
 
-// ---- Inside ----------------------------------------------------------------
-// None, a value, or values behind each other.
+// ---- Inside the computation ------------------------------------------------
+// Returns true for none, a single value or op, or a flat list of them.
 static bool is_flat(ls_nest made) {
   if (!ls_nest_is_node(made)) return true;
   if (made.kind == LS_KIND_DICT || ls_nest_key(made, 0) != NULL) return false;
@@ -18,15 +18,16 @@ static bool is_flat(ls_nest made) {
   return true;
 }
 
-// Returns true if all of a replica's cores have a part in each value.
+// Returns true if all of a replica's cores hold a part of each value.
 static bool is_partitioned(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   return r->options->xla.spmd != LS_FLAG_OFF && assignment != NULL &&
          ls_device_assignment_num_cores_per_replica(assignment) > 1;
 }
 
-// On its own device, else on a replica's first core, unless it is of all: a
-// replicated input that is returned as it is goes through the computation.
+// Makes the output op of a value, on the value's own device or else on the
+// replica's first core; a partitioned value gets no device. A replicated input
+// that is returned unchanged still passes through the computation.
 static ls_status take_tensor(const ls_replication *r, ls_tensor value,
                              ls_tensor *out_tensor) {
   const char *device = ls_op_device(ls_tensor_op(value));
@@ -66,8 +67,8 @@ static ls_status take_leaf(const ls_replication *r, ls_outputs *out, size_t i,
   return take_tensor(r, value, &out->tensors[i]);
 }
 
-// Fetching anything of the computation runs all of it, and so what it waits for
-// that has no value: this op does.
+// Adds the op that waits for the ops without values. Fetching any result then
+// runs all of the computation.
 static ls_status add_end(ls_replication *r, ls_op *out_op) {
   const ls_op op = ls_op_add(&(ls_op_spec){.type = LS_OP_NO_OP});
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
@@ -106,7 +107,7 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(take_leaf(r, out, i, flat));
   LS_RETURN_IF_ERROR(add_end(r, &out->ops[out->num_ops]));
-  // Ops are not returned; they are behind all values.
+  // Drops the ops, which follow all values and are not returned.
   if (flat) out->num_leaves = count - out->num_ops;
   ++out->num_ops;
   if (!flat) {
@@ -119,14 +120,14 @@ ls_status ls_outputs_take(ls_replication *r, ls_nest made, ls_outputs *out) {
   return ls_nest_status(out->like);
 }
 
-// ---- Outside ---------------------------------------------------------------
+// ---- Outside the computation -----------------------------------------------
 static bool has_tensors(const ls_outputs *outputs) {
   for (size_t i = 0; i < outputs->num_leaves; ++i)
     if (outputs->tensors[i].ref != 0) return true;
   return false;
 }
 
-// One output of all replicas; [replica] of `results`.
+// Makes one output of all replicas, `results` with an item for each.
 static ls_status give_one(const ls_replication *r, const ls_outputs *outputs,
                           size_t i, ls_tensor *results) {
   char name[64];
@@ -149,7 +150,7 @@ static ls_status give_one(const ls_replication *r, const ls_outputs *outputs,
   return ls_ok();
 }
 
-// Without a tensor there is an op for each replica.
+// Makes an op for each replica, for computations that return no tensor.
 static ls_status give_ops(const ls_replication *r, const ls_outputs *outputs,
                           ls_nest *each) {
   for (size_t replica = 0; replica < r->replicas; ++replica) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Outside compilation of values that are cut over a replica's cores: a cluster
-// for each part, beside the core that has it.
+// Outside compilation of values that are partitioned over a replica's cores:
+// makes one cluster for each part, on the host of its core.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -14,10 +14,11 @@
 #include "tpu/pod/pod.h"
 #include "tpu/replicate/context.h"
 
-// How a value is cut: what its annotation says (lockstep/logical_device.h).
+// The partition of a value, read from its annotation
+// (lockstep/logical_device.h).
 typedef struct tiling {
-  const int64_t *parts;  // Along each dimension.
-  const int64_t *cores;  // Of each part, row-major.
+  const int64_t *parts;  // Number of parts along each dimension.
+  const int64_t *cores;  // Core of each part, row-major.
   size_t rank, count;
 } tiling;
 
@@ -25,11 +26,11 @@ typedef struct mapping {
   ls_callback fn;
   void *user;
   ls_allocator *allocator;
-  tiling cut;   // Of the first value that is cut; of no parts: none is.
-  size_t part;  // At hand.
+  tiling cut;  // Partition of the first partitioned value; without parts: none.
+  size_t part;  // The current part.
 } mapping;
 
-// ---- What is cut ----------------------------------------------------------
+// ---- Find the partition ---------------------------------------------------
 static tiling tiling_of(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -79,7 +80,7 @@ static ls_status find_cut(mapping *m, ls_nest args) {
 }
 
 // ---- Parts ----------------------------------------------------------------
-// Where part number `part` is along a dimension.
+// Returns where a part starts along a dimension, in units of its size.
 static int64_t outside_map_place_of(const tiling *cut, size_t part,
                                     size_t dimension) {
   for (size_t d = cut->rank; --d > dimension;)
@@ -112,8 +113,9 @@ static ls_nest call_part(mapping *m, ls_nest args) {
              : ls_outside_compilation_marked(m->fn, m->user, own, true);
 }
 
-// ---- Put together ---------------------------------------------------------
-// Joins runs of `count` neighbours along a dimension; gives how many are left.
+// ---- Join the parts -------------------------------------------------------
+// Joins runs of `count` neighbours along a dimension; returns the number of
+// values left.
 static size_t join_along(ls_tensor *parts, size_t num, size_t count,
                          size_t dimension) {
   for (size_t i = 0; i < num; i += count)
@@ -190,10 +192,10 @@ ls_nest ls_map_outside_compilation(ls_callback fn, void *user, ls_nest args) {
 }
 
 // ---- Outside ---------------------------------------------------------------
-// Outside compilation: ops of a replicated computation that its cores do not
-// run.
+// Outside compilation: ops of a replicated computation that run on the host
+// instead of its cores.
 
-// Nobody replicates: the function is just called.
+// Calls the function directly if no computation is being replicated.
 static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
   const ls_graph *graph = ls_context_graph();
   if (graph != NULL &&
@@ -205,8 +207,8 @@ static ls_nest call_alone(ls_callback fn, void *user, ls_nest args) {
   return fn(args, user);
 }
 
-// Refuses what the callback has left open, or entered for good. `top` was the
-// innermost scope.
+// Checks that the callback has closed all scopes that it opened, and left none
+// entered permanently. `top` was the innermost scope before.
 static ls_status check_same_place(const ls_scope_state *before,
                                   const ls_open_scope *top) {
   const ls_context *context = ls_context_current();

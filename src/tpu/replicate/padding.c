@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maximum shapes of a replicated computation: which inputs are padded, and what
-// the computation sees of them.
+// Maximum shapes of a replicated computation: finds the inputs to pad, pads
+// them, and gives the computation their real sizes.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -23,7 +23,7 @@ ls_nest ls_maximum_shape(ls_shape shape) {
 }
 
 // ---- Shapes of a run's inputs ---------------------------------------------
-// Returns true if a leaf becomes a tensor, and its shape; none is of rank 0.
+// Returns true if a leaf becomes a tensor, with its shape; rank 0 has none.
 static bool has_shape(ls_nest leaf, ls_shape *out_shape) {
   *out_shape = LS_SCALAR;
   if ((leaf.kind == LS_KIND_ARRAY || leaf.kind == LS_KIND_VARIABLE) &&
@@ -89,7 +89,8 @@ ls_status ls_check_static_shapes(ls_nest inputs) {
   ls_nest_flatten(first, leaves, count);
   for (size_t r = 0; r < ls_nest_count(inputs); ++r) {
     const ls_nest own = ls_nest_item(inputs, r);
-    if (ls_nest_num_leaves(own) != count) continue;  // Refused later on.
+    // A later check refuses it.
+    if (ls_nest_num_leaves(own) != count) continue;
     ls_nest_flatten(own, leaves + count, count);
     for (size_t i = 0; i < count; ++i)
       LS_RETURN_IF_ERROR(
@@ -129,7 +130,7 @@ static ls_status check_structure(const ls_replication *r) {
   return ls_ok();
 }
 
-// The shape that a leaf says; of rank -1: none is padded.
+// Reads the maximum shape of a leaf; rank -1 means that it is not padded.
 static ls_status read_shape(ls_nest leaf, size_t i, ls_shape *out_shape) {
   char text[160];
   *out_shape = (ls_shape){.rank = -1};
@@ -172,8 +173,8 @@ static ls_status check_fits(const ls_replication *r, size_t i,
 }
 
 // ---- Padding --------------------------------------------------------------
-// A dimension is padded that differs from what it was on replicas before, or is
-// unknown; with one replica none is.
+// Finds the dimensions to pad: those with unknown or different sizes on the
+// replicas. With one replica there are none.
 static void find_axes(const ls_replication *r, size_t i, ls_padded *out) {
   const ls_tensor *values = &r->values[i * r->replicas];
   const ls_shape first = ls_tensor_shape(values[0]);
@@ -187,7 +188,7 @@ static void find_axes(const ls_replication *r, size_t i, ls_padded *out) {
   }
 }
 
-// Finds the padded inputs, and counts those with the real sizes.
+// Finds the padded inputs, and counts the inputs that hold real sizes.
 static ls_status find_padding(ls_replication *r, ls_shape *maxima) {
   ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_leaves + 1);
   if (leaves == NULL) return ls_out_of_memory();
@@ -225,7 +226,7 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
                                            .num_attrs = LS_COUNT_OF(attrs)});
   if (ls_op_is_failed(op)) return ls_graph_error(r->graph);
   if (ls_pads_unseen(ls_graph_node(op.graph, op.id))) {
-    // No padding is made that could be looked at.
+    // The padded value is never materialized: nothing can feed or fetch it.
     ls_op_prevent_feeding(op);
     ls_op_prevent_fetching(op);
   }
@@ -237,7 +238,7 @@ static ls_status pad_input(ls_replication *r, size_t i, ls_shape maximum) {
   return ls_ok();
 }
 
-// As many values as there are inputs with the sizes.
+// Extends the table of values by the inputs that hold real sizes.
 static ls_status widen_values(ls_replication *r) {
   ls_tensor *values = ls_arena_new_array(&r->memory, ls_tensor,
                                          r->num_inputs * r->replicas + 1);
@@ -280,7 +281,7 @@ ls_status ls_replication_padding_map(ls_replication *r, int64_t **out_numbers,
   return ls_ok();
 }
 
-// ---- Inside ---------------------------------------------------------------
+// ---- Inside the computation -----------------------------------------------
 ls_status ls_replication_unpad(const ls_replication *r, ls_tensor *values) {
   if (r->options->xla.dynamic_padder == LS_FLAG_OFF) return ls_ok();
   for (size_t i = 0; r->padding != NULL && i < r->num_leaves; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A replicated computation in the graph: the ops around it, and its own between
-// entering its context and leaving it.
+// Builds a replicated computation in the graph: the ops around it, and its own
+// ops while its context is entered.
 #include "tpu/replicate/replicate.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ void ls_shard_scope_begin(ls_scope *scope, int32_t count) {
   ls_context_open(scope, &ls_graph_scopes.flow)->scoped.shards = count;
 }
 
-// ---- Around it -------------------------------------------------------------
+// ---- Around the computation ------------------------------------------------
 static ls_status add_inputs(ls_replication *r) {
   r->inputs = ls_arena_new_array(&r->memory, ls_tensor, r->num_inputs + 1);
   if (r->inputs == NULL) return ls_out_of_memory();
@@ -61,7 +61,7 @@ static ls_status add_inputs(ls_replication *r) {
   return ls_ok();
 }
 
-// Gives the computation its name, that of a scope with its pivot in it.
+// Names the computation after a new scope, and makes its pivot there.
 static ls_status begin_context(ls_replication *r) {
   char base[LS_MAX_NAME];
   const ls_graph *whole = ls_graph_whole(r->graph);
@@ -87,8 +87,8 @@ static ls_status begin_context(ls_replication *r) {
   return ls_ok();
 }
 
-// The assignment: cores of a replica, four numbers a core, and the topology's
-// bytes.
+// The assignment as attributes: cores of a replica, four numbers a core, and
+// the topology's bytes.
 typedef struct placement {
   int64_t cores;
   int64_t *numbers;
@@ -162,7 +162,8 @@ static ls_status set_mark(const ls_replication *r, const char *name,
       &(ls_attr){.name = name, .kind = LS_ATTR_STRING, .as.string = text});
 }
 
-// As the assignment's topology knows it, or as the system is now.
+// Marks the mesh of the assignment's topology, or else of the system as it is
+// now.
 static ls_status mark_mesh(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   int64_t sizes[LS_POD_SIZES];
@@ -181,8 +182,8 @@ static ls_status mark_mesh(const ls_replication *r) {
                                      .as.ints = {sizes, LS_POD_SIZES}});
 }
 
-// Whose cores it is for. A topology of nobody's may be of cores that the local
-// system has not: these compute all the same.
+// Marks the system. Not with a topology that belongs to no system: it may have
+// cores that the local system lacks, and runs all the same.
 static ls_status mark_system(const ls_replication *r) {
   const ls_device_assignment *assignment = r->options->assignment;
   const ls_system_id *id = r->system;
@@ -194,7 +195,7 @@ static ls_status mark_system(const ls_replication *r) {
   return mark_mesh(r);
 }
 
-// Notes the hosts of replicas' cores, where these are several.
+// Marks the hosts of the replicas' cores, if there are several.
 static ls_status note_hosts(ls_replication *r) {
   const char *const *hosts = NULL;
   size_t count = 0;
@@ -207,7 +208,7 @@ static ls_status note_hosts(ls_replication *r) {
                                      .as.strings = {hosts, count}});
 }
 
-// Adds requests made while the computation was built.
+// Adds the marks that are known only after the computation was built.
 static ls_status finish_metadata(const ls_replication *r) {
   const ls_tpu_context *context = &r->context;
   LS_RETURN_IF_ERROR(mark_system(r));
@@ -223,7 +224,7 @@ static ls_status finish_metadata(const ls_replication *r) {
 }
 
 // ---- Arguments -------------------------------------------------------------
-// Elements of a tuple of the infeed behind the others.
+// Appends the elements of an infeed tuple to the arguments.
 static ls_status append_infeed(ls_replication *r, ls_nest *args) {
   ls_infeed_queue *queue = r->options->infeed;
   LS_OWN(ls_nest, tuple) = ls_none();
@@ -243,7 +244,7 @@ static ls_status append_infeed(ls_replication *r, ls_nest *args) {
   return ls_nest_status(all);
 }
 
-// As the callback gets them.
+// Binds the arguments to the callback's parameters.
 static ls_status bind(const ls_replication *r, ls_nest *args) {
   ls_nest bound = ls_none();
   if (r->options->parameters == NULL) return ls_ok();
@@ -255,8 +256,8 @@ static ls_status bind(const ls_replication *r, ls_nest *args) {
   return status;
 }
 
-// ---- Inside ----------------------------------------------------------------
-// Through an op each, so that unused inputs are consumed as well.
+// ---- Inside the computation ------------------------------------------------
+// Passes each input through an op, so that unused inputs are consumed as well.
 static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
   ls_nest *leaves = ls_arena_new_array(&r->memory, ls_nest, r->num_leaves + 1);
   ls_tensor *values =
@@ -280,7 +281,8 @@ static ls_status enter_inputs(ls_replication *r, ls_nest *out_args) {
   return bind(r, out_args);
 }
 
-// A variable inside is made whole.
+// Creates a variable without its partitioner: a computation's variables are not
+// partitioned.
 static ls_status create_whole(const ls_creator *next,
                               const ls_variable_options *options, void *user,
                               ls_variable **out_variable) {
@@ -311,12 +313,12 @@ static ls_status build_inside(ls_replication *r, ls_callback fn, void *user,
   ls_examples_enter(&examples, LS_EXAMPLES_ARGUMENTS, args);
   made = fn(args, user);
   ls_examples_leave(&examples);
-  // An op maker's failure inside is the first cause.
+  // An op maker's failure in the callback is the root cause.
   LS_RETURN_IF_ERROR(ls_graph_error(r->graph));
   return ls_outputs_take(r, made, outputs);
 }
 
-// Builds the computation and what is around it.
+// Builds the computation and the ops around it.
 static ls_status build_replication(ls_replication *r, ls_callback fn,
                                    void *user, ls_nest *results) {
   ls_outputs outputs = {0};
@@ -380,7 +382,7 @@ static ls_status replicate_check_options(const ls_replicate_options *options) {
   return ls_ok();
 }
 
-// The system of an assignment whose topology does not say it.
+// Finds the system of an assignment whose topology names none.
 static ls_status find_by_topology(ls_runtime *runtime,
                                   const ls_topology *topology,
                                   ls_system_id **out_id) {
@@ -398,7 +400,8 @@ static ls_status find_by_topology(ls_runtime *runtime,
   return ls_ok();
 }
 
-// From the first computation on programs ask how they are launched.
+// Makes the layer's state: from the first computation on, programs look up how
+// to launch.
 static ls_status begin_launches(ls_runtime *runtime) {
   ls_runtime_lock(runtime);
   const bool has_state = ls_tpu_state_get(runtime) != NULL;
@@ -428,7 +431,7 @@ static ls_status replicate_find_system(ls_replication *r) {
   if (r->options->use_tpu != LS_FLAG_OFF ||
       ls_status_code(status) != LS_FAILED_PRECONDITION)
     return status;
-  ls_status_free(status);  // On the hosts' CPUs it needs no system.
+  ls_status_free(status);  // A computation on the hosts' CPUs needs no system.
   return ls_ok();
 }
 

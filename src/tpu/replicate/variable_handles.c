@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicated handles: of each variable that a computation uses one op around
-// it, in which the copies of all replicas come together. The computation's ops
-// of the variable name it; that they work on the replica's own copy follows
-// from gathering, where the container stands for that.
+// Replicated handles: one op outside the computation for each variable it uses,
+// which stands for the copies of all replicas. The computation's ops of the
+// variable name the handle; each replica uses its own copy because gathering
+// maps the container to it.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -25,7 +25,7 @@ ls_variable *ls_tpu_handled_variable(const ls_attr *attrs, size_t count) {
              : NULL;
 }
 
-// ---- Whose copy is where ---------------------------------------------------
+// ---- Find the copies -------------------------------------------------------
 static bool is_on(const ls_variable *container, size_t index,
                   const char *device) {
   const char *at = container->components[index]->device;
@@ -38,8 +38,8 @@ static const ls_topology *topology_of(const ls_strategy_cores *cores) {
   return assignment != NULL ? assignment->topology : NULL;
 }
 
-// The cores of a replica, by the computation's assignment. Without one a
-// single replica is on the system's first core, and several are one on each.
+// Finds a replica's core by the computation's assignment. Without one, a single
+// replica is on the system's first core, and several take the cores in order.
 static ls_status variable_handles_core_of(const ls_tpu_context *self,
                                           const ls_strategy_cores *cores,
                                           int32_t replica, int32_t core,
@@ -56,7 +56,7 @@ static ls_status variable_handles_core_of(const ls_tpu_context *self,
   return ls_device_canonical(name.text, NULL, out_name);
 }
 
-// The first copy on any core of the replica.
+// Finds the first copy on any core of the replica.
 static ls_status find_copy(const ls_tpu_context *self,
                            const ls_variable *container, int32_t replica,
                            size_t *out_index) {
@@ -89,8 +89,8 @@ static bool knows_cores(const ls_tpu_context *self,
           self->num_replicas == topology->num_tasks * topology->per_task);
 }
 
-// The index of each replica's copy. False: they are those of the replicas of
-// the variable's strategy, in that order.
+// Finds the index of each replica's copy. `*out_differ` is false if these are
+// the variable's own order of replicas.
 static ls_status find_copies(const ls_tpu_context *self,
                              const ls_variable *container, int64_t *copies,
                              size_t *out_count, bool *out_differ) {
@@ -116,7 +116,7 @@ static ls_status find_copies(const ls_tpu_context *self,
   return ls_ok();
 }
 
-// ---- The op ----------------------------------------------------------------
+// ---- Make the op -----------------------------------------------------------
 static ls_status variable_handles_add_op(const ls_tpu_context *self,
                                          ls_variable *variable,
                                          const int64_t *copies, size_t count,
@@ -150,7 +150,7 @@ static ls_status variable_handles_add_op(const ls_tpu_context *self,
   return ls_op_is_failed(*out_op) ? ls_graph_error(graph) : ls_ok();
 }
 
-// It may have gone with a refused call that used it first.
+// Returns false if the handle's op was removed with a refused call.
 static bool variable_handles_is_there(const ls_tpu_handle *handle) {
   const ls_node *node = ls_graph_node(handle->op.graph, handle->op.id);
   return node != NULL && node->type == LS_OP_TPU_REPLICATED_INPUT &&

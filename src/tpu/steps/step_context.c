@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of steps: setting them, and taking them apart to plain values and
-// back.
+// Outputs of steps: sets them, splits them into plain values and builds them
+// again.
 #include "tpu/steps/step_context.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ ls_nest ls_step_context_non_tensor_outputs(const ls_step_context *context) {
 }
 
 // ---- Setting ---------------------------------------------------------------
-// Puts `item`, which is taken over, into the dict at `name`.
+// Puts `item` into the dict at `name` and takes it over.
 static ls_status put_item(ls_nest *dict, const char *name, ls_nest item) {
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t i = 0; i < ls_nest_count(*dict); ++i)
@@ -107,8 +107,8 @@ static ls_nest merge_output(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// Makes a tuple of what each replica has given; a TPU strategy's are called
-// once.
+// Makes a tuple of the replicas' values. A TPU strategy calls its replicas
+// once, so it has a single value.
 static ls_status list_given(ls_strategy *strategy, ls_nest given,
                             ls_nest *out_values) {
   if (ls_tpu_strategy_of(strategy) != NULL || ls_distributed_count(given) > 0)
@@ -117,7 +117,8 @@ static ls_status list_given(ls_strategy *strategy, ls_nest given,
   LS_OWN(ls_nest_builder, items) = {0};
   for (size_t r = 0; r < count; ++r)
     ls_nest_builder_append(&items,
-                           ls_nest_retain(given));  // It is the same on all.
+                           // The value is the same on all replicas.
+                           ls_nest_retain(given));
   return ls_take_nest(ls_nest_builder_finish(&items, LS_KIND_TUPLE),
                       out_values);
 }
@@ -131,7 +132,8 @@ static ls_nest merge_other(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// All replicas come here; one of them does it, for all.
+// Sets an output in a merge call: all replicas get here, and one sets it for
+// all.
 static ls_status merge(ls_merge_function function, setting *s, ls_nest output) {
   LS_OWN(ls_nest, args) = LS_TUPLE(ls_nest_retain(output));
   LS_RETURN_IF_ERROR(ls_nest_status(args));
@@ -198,7 +200,7 @@ void ls_step_parts_drop(ls_step_parts *parts) {
 }
 
 // ---- Names -----------------------------------------------------------------
-// An output in the order of their names.
+// An output and its name, by which outputs are sorted.
 typedef struct named {
   const char *name;
   ls_nest output;
@@ -212,7 +214,7 @@ static named output_at(const ls_step_context *context, size_t i) {
                  ls_nest_find(context->reductions, name).kind != LS_KIND_NONE};
 }
 
-// ---- Taking apart ----------------------------------------------------------
+// ---- Split into values -----------------------------------------------------
 static ls_status take_leaf(ls_step_parts *parts, const named *n, ls_nest leaf) {
   const size_t count = ls_distributed_count(leaf);
   const size_t taken = count == 0 || n->is_reduced ? 1 : count;
@@ -251,7 +253,7 @@ ls_status ls_step_parts_take(ls_step_parts *parts,
   return ls_ok();
 }
 
-// ---- Putting together ------------------------------------------------------
+// ---- Build from values -----------------------------------------------------
 static ls_nest step_parts_give_leaf(size_t size, const ls_nest *values,
                                     ls_nest *room) {
   if (size == 0) return ls_nest_retain(values[0]);
@@ -292,8 +294,8 @@ ls_status ls_step_parts_give(const ls_step_parts *parts, const ls_nest *values,
                       &context->outputs);
 }
 
-// ---- Of one computation ----------------------------------------------------
-// Sorts values from replica by replica to leaf by leaf.
+// ---- Outputs of a replicated computation -----------------------------------
+// Reorders values from replica by replica to leaf by leaf.
 static void sort_values(const ls_step_context *context, const ls_nest *values,
                         size_t leaves, size_t replicas, ls_step_parts *parts,
                         ls_nest *sorted) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A loop of steps is an ls_step_while whose condition also asks whether there
-// is a tuple for each replica. So the end of data is the end of the loop, and
-// what a step changes is untouched then.
+// A loop of steps is an ls_step_while whose condition also checks that there is
+// a tuple for each replica. So the loop ends when the data ends, before a step
+// has changed anything.
 #include "tpu/steps/step_loop.h"
 
 #include "base/require.h"
@@ -17,8 +17,8 @@
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/replicate/replicate.h"
 
-// The loop's values are the count if it counts, then the state; a zero alone if
-// there is neither.
+// Builds a loop. Its values are the count (if it counts), then the state; with
+// neither, a single zero.
 typedef struct building {
   const ls_step_loop *loop;
   ls_infeed_queue *queue;
@@ -50,7 +50,7 @@ static ls_nest initial_values(const building *b) {
   return list_values(LS_KIND_TUPLE, &zero, b->initial, b->num_state);
 }
 
-// Fills a step, whose `state` has room, with the values before it.
+// Fills a step with the loop's values; its `state` has room for them.
 static void read_values(const building *b, ls_nest values, ls_step *step) {
   const size_t skipped = has_first(b);
   step->index = b->is_counted ? ls_nest_tensor(values, 0) : ls_failed_tensor();
@@ -72,8 +72,8 @@ static ls_status find_goes_on(const building *b, const ls_step *step,
   return ls_ok();
 }
 
-// Each replica asks for all; that they have the same answer is known once it
-// has been put together.
+// Finds out if every replica has a tuple. The result is one value, the same for
+// all replicas.
 static ls_status find_ready(const building *b, ls_tensor goes_on,
                             ls_tensor *out_is_ready) {
   const ls_infeed_queue *queue = b->queue;
@@ -171,7 +171,7 @@ ls_status ls_step_take(ls_step *step, ls_nest made) {
   return ls_ok();
 }
 
-// The values of the next step, which wait for the ops.
+// Returns the values of the next step, after the step's ops.
 static ls_nest next_values(const building *b, ls_nest values, ls_step *step) {
   LS_CONTROL_SCOPE(step->ops, step->num_ops);
   for (size_t i = 0; i < step->num_state && step->num_ops > 0; ++i)
@@ -284,7 +284,7 @@ ls_status ls_step_loop_build_nest(const ls_step_loop *loop, ls_nest inputs,
 }
 
 // ---- Training loops --------------------------------------------------------
-// Calls the user with the state and then the elements.
+// Calls the user's function with the state, then the elements.
 static ls_status call_user(const ls_step *step, ls_callback call, void *user,
                            const ls_parameters *parameters, const char *name,
                            ls_nest *out_made) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps on an iterator: one replicated computation on the next element, once or
-// in a loop on the host.
+// Steps on an iterator: one replicated computation on the next element, run
+// once or in a loop on the host.
 #include "tpu/steps/steps.h"
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -16,8 +16,8 @@
 #include "tpu/steps/step_loop.h"
 #include "tpu/strategy/strategy.h"
 
-// ---- Where they are --------------------------------------------------------
-// On the C stack of the builder.
+// ---- State on the builder's stack ------------------------------------------
+// Steps being built; the builder keeps them on its C stack.
 struct ls_tpu_steps {
   struct ls_tpu_steps *outer;
   pthread_t thread;
@@ -59,7 +59,7 @@ ls_steps_place ls_strategy_steps_place(const ls_strategy *strategy) {
   return place;
 }
 
-// ---- All kinds -------------------------------------------------------------
+// ---- Shared by all strategies ----------------------------------------------
 static ls_status take_step(ls_step *step, void *user) {
   ls_steps_build *build = user;
   LS_OWN(ls_nest, made) = ls_none();
@@ -160,14 +160,14 @@ static ls_status call_function(const ls_steps_build *build, ls_nest args,
   return ls_ok();
 }
 
-// In the computation, once for all replicas.
+// Calls the step in the computation, once for all replicas.
 static ls_nest call_step(ls_nest args, void *user) {
   ls_nest made = ls_none();
   const ls_status status = call_function(user, args, &made);
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// Lists the one argument of each replica.
+// Lists each replica's argument.
 static ls_status steps_list_inputs(const ls_steps_build *build, ls_nest element,
                                    ls_nest *out_inputs) {
   LS_OWN(ls_nest_builder, each) = {0};
@@ -197,7 +197,7 @@ static ls_status tpu_build_step(ls_steps_build *build, ls_nest *out_list) {
                        .soft_placement = LS_FLAG_ON,
                        .xla.spmd = strategy->spmd ? LS_FLAG_ON : LS_FLAG_OFF},
                    &outputs));
-  // Replica by replica what each has.
+  // Order: replica by replica.
   const size_t count = ls_nest_num_leaves(outputs);
   LS_OWN_ARRAY_OR_RETURN(build->allocator, ls_nest, leaves, count);
   ls_nest_flatten(outputs, leaves, count);
@@ -206,7 +206,7 @@ static ls_status tpu_build_step(ls_steps_build *build, ls_nest *out_list) {
   return ls_take_nest(ls_nest_sequence(LS_KIND_LIST, leaves, count), out_list);
 }
 
-// The initial values, as often as there are replicas.
+// Lists the initial values, repeated for each replica.
 static ls_status tpu_list_initial(const ls_steps_build *build,
                                   const ls_nest *leaves, size_t count,
                                   ls_nest *out_list) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps on an iterator of strategies whose replicas the step itself calls: it
-// is built across replicas, on an element that has a value for each.
+// Steps on an iterator for strategies whose replicas the step calls itself. The
+// step is built across replicas, on an element with a value for each.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -14,7 +14,7 @@ static size_t count_ops(ls_nest made) {
   return count == 0 ? made.kind != LS_KIND_NONE : count;
 }
 
-// Lists the ops that a step has returned: one, or those of each replica.
+// Lists the ops that a step returned: one op, or one per replica.
 static ls_status list_ops(const ls_steps_build *build, ls_nest made,
                           ls_op *ops) {
   char text[160];
@@ -31,7 +31,8 @@ static ls_status list_ops(const ls_steps_build *build, ls_nest made,
   return ls_ok();
 }
 
-// Lists the outputs' values, which wait for the ops, and an op after all.
+// Lists the outputs' values, which wait for the ops, and then one op that waits
+// for everything.
 static ls_status list_values(ls_steps_build *build, const ls_op *ops,
                              size_t num_ops, ls_nest *out_list) {
   ls_step_parts *parts = &build->parts;
@@ -59,7 +60,7 @@ static ls_status across_build_step(ls_steps_build *build, ls_nest *out_list) {
   return list_values(build, ops, count_ops(made), out_list);
 }
 
-// Lists the values of the leaves: of one with a value for each replica, all.
+// Lists the leaves' values; a distributed leaf contributes all its components.
 static ls_status across_list_initial(const ls_steps_build *build,
                                      const ls_nest *leaves, size_t count,
                                      ls_nest *out_list) {

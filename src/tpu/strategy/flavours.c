@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flavours of TPU strategies: they compute the same, and differ in how they are
-// made and in what they offer.
+// API variants of TPU strategies. They compute the same and differ in how they
+// are made and in what they offer.
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "distribute/own.h"
@@ -19,13 +19,13 @@ static const ls_tpu_flavour experimental = {
 
 static const ls_tpu_flavour v1 = {.name = "V1 TPU strategy", .version = "V1"};
 
-// ---- Making ----------------------------------------------------------------
+// ---- Create ----------------------------------------------------------------
 static ls_status set_number(ls_runtime *runtime, const char *gauge,
                             int64_t number) {
   return ls_gauge_set(runtime, gauge, "", &(ls_gauge_value){.number = number});
 }
 
-// Publishes the kind of strategy of the runtime.
+// Publishes the kind of strategy in the runtime's gauges.
 static ls_status publish(const ls_strategy *strategy,
                          const ls_tpu_flavour *flavour) {
   ls_runtime *runtime = strategy->runtime;
@@ -84,7 +84,7 @@ ls_status ls_tpu_strategy_v1_create(const ls_tpu_v1_options *options,
                          &v1, steps.set ? steps.value : 1, out_strategy);
 }
 
-// ---- What they say of themselves -------------------------------------------
+// ---- Properties ------------------------------------------------------------
 int64_t ls_tpu_strategy_steps_per_run(const ls_strategy *strategy) {
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   return self != NULL ? self->steps_per_run : 0;
@@ -103,7 +103,7 @@ int32_t ls_tpu_strategy_local_replica_id(const ls_strategy *strategy,
              : -1;
 }
 
-// ---- Configurations of sessions --------------------------------------------
+// ---- Session configurations ------------------------------------------------
 ls_status ls_tpu_strategy_update_config(const ls_strategy *strategy,
                                         const ls_session_config *config,
                                         ls_session_config *out_config) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Variables that are initialized together: made without a value, which waits in
-// a queue of their strategy. The first use of one, or the end of a scope,
-// stores those of all, in the order in which they were made.
+// Variables that are initialized together. They are made without a value; their
+// values wait in a queue of the strategy. The first use of one, or the end of a
+// scope, stores all values in the order of creation.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "runtime/program.h"
 #include "tpu/pod/pod.h"
 #include "tpu/strategy/strategy.h"
 
-// Sets the queue of a variable or its container. With the strategy's lock held:
-// another thread may give the values of all at any moment.
+// Sets the queue of a variable or container. Requires the strategy's lock,
+// because another thread may store the values at any moment.
 static void set_late(ls_variable *variable, ls_late_values *late) {
   if (variable->container != NULL) variable = variable->container;
   __atomic_store_n(&variable->late, late, __ATOMIC_RELEASE);
@@ -57,7 +57,7 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
   return ls_ok();
 }
 
-// A variable that has got a value meanwhile, from a file, keeps it.
+// Stores a value, unless the variable got one meanwhile from a file.
 static ls_status store_value(ls_store *store, const ls_tpu_late_value *item) {
   return ls_store_has_value(store, item->variable)
              ? ls_ok()
@@ -65,7 +65,7 @@ static ls_status store_value(ls_store *store, const ls_tpu_late_value *item) {
 }
 
 static ls_status lazy_variables_initialize(ls_late_values *base) {
-  // The first member of the strategy's queue.
+  // `base` is the first member of the strategy's queue.
   ls_tpu_late *late = (ls_tpu_late *)(void *)base;
   ls_tpu_strategy *self = late->owner;
   ls_runtime_state *state = NULL;
@@ -82,7 +82,7 @@ static ls_status lazy_variables_initialize(ls_late_values *base) {
   late->items = NULL;
   late->count = late->capacity = 0;
   ls_mutex_unlock(&self->base.lock);
-  // Their variables may be the last that hold the strategy.
+  // The queued variables may hold the last references to the strategy.
   ls_allocator *allocator = self->base.allocator;
   for (size_t i = 0; i < count; ++i) {
     ls_array_release(items[i].value);

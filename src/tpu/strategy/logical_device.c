@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logical devices of replicas: annotations of values, and which of them is
-// meant where the thread is.
+// Logical devices of replicas: annotations of values, and the logical device of
+// the current scope.
 #include "lockstep/logical_device.h"
 
 #include "base/memory/own.h"
@@ -97,7 +97,8 @@ static ls_status logical_device_check_split(const ls_strategy *strategy,
 }
 
 // ---- Annotations -----------------------------------------------------------
-// Parts of a value along its dimensions, and the core of each.
+// The number of parts of a value along its dimensions, and the core of each
+// part.
 typedef struct tiles {
   const int64_t *sizes, *cores;
   size_t rank, count;
@@ -174,7 +175,8 @@ const char *ls_tensor_sharding(ls_tensor x) {
 }
 
 // ---- Scopes ----------------------------------------------------------------
-// The device that ops get inside; what it was where nobody replicates.
+// Finds the device for ops in the scope; outside computations the current
+// device stays.
 static ls_status find_device(int32_t k, const char **out_device) {
   ls_graph *graph = ls_graph_current();
   *out_device = ls_context_current()->scoped.device;

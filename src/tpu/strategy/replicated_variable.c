@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicated variables: one on each logical core of a replica. Where a strategy
-// makes them the cores are equal, always, so that one has the value, and each
-// other is a handle over it.
+// Replicated variables: one on each logical core of a replica. A strategy's
+// cores always hold equal values, so one variable stores the value and the
+// others are handles to it.
 #include <stdio.h>
 
 #include "base/require.h"
@@ -17,7 +17,7 @@
 #include "runtime/eager/eager.h"
 #include "tpu/strategy/strategy.h"
 
-// ---- One core --------------------------------------------------------------
+// ---- One core's variable ---------------------------------------------------
 static ls_tensor read_first(ls_variable *handle) {
   return ls_variable_read(handle->targets[0]);
 }
@@ -30,7 +30,7 @@ static ls_variable *first_here(const ls_variable *handle) {
   return ls_variable_here(handle->targets[0]);
 }
 
-// A change of a core.
+// A change to apply to a core's variable.
 typedef struct change {
   bool scatters;
   uint16_t op;
@@ -65,8 +65,8 @@ static const ls_variable_rules core_rules = {.class_name = "TPUCoreVariable",
                                              .scatter = scatter_core,
                                              .here = first_here};
 
-// ---- All cores -------------------------------------------------------------
-// Returns true if a core before this one has the same value.
+// ---- All cores' variables --------------------------------------------------
+// Returns true if an earlier core shares this core's value.
 static bool is_again(const ls_variable *handle, size_t index) {
   const ls_variable *here = ls_variable_here(handle->targets[index]);
   size_t i = 0;
@@ -82,7 +82,8 @@ static bool is_one_value(const ls_variable *handle) {
   return i >= handle->num_targets;
 }
 
-// Each on its own device; what the first has then, after all of them.
+// Changes each variable on its own device; returns the first one's value, after
+// all changes.
 static ls_tensor change_each(ls_variable *handle, const change *c, ls_op *ops) {
   ls_tensor first = ls_failed_tensor(), made = ls_failed_tensor();
   size_t count = 0;
@@ -152,7 +153,7 @@ static ls_status replicated_variable_make(const char *name,
   return ls_ok();
 }
 
-// ---- Of variables that there are -------------------------------------------
+// ---- User-made replicated variables ----------------------------------------
 static ls_status replicated_variable_check_cores(const ls_nest *leaves,
                                                  size_t count) {
   if (count == 0)
@@ -177,7 +178,7 @@ static ls_status replicated_variable_check_cores(const ls_nest *leaves,
   return ls_ok();
 }
 
-// In a build graph: one op over the initializers of all.
+// Makes one initializer op over those of all cores, in graphs that are built.
 static ls_status join_initializers(ls_variable *handle) {
   const size_t count = handle->num_targets;
   if (handle->graph == NULL || is_one_value(handle)) return ls_ok();
@@ -226,8 +227,9 @@ ls_variable *ls_replicated_variable_on_core(const ls_variable *variable,
              : NULL;
 }
 
-// ---- Components of a strategy's --------------------------------------------
-// On which core of its replica a component is; all of them: on none.
+// ---- A strategy's components -----------------------------------------------
+// Returns the core of its replica that a component is on; num_columns if it is
+// on none.
 static int32_t replicated_variable_core_of(const ls_strategy *strategy,
                                            const ls_variable *container,
                                            size_t index) {
@@ -294,7 +296,7 @@ ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
   if (!strategy->spmd || base->num_columns < 2 ||
       count != (size_t)base->num_replicas)
     return ls_ok();
-  // Components that a user's own recipe put elsewhere stay as they are.
+  // A component that a user's creator placed elsewhere stays as it is.
   for (size_t i = 0; i < count; ++i)
     if (replicated_variable_core_of(base, container, i) == base->num_columns)
       return ls_ok();
@@ -307,11 +309,11 @@ ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
 }
 
 // ---- Variables -------------------------------------------------------------
-// Classes and policies of variables of TPU strategies. Their rules are those of
-// mirrored strategies, which know that in a computation
-// (ls_variable_rules.replicates) each replica has its own.
+// Classes and policies of variables of TPU strategies. They follow the rules of
+// mirrored strategies; in a computation each replica has its own copy
+// (ls_variable_rules.replicates).
 
-// The common part of a policy and a class.
+// The fields that a policy and a class share.
 #define ON_WRITE(name, scatter_rule)                                           \
   {                                                                            \
     .class_name = name, .replicates = true, .read = ls_read_mirrored,          \
@@ -334,7 +336,7 @@ static const ls_variable_rules on_read = ON_READ("TPUOnReadPolicy");
 const ls_variable_policy_map ls_tpu_policies = {.on_write = &on_write,
                                                 .on_read = &on_read};
 
-// ---- Classes, of strategies without policies -------------------------------
+// ---- Classes for strategies without policies -------------------------------
 static ls_tensor refuse_scatter(ls_variable *container, ls_scatter_op op,
                                 ls_tensor indices, ls_tensor updates) {
   (void)indices;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs of a TPU strategy: a callable as a replicated computation of the current
-// graph, and its results put together.
+// Runs of a TPU strategy: runs a callable as a replicated computation of the
+// current graph, and joins its results.
 #include "lockstep/slices.h"
 #include "tpu/own.h"
 #include "tpu/pod/pod_fault.h"
@@ -13,8 +13,8 @@
 
 typedef ls_tpu_run run;
 
-// ---- The replica -----------------------------------------------------------
-// The replica context, of one callback and on its C stack.
+// ---- The replica context ---------------------------------------------------
+// The replica context of one callback, on its C stack.
 typedef struct tpu_replica {
   ls_replica *replica;
   ls_distribution entry;
@@ -49,7 +49,7 @@ static ls_status begin_replica(tpu_replica *out, ls_strategy *strategy) {
   return ls_ok();
 }
 
-// The callback once for all of them, in a replica's context.
+// Calls the callback once for all replicas, in a replica context.
 static ls_nest call_replica(ls_nest inputs, void *user) {
   run *r = user;
   tpu_replica replica;
@@ -148,7 +148,7 @@ static ls_status begin_run(const ls_strategy *strategy) {
                          strategy->num_replicas, LS_DOOR_RUN);
 }
 
-// Under a tape replicas run op by op.
+// Calls a function under a gradient tape, where replicas run op by op.
 static ls_status run_call(const ls_tracer *tracer,
                           const ls_function_options *function, ls_nest args,
                           ls_nest *out_result) {
@@ -158,7 +158,7 @@ static ls_status run_call(const ls_tracer *tracer,
                           out_result);
 }
 
-// ---- The way ---------------------------------------------------------------
+// ---- Options of a run ------------------------------------------------------
 static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
                           ls_tpu_way *out) {
   const ls_run_options *o = request->options;
@@ -175,7 +175,7 @@ static ls_status find_way(ls_strategy *strategy, const ls_run_request *request,
   return ls_ok();
 }
 
-// Returns the number by which traces of it differ.
+// Packs the options by which traces differ into a number.
 static uint64_t run_key_of(const ls_tpu_way *way) {
   const bool bits[] = {
       way->xla.spmd == LS_FLAG_ON, way->xla.dynamic_padder == LS_FLAG_ON,
@@ -191,7 +191,7 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
   ls_tpu_way way;
-  (void)crossing;  // Replicas run inside of it.
+  (void)crossing;  // Replicas run inside the computation.
   LS_RETURN_IF_ERROR(find_way(strategy, request, &way));
   if (callable.traced == NULL)
     return run_build(&way, callable.plain, callable.user, request->args,
@@ -205,7 +205,8 @@ ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
   return ls_function_call_by(callable.traced, &tracer, request->args, results);
 }
 
-// In a computation its variables are the replica's own, as those of all.
+// Calls once for all replicas; in a computation each variable stands for the
+// replica's own.
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results) {
   tpu_replica r;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments of runs of TPU strategies. One that begins with a distributed
-// variable is bound: the callback gets it whole, as it was given. All others
-// are inputs of the replicated computation. Each one by name counts alone.
+// Arguments of runs of TPU strategies. An argument whose first leaf is a
+// distributed variable is bound: the callback gets it unchanged. All other
+// arguments are inputs of the replicated computation. Each argument by name
+// counts separately.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -38,8 +39,8 @@ static variables count_variables(ls_nest args, ls_nest named) {
   return found;
 }
 
-// Arguments by position beyond a callback's parameters have no name to bind a
-// variable to.
+// Refuses variables among arguments beyond the parameters, because no name
+// binds them.
 static ls_status check_tail(const ls_parameters *parameters, const char *noun,
                             ls_nest args) {
   size_t bound = 0;
@@ -112,7 +113,7 @@ static ls_nest select_leaf(ls_nest leaf, void *user) {
   return ls_nest_retain(ls_distributed_component(leaf, replica));
 }
 
-// Returns true if argument i is the dict of those by name.
+// Returns true if argument i is the dict of arguments by name.
 static bool is_names(const ls_tpu_run *run, size_t i) {
   return run->way->has_names && i + 1 == ls_nest_count(run->args);
 }
@@ -152,7 +153,7 @@ ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs) {
 }
 
 // ---- Arguments of the callback --------------------------------------------
-// Makes arguments by name again: unbound ones are in `values`.
+// Rebuilds the dict of arguments by name; `values` holds the unbound ones.
 static ls_nest all_names(ls_nest named, ls_nest values) {
   LS_OWN(ls_nest_builder, items) = {.tag = ""};
   for (size_t i = 0; i < ls_nest_count(named); ++i) {
@@ -169,7 +170,7 @@ ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs) {
   const size_t count = ls_nest_count(run->args);
   if (run->args.kind == LS_KIND_NONE) return ls_none();
   LS_OWN(ls_nest_builder, items) = {0};
-  size_t next = 1;  // Behind the id.
+  size_t next = 1;  // Input 0 is the replica's id.
   for (size_t i = 0; i < count; ++i) {
     const ls_nest arg = ls_nest_item(run->args, i);
     if (is_names(run, i))
@@ -210,15 +211,15 @@ ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs) {
 }
 
 // ---- Run results -----------------------------------------------------------
-// Results of runs of TPU strategies. The computation returns values and ops
-// behind each other; slices are two or three values.
+// Results of runs. The computation returns values, then ops; slices count as
+// two or three values.
 
 typedef ls_tpu_run run;
 
 enum { MOST_PARTS = 3 };
 
-// ---- Inside ---------------------------------------------------------------
-// How many of a top-level list are values: ops stand behind them.
+// ---- Inside the computation -----------------------------------------------
+// Counts the values at the start of a top-level list; ops follow them.
 static size_t run_results_count_values(ls_nest list) {
   size_t count = ls_nest_count(list);
   while (count > 0 && ls_nest_item(list, count - 1).kind == LS_KIND_OP)
@@ -254,7 +255,7 @@ static ls_status keep_structure(run *r, ls_nest made, ls_nest *leaves,
   return ls_nest_status(r->like);
 }
 
-// The values that leaf i is.
+// Appends the one to three values of leaf i.
 static ls_status run_results_take_apart(run *r, size_t i, ls_nest leaf,
                                         ls_nest_builder *values) {
   ls_slices_parts parts;
@@ -295,8 +296,8 @@ ls_nest ls_tpu_run_flatten(run *r, ls_nest made) {
   return ls_status_is_ok(status) ? flat : ls_fail(status);
 }
 
-// ---- Outside --------------------------------------------------------------
-// A replica's leaf whose first value is number `at`.
+// ---- Outside the computation ----------------------------------------------
+// Makes a replica's leaf i from its values, from number `at` on.
 static ls_nest leaf_of(const run *r, ls_nest values, size_t i, size_t at) {
   if (r->parts[i] == 1) return ls_nest_retain(ls_nest_item(values, at));
   return ls_nest_slices(
@@ -305,7 +306,7 @@ static ls_nest leaf_of(const run *r, ls_nest values, size_t i, size_t at) {
                                 : (ls_tensor){0});
 }
 
-// Leaf i of all replicas.
+// Joins leaf i of all replicas.
 static ls_nest join_leaf(const run *r, ls_nest outputs, size_t i, size_t at,
                          ls_nest *room) {
   const size_t replicas = (size_t)r->strategy->num_replicas;
@@ -320,7 +321,7 @@ static ls_nest join_leaf(const run *r, ls_nest outputs, size_t i, size_t at,
 ls_status ls_tpu_run_join(const run *r, ls_nest outputs, ls_nest *out_result) {
   ls_allocator *allocator = r->strategy->allocator;
   const size_t replicas = (size_t)r->strategy->num_replicas;
-  if (r->like.kind == LS_KIND_NONE) return ls_ok();  // Nothing, or an op.
+  if (r->like.kind == LS_KIND_NONE) return ls_ok();  // No result, or an op.
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, leaves, r->num_leaves + 1);
   LS_OWN_ARRAY_OR_RETURN(allocator, ls_nest, room, replicas);
   size_t at = 0;

@@ -17,7 +17,7 @@ static void strategy_destroy(ls_strategy *strategy) {
   ls_device_assignment_release(self->cores.all_cores);
 }
 
-// ---- Where its replicas are -------------------------------------------------
+// ---- Place the replicas -----------------------------------------------------
 static ls_status strategy_refuse_system(const ls_tpu_resolver *resolver,
                                         const ls_tpu_metadata *metadata) {
   const ls_tpu_devices devices = {
@@ -32,7 +32,7 @@ static ls_status strategy_refuse_system(const ls_tpu_resolver *resolver,
                       master.text, ls_tpu_devices_text(&devices, text));
 }
 
-// All that is asked of the system.
+// Queries the system for all that the strategy needs.
 static ls_status strategy_ask(const ls_tpu_options *options,
                               ls_tpu_resolver **resolver,
                               ls_tpu_metadata **metadata) {
@@ -49,7 +49,7 @@ static bool is_core(const ls_device_name *device) {
   return strstr(device->text, "/device:TPU:") != NULL;
 }
 
-// The job is that of the system's first core.
+// Sets the job, that of the system's first core.
 static ls_status set_job(ls_tpu_strategy *self) {
   const ls_device_name *first = self->metadata->devices;
   ls_device_parts parts;
@@ -68,7 +68,7 @@ static ls_status name_assigned(const ls_tpu_strategy *self, int32_t replica,
   return ls_device_canonical(name.text, NULL, out_name);
 }
 
-// A column for each logical core.
+// Places the replicas, with a device column for each logical core.
 static ls_status place_replicas(ls_tpu_strategy *self) {
   const ls_device_name *next = self->metadata->devices;
   const int32_t replicas = self->base.num_replicas;
@@ -86,7 +86,7 @@ static ls_status place_replicas(ls_tpu_strategy *self) {
   return ls_ok();
 }
 
-// A replica on each core of a pod, host by host.
+// Assigns one replica to each core of a pod, host by host.
 static ls_status assign_all(ls_tpu_strategy *self) {
   LS_OWN(ls_pod, pod) = NULL;
   if (!ls_tpu_is_pod(self->resolver)) return ls_ok();
@@ -99,7 +99,7 @@ static ls_status assign_all(ls_tpu_strategy *self) {
                                    &self->cores.all_cores);
 }
 
-// Cores of a pod compute, unlike other devices that are no CPUs.
+// Accepts a device of a pod's core; otherwise devices must be CPUs.
 static ls_status strategy_place(ls_tpu_strategy *self, const char *name) {
   LS_RETURN_IF_ERROR(set_job(self));
   LS_RETURN_IF_ERROR(place_replicas(self));
@@ -113,8 +113,8 @@ static ls_status strategy_place(ls_tpu_strategy *self, const char *name) {
   return ls_strategy_set_cross_device(&self->base, ops);
 }
 
-// An assignment is of cores of the strategy's system; one of a topology of
-// nobody's may be.
+// Checks that an assignment belongs to the strategy's system; one whose
+// topology names no system is accepted.
 static ls_status check_assignment(const ls_device_assignment *assignment,
                                   const ls_tpu_resolver *resolver) {
   const ls_system_id *of =
@@ -128,7 +128,7 @@ static ls_status check_assignment(const ls_device_assignment *assignment,
       ls_job_text(resolver->id->job));
 }
 
-// Takes over the resolver and the metadata.
+// Makes a strategy and takes over the resolver and the metadata.
 static ls_status strategy_make(const ls_tpu_options *options,
                                const ls_tpu_flavour *flavour,
                                ls_tpu_resolver *resolver,
@@ -183,7 +183,7 @@ ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
   return ls_ok();
 }
 
-// ---- What it is ------------------------------------------------------------
+// ---- Properties ------------------------------------------------------------
 ls_tpu_resolver *ls_tpu_strategy_resolver(const ls_strategy *strategy) {
   const ls_tpu_strategy *self = ls_tpu_strategy_of(strategy);
   return self != NULL ? self->resolver : NULL;
@@ -236,7 +236,7 @@ ls_status ls_tpu_strategy_host(const ls_strategy *strategy,
   return ls_device_host(first.text, out_name);
 }
 
-// The task of a replica's first core.
+// Returns the task of a replica's first core.
 static int32_t task_of(const ls_device_assignment *assignment,
                        int32_t replica) {
   int32_t task = 0;
@@ -244,7 +244,7 @@ static int32_t task_of(const ls_device_assignment *assignment,
   ls_status status = ls_device_assignment_place(assignment, replica, 0, &at);
   if (ls_status_is_ok(status))
     status = ls_topology_task_at(assignment->topology, at, &task);
-  ls_status_free(status);  // An assignment is of places that there are.
+  ls_status_free(status);  // Cannot fail: the assignment's places exist.
   return task;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TPU strategies inside: a class of their own among strategies.
+// TPU strategies, private part: a strategy class of its own.
 #ifndef LS_TPU_STRATEGY_STRATEGY_H_
 #define LS_TPU_STRATEGY_STRATEGY_H_
 
@@ -18,14 +18,15 @@ extern const ls_strategy_class ls_tpu_strategy_class;
 
 // API variants of one strategy class: flavours.c.
 typedef struct ls_tpu_flavour {
-  const char *name;     // In messages.
-  const char *version;  // The cell of the gauge "strategy".
-  // The name in log lines, and the replacement. NULL: it is the one to use.
+  const char *name;     // Name in messages.
+  const char *version;  // Cell of the gauge "strategy".
+  // The name in deprecation lines, and its replacement; NULL: not deprecated.
   const char *symbol, *instead;
   bool has_logical_devices;
 } ls_tpu_flavour;
 
-// First values that wait: lazy_variables.c. Guarded by the strategy's lock.
+// Initial values that wait to be stored (lazy_variables.c). Guarded by the
+// strategy's lock.
 typedef struct ls_tpu_late_value {
   ls_variable *variable;
   ls_array *value;
@@ -41,40 +42,41 @@ typedef struct ls_tpu_strategy {
   ls_strategy base;
   const ls_tpu_flavour *flavour;
   ls_tpu_resolver *resolver;
-  ls_tpu_metadata *metadata;  // As it was made.
+  ls_tpu_metadata *metadata;  // As queried when the strategy was made.
   ls_strategy_cores cores;
-  int64_t steps_per_run;       // Of steps on an iterator.
-  struct ls_tpu_steps *steps;  // Being built, see steps.c.
-  bool spmd;  // Whether a replica's cores are one, where a run does not say.
-  ls_device_name host;  // Of the first replica's first core.
+  int64_t steps_per_run;       // For steps on an iterator.
+  struct ls_tpu_steps *steps;  // Steps being built, see steps.c.
+  bool spmd;  // Default of a run's option: a replica's cores run one program.
+  ls_device_name host;  // Host of the first replica's first core.
   ls_tpu_late late;
 } ls_tpu_strategy;
 
-// NULL: it is of another kind.
+// Returns the strategy as a TPU strategy, NULL if it is of another kind.
 static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
   return strategy->kind == &ls_tpu_strategy_class
              ? (ls_tpu_strategy *)(uintptr_t)strategy
              : NULL;
 }
-// The core on which a replica of a strategy, of any kind, is: of a TPU strategy
-// one of its own system. The caller releases it (ls_core_release).
-//   LS_NOT_FOUND  its device is none, or is not there.
+// Finds the core of a replica, for strategies of any kind; a TPU strategy's is
+// in its own system. The caller releases it (ls_core_release).
+// LS_NOT_FOUND  the replica's device is not a core, or does not exist
 LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
                                        int32_t replica, ls_core **out_core);
-// Initializes the system of its own resolver.
+// Initializes the system of the strategy's resolver.
 LS_MUST_USE ls_status ls_tpu_strategy_initialize_system(ls_strategy *strategy);
 
-// Makes one of a flavour. `options` is not NULL.
+// Makes a strategy of an API variant. `options` is not NULL.
 LS_MUST_USE ls_status ls_tpu_strategy_make(const ls_tpu_options *options,
                                            const ls_tpu_flavour *flavour,
                                            int64_t steps_per_run,
                                            ls_strategy **out_strategy);
 
-// Functions of the class that differ from mirrored strategies'.
+// Functions of the class that differ from those of mirrored strategies.
 ls_status ls_tpu_class_run(ls_strategy *strategy, ls_crossing *crossing,
                            const ls_run_request *request, ls_nest *results);
 
-// Its variables: lazy_variables.c, replicated_variable.c.
+// Classes of a TPU strategy's variables: lazy_variables.c,
+// replicated_variable.c.
 extern const ls_variable_class_map ls_tpu_classes;
 extern const ls_variable_policy_map ls_tpu_policies;
 void ls_tpu_late_init(ls_tpu_strategy *strategy);
@@ -82,60 +84,60 @@ ls_status ls_tpu_class_adopt(ls_strategy *strategy,
                              const ls_variable_options *options,
                              ls_variable *container);
 void ls_tpu_class_leave(ls_strategy *strategy);
-// Where a replica's cores are one and several, each component of the container
-// is a replicated variable.
+// Makes each component of the container a replicated variable, if replicas have
+// several cores that run one program.
 ls_status ls_tpu_replicate_components(const ls_tpu_strategy *strategy,
                                       ls_variable *container);
 
-// The class's call_each: calls the callback once, as replica 0.
+// Implements the class's call_each: calls the callback once, as replica 0.
 ls_status ls_tpu_class_call_each(ls_strategy *strategy, ls_callback callback,
                                  ls_nest args, void *user, ls_nest *results);
 
 // ---- Run -------------------------------------------------------------------
-// How a run is done: its options and the strategy's.
+// Options of a run, completed with the strategy's.
 typedef struct ls_tpu_way {
   ls_strategy *strategy;
   ls_xla_options xla;
   bool dynamic_batch, bucketize, soft_placement;
-  bool has_names;  // As in an ls_run_request.
+  bool has_names;  // See ls_run_request.
 } ls_tpu_way;
 
-// A run under way: run.c; its arguments and results: run_nests.c.
+// A run in progress: run.c; its arguments and results: run_nests.c.
 typedef struct ls_tpu_run {
   const ls_tpu_way *way;
   ls_strategy *strategy;
   ls_callback fn;
   void *user;
-  ls_nest args;  // Of all replicas.
-  ls_nest like;  // The structure of the results of `fn`.
+  ls_nest args;  // Arguments of all replicas.
+  ls_nest like;  // Structure of the results of `fn`.
   size_t num_leaves;
-  uint8_t *parts;  // Numbers of values of each leaf: slices are several.
+  uint8_t *parts;  // Number of values of each leaf; slices have several.
 } ls_tpu_run;
 
-// Makes all replicas' inputs, as ls_replicate takes them.
+// Makes all replicas' inputs in the form that ls_replicate takes.
 ls_status ls_tpu_run_inputs(const ls_tpu_run *run, ls_nest *out_inputs);
-// Makes the callback's arguments from a replica's inputs; those that begin with
-// a distributed variable stay as they were given. The caller's.
+// Makes the callback's arguments from a replica's inputs; arguments that begin
+// with a distributed variable are passed unchanged. The caller releases them.
 ls_nest ls_tpu_run_args(const ls_tpu_run *run, ls_nest inputs);
 // Returns the first input that has rows for each replica, or none.
 ls_nest ls_tpu_run_examples(const ls_tpu_run *run, ls_nest inputs);
 
-// Inside of the computation: makes a list of values and ops of the result of
-// `fn`, which it takes over; keeps its structure.
+// Inside the computation: lists the values and ops of the result `made`, which
+// it takes over, and keeps its structure.
 ls_nest ls_tpu_run_flatten(ls_tpu_run *run, ls_nest made);
-// Outside: joins the replicas' results in that structure; `outputs` has a list
-// of values for each.
+// Outside the computation: joins the replicas' results in that structure;
+// `outputs` has a list of values for each.
 ls_status ls_tpu_run_join(const ls_tpu_run *run, ls_nest outputs,
                           ls_nest *out_result);
 
-// The class's check_run.
+// Implements the class's check_run.
 ls_status ls_tpu_class_check_run(const ls_strategy *strategy,
                                  const ls_run_request *request,
                                  const ls_parameters *parameters,
                                  const char *noun);
 
 // ---- Update ----------------------------------------------------------------
-// The class's updates of variables.
+// Implements the class's updates of variables.
 ls_status ls_tpu_class_update(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value);
 ls_status ls_tpu_class_update_non_slot(const ls_update_call *call,
@@ -148,11 +150,12 @@ ls_status ls_tpu_class_non_slot_devices(const ls_strategy *strategy,
                                         size_t *out_count);
 
 // ---- Values ----------------------------------------------------------------
-// Makes the cross-device ops of a TPU strategy: values are reduced on its host.
+// Makes the cross-device ops of a TPU strategy, which reduce values on its
+// host.
 ls_status ls_tpu_cross_device_create(const char *host,
                                      ls_cross_device **out_ops);
 
-// The class's reductions and copies.
+// Implements the class's reductions and copies.
 ls_status ls_tpu_class_reduce(ls_strategy *strategy, ls_reduce_op op,
                               ls_nest value, const ls_reduce_options *options,
                               ls_nest *out_value);

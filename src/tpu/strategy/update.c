@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates of TPU strategies: in a computation once, of the variable as a whole,
-// which is the replica's own there; outside for each component. State that
-// belongs to no variable is on the host.
+// Updates of TPU strategies. In a computation an update runs once, on the
+// variable as a whole, which stands for the replica's own; outside it runs for
+// each component. State without a variable is on the host.
 
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
@@ -27,7 +27,8 @@ static ls_status update_check_variable(const ls_update_call *call,
                              call->strategy->label);
 }
 
-// Nothing is aggregated of what may differ.
+// Returns true if a variable's copies may differ: its updates are not
+// aggregated.
 static bool differs_freely(const ls_variable *variable) {
   return variable->aggregation == LS_AGGREGATION_NONE ||
          variable->synchronization == LS_SYNCHRONIZATION_ON_READ;
@@ -59,7 +60,7 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   return at != NULL;
 }
 
-// A replica's own tensor, which may be another one on others.
+// Refuses a tensor of the replica's own, whose value may differ on others.
 static ls_nest refuse_own(ls_nest leaf, void *user) {
   char text[200];
   if (leaf.kind != LS_KIND_TENSOR || ls_same_is_noted(leaf.as.tensor) ||
@@ -85,7 +86,7 @@ static ls_status update_in_replica(const ls_update_call *call,
   return ls_update_in_replica(call, variable, out_value);
 }
 
-// (variable, arguments...), as they are.
+// Lists the variable and its arguments, unchanged.
 static ls_nest whole_args(const ls_update_call *call,
                           const ls_variable *variable) {
   const size_t before = variable != NULL ? 1 : 0;
@@ -109,7 +110,7 @@ static ls_status call_whole(const ls_update_call *call,
   return ls_take_nest(call->fn(args, call->user), out_result);
 }
 
-// Nothing that is written in it is aggregated.
+// Updates the variable as a whole; writes in the update are not aggregated.
 static ls_status update_whole(const ls_update_call *call, ls_variable *variable,
                               ls_nest *out_value) {
   LS_RETURN_IF_ERROR(ls_update_check_args(call->args, false));

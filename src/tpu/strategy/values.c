@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducing, gathering and broadcasting of TPU strategies. In a computation the
-// replicas do it together; outside there are components, which are put
-// together on the host of the strategy and go from there.
+// Reductions, gathers and broadcasts of TPU strategies. In a computation the
+// replicas do them collectively. Outside, components are combined on the
+// strategy's host and copied from there.
 
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -20,13 +20,13 @@
 // ---- In a computation ------------------------------------------------------
 static bool in_computation(void) { return ls_tpu_context_current() != NULL; }
 
-// Returns true of a leaf with a value of its own on each replica there.
+// Returns true for a leaf that has its own value on each replica.
 static bool values_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE ||
          leaf.kind == LS_KIND_DISTRIBUTED || leaf.kind == LS_KIND_SLICES;
 }
 
-// A replica's slices with all their rows, of which the sizes are known.
+// Makes a replica's slices dense, with all rows; their number must be known.
 static ls_status make_dense(ls_nest leaf, ls_tensor *out_tensor) {
   ls_slices_parts parts;
   LS_RETURN_IF_ERROR(ls_slices_parts_of(leaf, &parts));
@@ -53,7 +53,7 @@ static ls_status own_value(ls_nest leaf, ls_tensor *out_tensor) {
              : ls_distributed_as_tensor(leaf, out_tensor);
 }
 
-// Reduces; the mean of 16-bit floats is rounded once.
+// Reduces over replicas; a mean of 16-bit floats is rounded once.
 static ls_tensor values_reduce_together(ls_reduce_op op, ls_tensor x) {
   if (op == LS_REDUCE_SUM) return ls_cross_replica_sum(x, NULL);
   const ls_dtype dtype = ls_tensor_dtype(x);
@@ -76,8 +76,8 @@ static ls_status reduce_in_computation(ls_reduce_op op, ls_nest leaf,
   return ls_made_status(x);
 }
 
-// Reduces along axes within each replica, then over all. Sizes that are not
-// known are those of each replica.
+// Reduces along axes within each replica, then over replicas. Unknown sizes are
+// each replica's own.
 static ls_status reduce_within(ls_reduce_op op, ls_nest leaf,
                                const ls_reduce_options *options,
                                ls_nest *out_value) {
@@ -107,7 +107,7 @@ typedef struct on_host {
   char host[];
 } on_host;
 
-// To where it shall be, from the host.
+// Copies a value from the host to its destinations.
 static ls_status send(const on_host *self, ls_nest value, ls_nest one,
                       ls_destinations where, ls_nest *out_value) {
   ls_device_set devices;
@@ -192,8 +192,8 @@ ls_status ls_tpu_cross_device_create(const char *host,
   return status;
 }
 
-// ---- One value -------------------------------------------------------------
-// Reduces a value without components: it is the same on all replicas.
+// ---- A single value --------------------------------------------------------
+// Reduces a value without components, which is the same on all replicas.
 static ls_status reduce_one(const ls_strategy_reduction *r, ls_nest value,
                             ls_nest *out_value) {
   if (value.kind == LS_KIND_NONE) return ls_refuse_sum(r, value);
@@ -220,7 +220,7 @@ static ls_status reduce_one(const ls_strategy_reduction *r, ls_nest value,
   return ls_ok();
 }
 
-// ---- Of the class ----------------------------------------------------------
+// ---- Functions of the class ------------------------------------------------
 ls_status ls_tpu_class_reduce_to(ls_strategy *strategy, ls_reduce_op op,
                                  ls_nest value, ls_destinations where,
                                  ls_nest *out_value) {
@@ -275,7 +275,7 @@ static bool holds_components(ls_nest nest) {
   return holds;
 }
 
-// So many of it along a new first axis.
+// Repeats a tensor `count` times along a new first axis.
 static ls_tensor copies_of(ls_tensor x, int64_t count) {
   const ls_shape own = ls_tensor_shape(x);
   ls_shape one = {.rank = own.rank + 1, .dim = {1}}, all;
@@ -298,7 +298,8 @@ static ls_tensor copies_of(ls_tensor x, int64_t count) {
   return ls_gather(x, zeros, 0);
 }
 
-// A copy for each replica goes out, and the first replica's comes in first.
+// Broadcasts the first replica's value: an exchange sends one copy to each
+// replica.
 ls_status ls_tpu_class_broadcast_to(ls_strategy *strategy, ls_nest value,
                                     ls_destinations where, ls_nest *out_value) {
   (void)where;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clusters: addresses of workers, and who is behind which.
+// Clusters: the addresses of a system's workers.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ static ls_status bad_address(const char *name, const char *address,
                              name, (int)length, address, why);
 }
 
-// The colon in front of the port; NULL: there is none. An IPv6 address has
-// brackets.
+// Returns the colon before the port, NULL if there is none. IPv6 addresses are
+// in brackets.
 static const char *find_port(const char *address, size_t length) {
   for (size_t i = length; i > 0 && address[i - 1] != ']'; --i)
     if (address[i - 1] == ':') return address + i - 1;
@@ -68,7 +68,7 @@ ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
   return ls_ok();
 }
 
-// ---- Looking up ------------------------------------------------------------
+// ---- Look up ---------------------------------------------------------------
 static ls_status ask_lookup(const ls_tpu_resolver *resolver, ls_tpu_node *out) {
   const ls_tpu_resolver_options *options = &resolver->options;
   const char *name = resolver->name;

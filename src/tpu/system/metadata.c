@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of a system, counted.
+// Counts the devices of a system.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,11 +12,11 @@
 enum { NANOS_PER_MS = 1000000 };
 
 // ---- Devices ---------------------------------------------------------------
-// A device beside what its name says.
+// A device, with facts that its name does not tell.
 typedef struct device {
   ls_device_name name;
   ls_device_parts parts;
-  bool has_task;  // Without one a core is not counted.
+  bool has_task;  // A core without a task is not counted.
 } device;
 
 static int metadata_compare_devices(const void *a, const void *b) {
@@ -37,7 +37,7 @@ static ls_status read_device(const char *name, device *out) {
   return ls_device_parse(out->name.text, &out->parts);
 }
 
-// By number of its task, sorted by it.
+// A host by the number of its task; hosts are sorted.
 typedef struct host {
   int32_t task, cores;
 } host;
@@ -47,7 +47,7 @@ static int compare_hosts(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Cores are TPUs of a task; whatever else there is does not count.
+// Counts cores: TPU devices that name a task. Other devices do not count.
 static ls_status count_cores(const device *devices, ls_arena *arena,
                              ls_tpu_devices *out) {
   host *hosts = ls_arena_new_array(arena, host, out->count);
@@ -137,8 +137,8 @@ static ls_status list_pod(const ls_tpu_resolver *resolver, bool want_topology,
   return out->names != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-// ---- Asking ----------------------------------------------------------------
-// As long as the answer does not come in time.
+// ---- Query -----------------------------------------------------------------
+// Queries the system, and again while the answer does not come in time.
 static ls_status metadata_ask(const ls_tpu_resolver *resolver,
                               const ls_tpu_question *question, int64_t retries,
                               ls_tpu_answer *out) {
@@ -175,7 +175,7 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
   LS_RETURN_IF_ERROR(ls_status_annotate(
       read_devices(answer.devices, answer.num_devices, arena, out_devices),
       "devices of '%s'", question->master));
-  // Without cores there is nothing to be placed.
+  // Without cores there is no topology.
   if (!question->wants_topology || out_devices->num_cores == 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_status_annotate(
       ls_topology_parse(answer.topology, answer.topology_size,
@@ -185,8 +185,8 @@ ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
   return ls_ok();
 }
 
-// ---- What is asked ---------------------------------------------------------
-// {0: 2, 1: 4}: cores by task.
+// ---- Answers ---------------------------------------------------------------
+// Prints the number of cores per task, such as {0: 2, 1: 4}.
 static void print_map(const ls_tpu_devices *devices, char *text, size_t size) {
   size_t at = (size_t)snprintf(text, size, "{");
   for (size_t i = 0; i < devices->count && at + 32 < size;) {
@@ -239,7 +239,7 @@ ls_status ls_tpu_resolver_num_accelerators(const ls_tpu_resolver *resolver,
   return ls_ok();
 }
 
-// The metadata of a query, and its memory.
+// The metadata of a query and the memory it owns.
 typedef struct metadata {
   ls_tpu_metadata data;
   ls_arena arena;

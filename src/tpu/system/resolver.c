@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolvers: what they are made of.
+// Resolvers: their options, checked and completed.
 #include "tpu/system/resolver.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static const ls_object_type resolver_type = {.name = "TPU resolver",
                                              .destroy = destroy_resolver,
                                              .print = print_resolver};
 
-// ---- The name --------------------------------------------------------------
+// ---- Name ------------------------------------------------------------------
 static bool resolver_is_given(const char *text) {
   return text != NULL && text[0] != '\0';
 }
@@ -77,7 +77,7 @@ static ls_status config_text(const ls_json *config, const char *key,
   return ls_ok();
 }
 
-// {"tpu_node_name": ..., "project": ..., "zone": ...}
+// Reads {"tpu_node_name": ..., "project": ..., "zone": ...}.
 static ls_status read_config(ls_tpu_resolver *resolver, const char *text) {
   const ls_json *config = NULL;
   LS_RETURN_IF_ERROR(ls_json_parse(&resolver->arena, "TPU_CONFIG", text,
@@ -234,7 +234,7 @@ void ls_tpu_resolver_release(ls_tpu_resolver *resolver) {
   ls_object_release(resolver);
 }
 
-// ---- What it says ----------------------------------------------------------
+// ---- Properties ------------------------------------------------------------
 const char *ls_tpu_resolver_name(const ls_tpu_resolver *resolver) {
   return resolver->name;
 }

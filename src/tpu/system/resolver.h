@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolvers, as this layer sees them.
+// Resolvers, private part.
 #ifndef LS_TPU_SYSTEM_RESOLVER_H_
 #define LS_TPU_SYSTEM_RESOLVER_H_
 
@@ -7,36 +7,37 @@
 #include "lockstep/tpu_system.h"
 #include "tpu/pod/pod.h"
 
-// Kinds of systems by their names.
+// Kinds of systems, told apart by name.
 typedef enum ls_tpu_kind {
   LS_TPU_LOCAL,
   LS_TPU_VIRTUAL,
   LS_TPU_ADDRESSES,
-  LS_TPU_NAMED,  // Looked up.
+  LS_TPU_NAMED,  // A name that is looked up.
 } ls_tpu_kind;
 
-// The texts are in the arena; NULL: not given.
+// Texts are in the arena; NULL if not given.
 struct ls_tpu_resolver {
   ls_object object;
   ls_runtime *runtime;
   ls_arena arena;
-  ls_tpu_resolver_options options;  // With defaults.
-  const char *name;                 // "" without one.
+  ls_tpu_resolver_options options;  // Completed with defaults.
+  const char *name;                 // "" if not given.
   const char *zone, *project, *job, *coordinator, *coordinator_address;
   ls_tpu_kind kind;
-  ls_pod_shape shape;  // Of a local or virtual system.
-  ls_system_id *id;    // By which its pod is found.
+  ls_pod_shape shape;  // For a local or virtual system.
+  ls_system_id *id;    // Identity of its pod.
 
-  ls_mutex lock;  // Guards the arena from here on, and what follows.
+  ls_mutex lock;  // Guards the arena after creation, and the fields below.
   const char *task_type;
   int32_t task_id;
-  ls_topology *topology;  // NULL: not initialized through it.
+  ls_topology *topology;  // NULL if not initialized through this resolver.
 };
 
 static inline bool ls_tpu_is_pod(const ls_tpu_resolver *resolver) {
   return resolver->kind <= LS_TPU_VIRTUAL;
 }
-// By which its pod is found: "local" or the name, and "" or the job.
+// Returns the name of its pod: "local" or the resolver's name. ls_tpu_pod_job
+// returns "" or the job.
 static inline const char *ls_tpu_pod_name(const ls_tpu_resolver *resolver) {
   return resolver->kind == LS_TPU_LOCAL ? "local" : resolver->name;
 }
@@ -44,54 +45,57 @@ static inline const char *ls_tpu_pod_job(const ls_tpu_resolver *resolver) {
   return resolver->kind == LS_TPU_LOCAL ? "" : resolver->job;
 }
 
-// Splits addresses, "grpc://a:1,b", into an item a task, with prefixes taken
-// off and ports added.
-//   LS_INVALID_ARGUMENT  an address that is empty, or no port.
+// Splits addresses such as "grpc://a:1,b" into one per task, strips prefixes
+// and adds ports.
+// LS_INVALID_ARGUMENT  an empty address, or a bad port
 LS_MUST_USE ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
                                              const char *const **out_addresses,
                                              size_t *out_count);
 
-// Finds out by lookup of a name if its system is gone for good, and its state
-// then, static text. Others are there.
+// Looks a name up to find out if its system is gone for good, and its state as
+// static text. Systems of other kinds never are.
 LS_MUST_USE ls_status ls_tpu_resolver_is_lost(const ls_tpu_resolver *resolver,
                                               bool *out_lost,
                                               const char **out_state);
 
-// A system's answer, in an arena of the caller's.
+// A system's answer, in the caller's arena.
 typedef struct ls_tpu_devices {
-  ls_device_name *names;  // Canonical, sorted.
+  ls_device_name *names;  // Canonical names, sorted.
   size_t count;
   int32_t num_hosts, num_cores;
-  int32_t per_host;       // -1: hosts differ.
-  ls_topology *topology;  // The caller's; NULL: not asked for or not there.
+  int32_t per_host;  // Cores of each host; -1: hosts differ.
+  // The caller's; NULL if not requested or not available.
+  ls_topology *topology;
 } ls_tpu_devices;
-// Asks the resolver's system, `retries` times again.
-//   LS_DEADLINE_EXCEEDED  it never answered in time.
-//   LS_UNIMPLEMENTED      addresses, and no query.
+// Queries the resolver's system, and up to `retries` times again.
+// LS_DEADLINE_EXCEEDED  it never answered in time
+// LS_UNIMPLEMENTED      it has addresses, and no query is set
 LS_MUST_USE ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
                                           const ls_tpu_question *question,
                                           int64_t retries, ls_arena *arena,
                                           ls_tpu_devices *out_devices);
-// The names, for messages: cut short where there are many.
+// Prints the names for messages; cuts a long list.
 enum { LS_DEVICES_TEXT = 600 };
 const char *ls_tpu_devices_text(const ls_tpu_devices *devices,
                                 char text[LS_DEVICES_TEXT]);
-// The devices of a pod, sorted; `names` has room for as many as it has.
+// Lists the devices of a pod, sorted; `names` has room for all.
 size_t ls_pod_num_devices(const ls_pod *pod);
 void ls_pod_devices(const ls_pod *pod, ls_device_name *names);
 
-// UNIMPLEMENTED if the system stands behind addresses and there is no query.
+// Fails with LS_UNIMPLEMENTED if the system has addresses and no query is set.
 LS_MUST_USE ls_status ls_tpu_check_reachable(const ls_tpu_resolver *resolver);
-// The pod of a local or virtual system; the caller releases it.
+// Opens the pod of a local or virtual system; the caller releases it.
 LS_MUST_USE ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver,
                                       ls_pod **out_pod);
 
 // ---- System ----------------------------------------------------------------
-// Systems that are initialized, by name and job: the table of them.
+// Initialized systems, in a table by name and job.
 
-// Initializes a pod and puts it into the table; `*out_again`: it was there.
+// Initializes a pod and adds it to the table; `*out_again` is true if it was
+// there.
 LS_MUST_USE ls_status ls_pod_start(ls_pod *pod, bool *out_again);
-// Takes a pod out of the table and out of the runtime; `*out_was`: it was in.
+// Shuts a pod down and removes it from the table; `*out_was` is true if it was
+// there.
 LS_MUST_USE ls_status ls_pod_stop(ls_pod *pod, bool *out_was);
 
 #endif  // LS_TPU_SYSTEM_RESOLVER_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connecting, initializing, shutting down.
+// Connects to, initializes and shuts down systems.
 
 #include <stdio.h>
 
@@ -23,7 +23,8 @@ static ls_status copy_system(ls_allocator *allocator, const char *name,
   return ls_out_of_memory();
 }
 
-// Devices are named by their job: it has one system at a time.
+// Checks that a job has one system at a time, because device names contain only
+// the job.
 static ls_status check_job(const ls_tpu_state *state, const char *name,
                            const char *job) {
   for (size_t i = 0; i < state->num_systems; ++i) {
@@ -91,8 +92,8 @@ static bool system_leave(ls_runtime *runtime, const char *name,
   return was;
 }
 
-// Programs of single ops; those of functions and sessions are checked as they
-// begin.
+// Drops the programs of single ops. Those of functions and sessions are checked
+// when they start.
 static ls_status clear_caches(ls_runtime *runtime) {
   ls_runtime_state *state = NULL;
   LS_RETURN_IF_ERROR(ls_runtime_state_get(runtime, &state));
@@ -119,7 +120,7 @@ ls_status ls_pod_stop(ls_pod *pod, bool *out_was) {
   return ls_ok();
 }
 
-// A copy of the table, and its memory.
+// A copy of the table and the memory it owns.
 typedef struct systems {
   ls_tpu_systems data;
   ls_allocator *allocator;
@@ -168,7 +169,7 @@ void ls_tpu_systems_destroy(ls_tpu_systems *data) {
 ls_status ls_tpu_open_pod(const ls_tpu_resolver *resolver, ls_pod **out_pod) {
   const char *name = ls_tpu_pod_name(resolver), *job = ls_tpu_pod_job(resolver);
   ls_pod_shape shape = resolver->shape;
-  // A call without options takes the local pod as it is.
+  // A call without options accepts the existing local pod.
   LS_OWN(ls_pod, there) = ls_pod_find(resolver->runtime, name, job);
   if (there != NULL && resolver->kind == LS_TPU_LOCAL &&
       resolver->options.local == NULL) {
@@ -263,8 +264,8 @@ static ls_status initialize_remote(const ls_tpu_resolver *resolver,
   return ls_ok();
 }
 
-// The first topology stays as long as the resolver: what its hardware says is
-// lent.
+// Keeps the first topology as long as the resolver, because callers borrow its
+// hardware text.
 static void keep_topology(ls_tpu_resolver *resolver, ls_topology *topology) {
   ls_mutex_lock(&resolver->lock);
   if (resolver->topology == NULL)
@@ -326,7 +327,8 @@ static ls_device_name *print_devices(const char *type, int count,
   return out;
 }
 
-// With the runtime's lock held. The local system's CPU is the runtime's.
+// Lists the devices of all systems. The runtime lists the local system's CPU
+// itself. Requires the runtime's lock.
 static ls_status system_list_devices(const ls_runtime *runtime,
                                      ls_device_name **out, size_t *out_count) {
   const ls_tpu_state *state = ls_tpu_state_find(runtime);
@@ -344,7 +346,7 @@ static ls_status system_list_devices(const ls_runtime *runtime,
     if (!ls_pod_is_initialized(pod)) continue;
     ls_pod_devices(pod, next);
     size_t added = ls_pod_num_devices(pod);
-    if (pod->job[0] == '\0') {  // Its first is CPU:0 of task 0.
+    if (pod->job[0] == '\0') {  // The runtime's CPU:0 is the first one.
       memmove(next, next + 1, --added * sizeof(*next));
       --count;
     }

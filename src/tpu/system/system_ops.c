@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's device, and what happens there as ops.
+// The system device and its ops: configure, shut down and query.
 #include <stdio.h>
 
 #include "base/device_parts.h"
@@ -31,11 +31,11 @@ ls_device_name ls_tpu_core_device(int32_t core) {
 }
 
 // ---- Ops -------------------------------------------------------------------
-// The job of an op, and, in a scope of a system of that job, that system.
+// The job of an op and, if a system scope of that job encloses it, the system.
 typedef struct job_state {
   ls_object object;
   ls_allocator *allocator;
-  ls_system_id *system;  // NULL: whichever the job's is.
+  ls_system_id *system;  // NULL: the job's current system.
   char *job;             // "": the local system.
 } job_state;
 LS_OWNED_POINTER(job_state, ls_object_release)
@@ -71,7 +71,7 @@ static ls_status make_job(const char *job, job_state **out_state) {
   return ls_ok();
 }
 
-// The pod of the op's job; NULL: there is none.
+// Finds the pod of the op's job; NULL if there is none.
 static ls_status find_connected(const ls_host_call *call, ls_pod **out_pod) {
   const job_state *state = (const job_state *)call->state;
   if (state->system == NULL)
@@ -80,7 +80,7 @@ static ls_status find_connected(const ls_host_call *call, ls_pod **out_pod) {
   return ls_ok();
 }
 
-// Finds the pod, makes it if it is the local one; the caller releases it.
+// Finds or makes the local pod; the caller releases it.
 static ls_status open_local_pod(ls_pod **out_pod) {
   LS_OWN(ls_tpu_resolver, local) = NULL;
   LS_RETURN_IF_ERROR(ls_tpu_resolver_create(
@@ -158,7 +158,7 @@ static ls_status shut_down(ls_host_call *call) {
   return ls_ok();
 }
 
-// Inline: nothing of a user's runs, but for its log.
+// Inline kernels: they call no user code except the log.
 static const ls_host_kernel configure_kernel = {.name =
                                                     "configure_distributed_tpu",
                                                 .infer = infer_topology,
