@@ -18,7 +18,7 @@ const ls_attr_info ls_attr_table[LS_ATTR_ID_COUNT] = {
 #undef LS_ATTR
 };
 
-// By ls_attr_kind.
+// Names of the kinds, indexed by ls_attr_kind.
 static const char *const kind_names[] = {
     "nothing",  "an integer", "a float",  "a bool", "a string",
     "a dtype",  "a shape",    "integers", "sizes",  "strings",
@@ -57,7 +57,7 @@ static ls_attr_id attrs_find_name(uint16_t type, const char *name) {
 
 ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as,
                            const ls_attr *attr) {
-  // An id that was set by the table came with the table's name.
+  // An id set by the table comes with the table's own name pointer.
   const bool has_id =
       attr->id < LS_ATTR_ID_COUNT && attr->name == ls_attr_table[attr->id].name;
   if (has_id && ls_op_owns(type, attr->id)) return (ls_attr_id)attr->id;
@@ -100,7 +100,8 @@ ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
 }
 
 // ---- Bounds ----------------------------------------------------------------
-// `at` is the place of one of some numbers; SIZE_MAX: it is the only one.
+// Checks a number against the row's bounds. `at` is its index in a list;
+// SIZE_MAX if it is alone.
 static ls_status attrs_check_number(const ls_attr_info *info, int64_t value,
                                     size_t at) {
   if (value >= info->least && value <= info->most) return ls_ok();
@@ -181,7 +182,7 @@ static ls_status attrs_check_sizes(const ls_attr_info *info,
   return ls_ok();
 }
 
-// Checks the value of one of the op's own.
+// Checks the value of an attribute that the op's row has.
 static ls_status attrs_check_value(const ls_attr_info *info,
                                    const ls_attr *attr, size_t num_inputs) {
   if (attr->kind != info->kind)
@@ -211,7 +212,7 @@ static ls_status attrs_check_value(const ls_attr_info *info,
   }
 }
 
-// Checks that what an attribute points to is there.
+// Checks that an attribute's pointer is set.
 static ls_status check_pointer(const ls_attr *attr) {
   bool is_null = (attr->kind == LS_ATTR_ARRAY && attr->as.array == NULL) ||
                  (attr->kind == LS_ATTR_KERNEL && attr->as.kernel == NULL) ||
@@ -236,7 +237,7 @@ static ls_status check_pointer(const ls_attr *attr) {
   return ls_ok();
 }
 
-// ---- An op -----------------------------------------------------------------
+// ---- Attributes of an op ---------------------------------------------------
 static ls_status check_needed(uint16_t type, const bool *is_there) {
   const ls_op_info *info = &ls_op_table[type];
   for (uint32_t i = 0; i < info->num_attrs; ++i) {
@@ -248,7 +249,7 @@ static ls_status check_needed(uint16_t type, const bool *is_there) {
   return ls_ok();
 }
 
-// Returns true if an attribute before the `end`-th has its name.
+// Returns true if an earlier attribute has the same name as number `end`.
 static bool is_there_before(const ls_attr *attrs, size_t end) {
   for (size_t i = 0; i < end; ++i)
     if (attrs[i].id == LS_ATTR_ID_NONE &&

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of attributes: one row of attrs.def each, everything else derived.
+// The table of attributes: one row of attrs.def each; everything else is
+// derived.
 //
-// Users name attributes. When an op is made, read from text, or given an
-// attribute, each name that the op's row in ops.def has is replaced by its id;
-// what is left is a mark, of id 0: nothing but the text and ls_op_attr knows
-// it. From then on, everybody asks by id.
+// Users name attributes. When an op is made, read from text or given an
+// attribute, each name that the op's row in ops.def lists is replaced by its
+// id. Any other attribute is a mark, with id 0, which only the text form and
+// ls_op_attr use. All other code looks attributes up by id.
 #ifndef LS_GRAPH_ATTRS_H_
 #define LS_GRAPH_ATTRS_H_
 
@@ -22,22 +23,23 @@ typedef enum ls_attr_id {
   LS_ATTR_ID_COUNT,
 } ls_attr_id;
 
-// Bounds of what stands in attributes. As many replicas as a strategy may have.
+// Bounds of attributes. LS_MAX_REPLICAS is also the limit of a strategy.
 enum { LS_MAX_REPLICAS = 1 << 16 };
-// No dimension or padding is larger: they can be computed with without fear.
+// Bound of dimensions and paddings, small enough that sums cannot overflow.
 #define LS_MAX_SIZE (INT64_C(1) << 46)
-// No number of a window is, nor has it more dimensions.
+// Bounds of the numbers of a window, and of its dimensions.
 #define LS_MAX_WINDOW (INT64_C(1) << 31)
 enum { LS_WINDOW_DIMS = 3 };
 
 typedef struct ls_attr_info {
   const char *name;
   ls_attr_kind kind;
-  int64_t least, most;  // Of a number, or of each of some.
-  size_t count;         // As many there may be.
+  int64_t least, most;  // Bounds of a number, or of each of a list.
+  size_t count;         // Largest length of a list.
   double least_real;
-  const char *words;             // What a string is one of.
-  const ls_object_type *object;  // What an object is; NULL: any, or none.
+  const char *words;  // Accepted values of a string.
+  // Type of an object; NULL: any type, or no object.
+  const ls_object_type *object;
   union {
     int64_t i;
     double f;
@@ -46,21 +48,21 @@ typedef struct ls_attr_info {
 
 extern const ls_attr_info ls_attr_table[LS_ATTR_ID_COUNT];
 
-// A row's word on one of its attributes.
+// An attribute in an op's row.
 typedef struct ls_attr_rule {
   ls_attr_id id;
   bool needed;
 } ls_attr_rule;
 
 // ---- Looking up ------------------------------------------------------------
-// The one with this id, or NULL.
+// Returns the attribute with this id, or NULL.
 static inline const ls_attr *ls_attr_find(const ls_attr *attrs, size_t count,
                                           ls_attr_id id) {
   for (size_t i = 0; i < count; ++i)
     if (attrs[i].id == id) return &attrs[i];
   return NULL;
 }
-// A number or flag, or what is true without it.
+// Returns a number or flag, or its default.
 static inline int64_t ls_attr_int(const ls_attr *attrs, size_t count,
                                   ls_attr_id id) {
   const ls_attr *attr = ls_attr_find(attrs, count, id);
@@ -68,30 +70,32 @@ static inline int64_t ls_attr_int(const ls_attr *attrs, size_t count,
 }
 
 // ---- Names and bounds ------------------------------------------------------
-// The collective that a meeting with these attributes stands for, whose
-// attributes it has besides its own; LS_OP_NONE: none, as a merge call.
+// Returns the collective whose results a `meeting` op with these attributes
+// records: the op may then have that collective's attributes, too. LS_OP_NONE
+// for merge calls and other ops.
 uint16_t ls_attrs_met_as(uint16_t type, const ls_attr *attrs, size_t count);
-// The attribute of the op that `attr` is, by its id if it has one, else by its
-// name; LS_ATTR_ID_NONE: it is a mark.
+// Returns which attribute of the op `attr` is, found by id if set, else by
+// name; LS_ATTR_ID_NONE for a mark.
 ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as, const ls_attr *attr);
-// Gives `attr` its id in the op, and the table's name.
+// Sets the id of `attr` in the op, and the table's name pointer.
 void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr);
-// The attributes with their ids: a copy in `arena`, unless they have them.
-//   LS_INVALID_ARGUMENT  one has no name or kind.
+// Resolves the ids of attributes; copies the list to `arena` unless all are
+// resolved.
+// LS_INVALID_ARGUMENT  one has no name or kind
 ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
                            size_t count, const ls_attr **out_attrs);
-// Returns true if a resolved attribute is a mark, which is not the op's own and
-// changes nothing that the op computes.
+// Returns true if a resolved attribute is a mark: not in the op's row, and
+// without effect on what the op computes.
 static inline bool ls_attr_is_mark(const ls_attr *attr) {
   return attr->id == LS_ATTR_ID_NONE;
 }
 // Returns true if the op's row has the attribute.
 bool ls_op_owns(uint16_t type, uint16_t id);
 
-// The attributes of an op with so many operands, all resolved: all that it
-// needs are there, none twice, of their kinds and within their bounds, and they
-// point to something. INVALID_ARGUMENT naming the attribute, what stands in it
-// and what may.
+// Checks resolved attributes of an op with `num_inputs` operands: all required
+// ones are given, none twice, with the right kinds, within bounds, and without
+// NULL pointers.
+// LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
 ls_status ls_attrs_check(uint16_t type, const ls_attr *attrs, size_t count,
                          size_t num_inputs);
 

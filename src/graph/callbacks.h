@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Objects of ops that call back: custom gradients, and calls of host kernels as
-// engines make them.
+// Objects of ops that call back: custom gradients, and the engine's side of
+// host calls.
 #ifndef LS_GRAPH_CALLBACKS_H_
 #define LS_GRAPH_CALLBACKS_H_
 
@@ -9,26 +9,24 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
-// The attribute `gradient` of the op custom_gradient: whom to ask for
-// gradients.
+// Attribute `gradient` of a custom_gradient op: the user's gradient callback.
 //
-// The op stands after what the forward callback made. Its operands are the
-// inputs, then the callback's results, and it gives the latter. Its rule gives
-// gradients to the inputs alone, so that none flow through what lies between.
-// It is gone after lowering.
+// The op follows the ops of the forward callback. Its operands are the inputs,
+// then the callback's results, which are also its outputs. Its gradient rule
+// passes gradients to the inputs only, so none flow through the forward ops.
+// Lowering removes the op.
 typedef struct ls_custom_gradient_object {
   ls_object object;
   ls_allocator *allocator;
   ls_gradient_callback gradient;
   void *user;
-  ls_nest inputs, outputs;  // Structures alone: the leaves that are tensors
-                            // are numbers, others as they are.
+  ls_nest inputs, outputs;  // Structures: tensors are replaced by numbers.
 } ls_custom_gradient_object;
 
 extern const ls_object_type ls_custom_gradient_type;
 
-// The target of `ls_host_call.engine`: what ls_host_done and ls_host_give
-// call, so that every engine can have its own.
+// Engine side of a host call, set in `ls_host_call.engine`: ls_host_done and
+// ls_host_give call these functions.
 typedef struct ls_host_engine {
   void (*done)(ls_host_call *call, ls_status status);
   ls_status (*give)(ls_host_call *call, size_t output, const void *data);

@@ -57,7 +57,7 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
   if (c == NULL) return;
   const size_t at = position(c, leaf);
   if (at == c->count) return;
-  // Without memory to note it, it stays out whatever comes.
+  // A removal that could not be noted for lack of memory is not undone.
   (void)!ls_graph_note(graph, (ls_graph_undo){.kind = LS_UNDO_REMOVED,
                                               .text = name,
                                               .before = at,
@@ -70,7 +70,7 @@ void ls_graph_remove_from_collection(ls_graph *graph, const char *name,
 
 void ls_graph_restore_to_collection(ls_graph *graph, const char *name,
                                     ls_nest leaf, size_t position) {
-  // Nothing has been added since that was not taken out again: there is room.
+  // There is room: all later additions have been undone by now.
   collection *c = collection_find(graph, name);
   for (size_t i = c->count++; i > position; --i)
     c->leaves[i] = c->leaves[i - 1];
@@ -104,11 +104,12 @@ void ls_graph_drop_collections(ls_graph *graph) {
 }
 
 // ---- Losses -----------------------------------------------------------------
-// Records of the losses in a graph: how the last one was reduced, whether an
-// optimizer has scaled it, and whether one takes a step. Replicas that share a
-// graph, in eager or in one that is built, each have a record of their own: it
-// is changed with the fiber (distribute/replicas/rounds.c). What a region says,
-// the graph around it says too. In eager a tape begins without one.
+// Facts about the losses in a graph: how the last one was reduced, whether an
+// optimizer has scaled it, and whether an optimizer's step is in the graph.
+// Replicas that share a graph have records of their own, which are swapped with
+// their fibers (distribute/replicas/rounds.c). A training step in a region
+// counts for the graphs around it, too. In eager mode each tape starts with an
+// empty record.
 ls_status ls_graph_record_loss_reduction(ls_graph *graph,
                                          const char *reduction) {
   LS_REQUIRE(graph);
@@ -149,8 +150,8 @@ void ls_graph_note_training(ls_graph *graph) {
 }
 
 // ---- Exports ----------------------------------------------------------------
-// Changes in graphs by an export: which variable an access means, and that what
-// was traced outside of one may not be fit for it.
+// Changes that an export makes: the variable that an access refers to, and
+// reasons why a graph traced earlier cannot be exported.
 static bool is_packed_handle(const ls_variable *variable) {
   const ls_variable *container =
       variable->num_targets > 0 ? variable->targets[0]->container : NULL;

@@ -35,7 +35,7 @@ bool ls_context_is_inside(const ls_graph *graph) {
   if (at == NULL) return graph == NULL;
   for (; at != NULL; at = ls_graph_resolve(at->parent)) {
     if (at == graph) return true;
-    // Around a function is what was current where it was made.
+    // A function's root has no parent: state entered in eager mode holds in it.
     if (at->kind == LS_GRAPH_EAGER ||
         (at->parent == NULL && at->kind != LS_GRAPH_BUILD))
       return graph == NULL;
@@ -43,7 +43,7 @@ bool ls_context_is_inside(const ls_graph *graph) {
   return false;
 }
 
-// ---- Opening and leaving ---------------------------------------------------
+// ---- Open and leave --------------------------------------------------------
 const ls_scope_types ls_graph_scopes = {
     .graph = {.name = "a graph"},
     .name = {.name = "a name scope"},
@@ -90,7 +90,7 @@ ls_status ls_scope_status(void) {
   return context->refused == NULL ? ls_ok() : ls_status_clone(context->refusal);
 }
 
-// A thread may end inside of a refused scope.
+// Frees the refusal when a thread ends inside a refused scope.
 static void leave_scopes(void) {
   forget_refusal(LS_THREAD_PART(ls_context, graph));
 }
@@ -162,7 +162,8 @@ void ls_device_scope_begin(ls_scope *scope, const char *device) {
   ls_context_open(scope, &ls_graph_scopes.device)->scoped.device = merged;
 }
 
-// The device of the nearest op that has one: device scopes around do not count.
+// Returns the device of the nearest colocated op that has one; enclosing device
+// scopes do not count.
 static const char *device_beside(const ls_open_scope *scope) {
   for (; scope != NULL; scope = scope->before.colocate) {
     const ls_op beside = scope->own.colocate.beside;
@@ -223,7 +224,8 @@ void ls_init_scope_begin(ls_scope *scope) {
   context->scoped.shards = 0;
   if (!leaves) return;
   context->scoped.names = NULL;
-  // The device's name is a text of the graph that is left, which may go first.
+  // The device's name belongs to the graph that is left, which may be destroyed
+  // first.
   ls_graph *there = ls_graph_current();
   if (context->scoped.device == NULL || there == NULL) return;
   context->scoped.device = ls_graph_intern(there, context->scoped.device);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The context of a thread or fiber: the current graph and the scopes that new
-// ops get. One context per thread and fiber, swapped as a whole with it; lent,
-// never kept.
+// The context of a thread or fiber: its current graph, and the scopes that
+// apply to new ops. Each thread and fiber has one context, which is swapped
+// with it; callers borrow it and never keep it.
 //
-// Scopes are entries on the C stack of whoever opened them, linked outward; an
-// entry keeps what it replaced, so leaving needs no look-up. What the layers
-// above say in a scope lies in its room, typed by them.
+// Scopes are entries on the C stack of the code that opened them, linked
+// outward. An entry saves the state it replaced, so leaving needs no look-up.
+// The scope state has room for structs of the layers above.
 #ifndef LS_GRAPH_CONTEXT_H_
 #define LS_GRAPH_CONTEXT_H_
 
@@ -16,11 +16,11 @@
 
 struct ls_scope_state;
 
-// A kind of scope: a static table, of the graph's here, of the layers above in
-// their own files.
+// A kind of scope: a static table. Layers above define their own.
 typedef struct ls_scope_type {
-  const char *name;  // "a device scope", for messages.
-  // After one was left: `inside` is what held in it. NULL: nothing is to do.
+  const char *name;  // For messages, such as "a device scope".
+  // Called after a scope was left; `inside` is the state that held in it. May
+  // be NULL.
   void (*left)(struct ls_scope_state *inside);
 } ls_scope_type;
 
@@ -30,26 +30,26 @@ typedef struct ls_scope_types {
 extern const ls_scope_types ls_graph_scopes
     __attribute__((visibility("hidden")));
 
-// A creator of variables in force, for the graph it was set for and what is
-// inside that; NULL: eager.
+// A creator of variables, in force in the graph it was set for and in graphs
+// inside that (NULL: eager).
 typedef struct ls_creator_entry {
   const struct ls_creator_entry *outer;
   const ls_graph *graph;
   ls_variable_creator create;
   void *user;
-  bool is_strategy;  // Makes distributed variables.
+  bool is_strategy;  // True if it makes distributed variables.
 } ls_creator_entry;
 
-// Functions of ops about replicas where a replica's callback runs op by op and
-// can meet the others only by pausing.
+// Implements the ops about replicas while a replica's callback runs op by op:
+// the replica pauses until all others get there.
 typedef struct ls_replica_hooks {
   ls_tensor (*all_reduce)(ls_reduce_op op, ls_tensor x);
   ls_tensor (*all_gather)(ls_tensor x, int axis);
-  // Adds up the numbers of rows of the lower replicas.
+  // Sums the numbers of rows of the replicas with lower ids.
   int64_t (*rows_before)(int64_t rows);
   ls_tensor (*replica_id)(void);
-  // The gradients of what was given to a merge call, from those of what was got
-  // (a zeroed one: none).
+  // Computes gradients of a merge call's arguments (`given`) from those of its
+  // results (`got`); a zeroed tensor means none.
   ls_status (*merge_gradient)(const ls_tensor *given, size_t num_given,
                               const ls_tensor *got, const ls_tensor *gradients,
                               size_t num_got, ls_tensor *out_gradients);
@@ -57,7 +57,7 @@ typedef struct ls_replica_hooks {
 
 typedef struct ls_open_scope ls_open_scope;
 
-// Settings of scopes. An open one keeps all of them as they were outside.
+// State of scopes. An open scope saves the whole state from outside.
 typedef struct ls_scope_state {
   ls_graph *graph;  // NULL: the runtime's eager graph.
   const ls_name_scope *names;
@@ -65,35 +65,37 @@ typedef struct ls_scope_state {
   const ls_open_scope *control;   // Innermost control scope of this graph.
   const ls_open_scope *colocate;  // Innermost colocation scope of this graph.
   const ls_creator_entry *creators;  // Innermost first.
-  const struct ls_flow_entry *flow;  // The innermost; see graph/flow.h.
-  // Numbers of examples that were set; see below.
+  const struct ls_flow_entry *flow;  // Innermost; see graph/flow.h.
+  // Entries of numbers of examples; see below.
   const struct ls_examples_entry *examples;
-  // The policy of the export, + 1; 0: none.
+  // Policy of the export in progress, plus 1; 0: none.
   int8_t exporting;
-  // In it, a distributed variable is its first component.
+  // In such an export, a distributed variable is its first component.
   bool primaries_only : 1;
-  bool stores_f32 : 1;  // For new variables of bf16: get_variable.c.
-  int32_t shards;  // Of what a replicated computation is cut into; 0: nothing.
-  // Rooms of the layers above, all zero where nobody says anything: see
-  // LS_CONTEXT_ROOM.
+  bool stores_f32 : 1;  // Store new bf16 variables in f32: get_variable.c.
+  // Number of shards of a replicated computation; 0: not sharded.
+  int32_t shards;
+  // Room for layers above, zero by default: see LS_CONTEXT_ROOM.
   uint64_t runtime[1], distribute[5], train[1];
 } ls_scope_state;
 
-// The inside of an ls_scope.
+// Contents of an ls_scope.
 struct ls_open_scope {
-  const ls_scope_type *type;  // NULL: never opened, or left.
+  const ls_scope_type *type;  // NULL: not open.
   ls_open_scope *outer;
-  ls_scope_state before;  // What it replaced.
-  // The kind's own.
+  ls_scope_state before;  // State to restore.
+  // Data of the kind of scope.
   union {
     struct {
       const ls_op *ops;
       size_t count;
-      const ls_control_group *group;  // What nodes made in it have.
+      // Control group of nodes made in the scope.
+      const ls_control_group *group;
     } control;
     struct {
       ls_op beside;
-      // A flow that was told of it, and is to be told of its end. NULL: none.
+      // Flow that was told of the gradient and must be told of its end. NULL:
+      // none.
       struct ls_flow *flow;
       const char *uid;
     } colocate;
@@ -106,8 +108,8 @@ _Static_assert(sizeof(ls_open_scope) <= sizeof(ls_scope),
 static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
   return (ls_open_scope *)(void *)scope;
 }
-// The room of a layer in what scopes say, or in a context, as that layer's
-// struct, which fits.
+// Returns a layer's room in a scope state or context as that layer's struct,
+// which must fit.
 #define LS_CONTEXT_ROOM(Type, in, layer)                                       \
   ((Type *)(void *)((in)->layer + 0 * sizeof(struct {                          \
                                     _Static_assert(                            \
@@ -115,8 +117,8 @@ static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
                                         "a context has room for it");          \
                                     char unused;                               \
                                   })))
-// The room of a scope for an entry of its kind, as a struct that fits; a layer
-// above links it into what scopes say.
+// Returns a scope's room for an entry of its kind, as a struct that must fit; a
+// layer above links it into the scope state.
 #define LS_SCOPE_ENTRY(Type, scope)                                            \
   ((Type *)(void *)(ls_scope_opened(scope)->own.entry +                        \
                     0 * sizeof(struct {                                        \
@@ -130,112 +132,114 @@ static inline ls_open_scope *ls_scope_opened(ls_scope *scope) {
 typedef struct ls_context {
   ls_scope_state scoped;
   ls_open_scope *top;      // Innermost scope of any kind.
-  ls_open_scope *refused;  // Outermost refused scope: nothing works inside.
-  ls_status refusal;       // Its reason.
-  const ls_replica_hooks *hooks;  // NULL: they are ops of the current graph.
-  // State of a replica's fiber. Else all 0.
-  int32_t replicas;   // How many there are; 1 also in the trace of one alone.
-  int32_t replica;    // Its id + 1.
-  uint64_t meetings;  // So far: others ran at each, and may have added ops.
-  // Reduces by a table of the user's, where the strategy has one.
+  ls_open_scope *refused;  // Outermost refused scope: no op can be made inside.
+  ls_status refusal;       // Reason of the refusal.
+  const ls_replica_hooks *hooks;  // NULL: such ops go into the graph.
+  // State of a replica's fiber, else all 0.
+  int32_t replicas;  // Number of replicas; 1 also in the trace of a single one.
+  int32_t replica;   // The replica's id + 1.
+  // Pauses so far: other replicas ran meanwhile and may have added ops.
+  uint64_t meetings;
+  // Reduces by the user's cross-device table, if the strategy has one.
   ls_tensor (*table_reduce)(ls_reduce_op op, ls_tensor x);
-  struct ls_trial *trial;  // The innermost; NULL: none is under way.
+  struct ls_trial *trial;  // Innermost; NULL if none is open.
   struct ls_same_values
-      *same;  // What is the same on all: graph/compare/compare.h.
-  // Rooms of the layers above.
+      *same;  // Values equal on all replicas: graph/compare/compare.h.
+  // Room for layers above.
   uint64_t runtime[2], distribute[3];
 } ls_context;
 
-// This thread's or fiber's. Never NULL.
+// Returns the context of the current thread or fiber, never NULL.
 ls_context *ls_context_current(void);
-// Returns which replica the callback at hand is; 0 outside.
+// Returns the id of the replica whose callback is running; 0 outside replicas.
 static inline int32_t ls_context_replica(void) {
   const int32_t replica = ls_context_current()->replica;
   return replica > 0 ? replica - 1 : 0;
 }
-// Returns how many replicas the code at hand is for: those that its callback is
-// one of, or those of the replicated computation that is being built; 0:
-// neither.
+// Returns the number of replicas that the running code is for: those of its
+// strategy, or of the replicated computation that is being built; 0 if neither.
 static inline int32_t ls_context_replicas_here(void) {
   const ls_context *context = ls_context_current();
   return context->replicas > 0 ? context->replicas : context->scoped.shards;
 }
-// The same; 1 outside.
+// Returns the number of replicas, 1 outside replicas.
 static inline int32_t ls_context_replicas(void) {
   const int32_t replicas = ls_context_replicas_here();
   return replicas > 0 ? replicas : 1;
 }
-// For a new fiber: starts as a copy of what the current one builds, with no
-// scope of its own.
+// Initializes a new fiber's context as a copy of the current one, with no open
+// scope.
 void ls_context_fork(ls_context *context);
 
-// Makes `graph` current, of whatever kind, with no names, device or control
-// dependencies; the pair of ls_scope_end.
+// Makes a graph of any kind current, with no names, device or control
+// dependencies. Ends with ls_scope_end.
 void ls_context_enter_graph(ls_scope *scope, ls_graph *graph);
-// The graph that a state belongs to which is entered now: the current one,
-// NULL for eager.
+// Returns the graph that new scope state belongs to: the current one, NULL in
+// eager mode.
 const ls_graph *ls_context_graph(void);
-// Returns true if a state that was entered for `graph` holds in the current
-// graph: it is that graph or around it.
+// Returns true if state entered for `graph` holds in the current graph: it is
+// that graph or inside it.
 bool ls_context_is_inside(const ls_graph *graph);
-// Opens a scope that changes nothing yet: for the layers above.
+// Opens a scope that changes nothing yet, for layers above.
 ls_context *ls_context_open(ls_scope *scope, const ls_scope_type *type);
-// Puts a creator in force where the thread is: innermost, and for the graph
-// there. The entry is the caller's, who takes it out or leaves its scope.
+// Puts a creator in force, innermost, for the current graph. The caller owns
+// the entry, and takes it out or leaves its scope.
 void ls_creator_entry_push(ls_creator_entry *entry, ls_creator_entry made);
-// A scope that was refused: every op inside fails with `status`, taken over.
+// Opens a refused scope: every op inside fails with `status`, which it takes
+// over.
 void ls_context_refuse(ls_scope *scope, ls_status status);
 
 // ---- control.c --------------------------------------------------------------
-// Control inputs: what an op waits for beside its operands.
+// Control inputs: ops that an op waits for besides its operands.
 //
-// An op gets those ops that its maker names and those of the control scopes
-// around it in its graph; a scope whose ops one of its operands waits for adds
-// nothing, since that operand was made in it too. What an op of a region names
-// in a graph around, the op that holds the region waits for, in the graph that
-// both are in; until it is made the region knows (ls_waits_outside).
+// An op waits for the ops that its maker names and those of the enclosing
+// control scopes in its graph. A scope whose ops an operand already waits for
+// adds nothing: the operand was made in the scope, too. If an op in a region
+// names an op of an enclosing graph, the op that holds the region waits for it;
+// until that op is made, the region keeps a list (ls_waits_outside).
 
-// The control inputs of an op that is about to be made in `graph`, a build
-// graph or one inside: those in `spec`, those of its regions and of the scopes
-// that `innermost` ends, each once. Replaces the list in `spec`, by one in
-// `memory`. Ops of the eager graph have run.
-//   LS_INVALID_ARGUMENT  one failed, or is of a graph that is not around.
+// Collects the control inputs of an op about to be made in `graph` (a build
+// graph or one inside it): those in `spec`, those of its regions, and those of
+// the scopes from `innermost` outward, each once. Replaces the list in `spec`
+// by one in `memory`. Ops of the eager graph are left out, because they have
+// run.
+// LS_INVALID_ARGUMENT  one failed, or its graph does not enclose this one
 ls_status ls_control_gather(const ls_graph *graph, const ls_op_info *info,
                             const ls_open_scope *innermost, ls_op_spec *spec,
                             ls_arena *memory);
 
-// Takes the ops of graphs around `graph` out of the list that was gathered:
-// `*out_outside`, in its memory.
+// Moves the ops of enclosing graphs from the collected list to `*out_outside`.
 ls_status ls_control_split(const ls_graph *graph, ls_op_spec *spec,
                            ls_arena *memory, const ls_op **out_outside,
                            size_t *out_count);
 
 // ---- Numbers of examples ----------------------------------------------------
-// Knowledge of the code at hand about its number of examples: a list of
-// entries, innermost first, each on the C stack of whoever entered it.
-// distribute/replicas/examples.c finds the one that holds.
+// Numbers of examples that code processes: a list of entries, innermost first,
+// each on the C stack of the code that entered it.
+// distribute/replicas/examples.c finds the entry that applies.
 typedef enum ls_examples_source {
-  LS_EXAMPLES_GIVEN,      // `count`, as a scope says.
-  LS_EXAMPLES_ALIKE,      // The rows of `rows`; all replicas have as many.
-  LS_EXAMPLES_ARGUMENTS,  // Those of `rows`, an argument, unless a replica
-                          // knows better.
+  LS_EXAMPLES_GIVEN,  // Given by a scope: `count`.
+  LS_EXAMPLES_ALIKE,  // Rows of `rows`, the same number on all replicas.
+  // Rows of `rows`, an argument, unless a replica knows better.
+  LS_EXAMPLES_ARGUMENTS,
 } ls_examples_source;
 
 typedef struct ls_examples_entry {
   const struct ls_examples_entry *outer;
-  const ls_graph *graph;  // Where it was entered; NULL: eager.
+  const ls_graph *graph;  // Graph it was entered in; NULL: eager.
   ls_examples_source source;
   ls_tensor count;
-  ls_nest rows;  // Lent; none: there are none.
+  ls_nest rows;  // Borrowed; none if not known.
 } ls_examples_entry;
 
-// The first leaf of `args` that is a tensor or array with rows, lent; none.
+// Returns the first leaf of `args` that is a tensor or array with rows,
+// borrowed, or none.
 ls_nest ls_examples_rows(ls_nest args);
 
-// From here to the leaving the rows of `args` say how many examples there are.
-// That holds in the graph where it is entered and in its regions, not in
-// functions called there, which have arguments of their own. Both the entry and
-// `args` stay until then.
+// Makes the rows of `args` the number of examples until the entry is left.
+// Holds in the graph where it is entered and in its regions, not in functions
+// called there, which have arguments of their own. The caller keeps the entry
+// and `args` until then.
 void ls_examples_enter(ls_examples_entry *entry, ls_examples_source source,
                        ls_nest args);
 void ls_examples_push(ls_context *context, ls_examples_entry *entry);

@@ -123,8 +123,8 @@ static void copy_wait_for(const ls_copying *c, uint64_t id, ls_op *control,
   if (copy != 0) control[(*count)++] = (ls_op){c->to, copy};
 }
 
-// Lists what the copy waits for. Metadata, which may have no copy, stands for
-// what it waits for.
+// Lists the copy's control inputs. Metadata ops may have no copy: the ops that
+// they wait for take their place.
 static ls_status copy_control(const ls_copying *c, const ls_node *node,
                               ls_op_spec *spec) {
   size_t most = node->num_control;
@@ -143,8 +143,8 @@ static ls_status copy_control(const ls_copying *c, const ls_node *node,
   return ls_ok();
 }
 
-// The operands of the copy: those before the captures, then what the new
-// regions capture.
+// Lists the copy's operands: those before the captures, then the captures of
+// the new regions.
 static ls_status copy_inputs(ls_copying *c, ls_node *node, ls_op_spec *spec,
                              uint64_t **out_inputs) {
   const size_t leading = ls_node_captures(node, 0);
@@ -172,11 +172,12 @@ static ls_status append_copy(ls_copying *c, ls_node *node, ls_graph **regions,
   LS_RETURN_IF_ERROR(copy_control(c, node, &spec));
   *out_copy = ls_graph_append(c->to, &spec, inputs, node->num_outputs);
   if (*out_copy == NULL) return ls_out_of_memory();
-  memset(regions, 0, node->num_regions * sizeof(*regions));  // It has them.
+  // The copy owns the regions now.
+  memset(regions, 0, node->num_regions * sizeof(*regions));
   return ls_ok();
 }
 
-// The copy has its original's name; both graphs lie in one lifetime.
+// Gives the copy its original's name; both graphs live equally long.
 static void dress(const ls_copying *c, const ls_node *node, ls_node *copy) {
   memcpy(copy->outputs, node->outputs,
          node->num_outputs * sizeof(*node->outputs));
@@ -225,7 +226,7 @@ ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node) {
 }
 
 // ---- Lowered ops -----------------------------------------------------------
-// Lets its regions capture other values.
+// Makes the regions capture the new node's operands.
 static ls_status move_regions(const ls_node *node, ls_graph *to,
                               const uint64_t *inputs) {
   for (uint32_t r = 0; r < node->num_regions; ++r) {
@@ -264,6 +265,6 @@ ls_status ls_graph_move_node(ls_node *node, ls_graph *to,
   made->once = node->once;
   *out_node = made;
   const ls_status status = move_regions(node, to, inputs);
-  node->num_regions = 0;  // The copy has them.
+  node->num_regions = 0;  // The copy owns the regions now.
   return status;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies ops of one graph into another as they stand: with types, attributes,
-// names, places, control edges and regions.
+// Copies ops of one graph into another unchanged: types, attributes, names,
+// source positions, control edges and regions.
 //
-// A copying holds what became of each value and op. It copies in the order in
-// which it is told to; what an op needs is copied before it.
+// An ls_copying maps values and ops to their copies. Callers copy ops in an
+// order in which operands come before their users.
 #ifndef LS_GRAPH_COPY_H_
 #define LS_GRAPH_COPY_H_
 
@@ -13,96 +13,95 @@
 
 typedef struct ls_copying ls_copying;
 
-// Ways of a copying of its own; NULL: the ordinary one.
+// Functions that replace the default steps of copying; NULL: the default.
 typedef struct ls_copy_policy {
-  // Copies a region of `holder` into `to`, by ls_copy_region. `c`: around.
+  // Copies a region of `holder` into `to` with ls_copy_region; `c` copies the
+  // graph around.
   ls_status (*copy_into)(ls_copying *c, ls_node *holder, ls_graph *from,
                          ls_graph *to);
-  // Copies the ops of a region. Else all of them, one by one.
+  // Copies the ops of a region. Default: all of them, one by one.
   ls_status (*copy_ops)(ls_copying *c);
-  // Adds to the copy of an op.
+  // Completes the copy of an op.
   ls_status (*finish)(ls_copying *c, ls_node *node, ls_node *copy);
-  // Says why a value has no copy. `user`: see ls_copied.
+  // Makes the error for a value without a copy. `user`: see ls_copied.
   ls_status (*missing)(const ls_copying *c, ls_node *user, uint64_t ref);
 } ls_copy_policy;
 
 struct ls_copying {
-  const ls_copy_policy *policy;  // NULL: the ordinary one.
-  ls_copying *outer;             // Into the graph around `to`; NULL: none.
+  const ls_copy_policy *policy;  // NULL: the default.
+  ls_copying *outer;             // Copying of the graph around; NULL: none.
   ls_graph *from, *to;
   ls_arena *memory;
-  // Ops of `from` go into a region of `to`'s parent, where the others are: what
-  // they need of these is captured. `from` is that of `outer`.
+  // The ops of `from` become a region of `to`'s parent, into which `outer`
+  // copies the others of the same graph: the region captures values of those.
   bool is_body;
-  ls_map refs, ids;               // What became of values and ops.
-  struct ls_gather_level *level;  // The policy's own: see graph/gather/copy.h.
+  ls_map refs, ids;  // Copies of values (by ref) and of ops (by id).
+  struct ls_gather_level *level;  // For the policy: see graph/gather/copy.h.
 };
 
-// `outer` gives its policy; NULL: the ordinary one. The maps are to be freed,
-// `memory` has the rest.
+// Begins a copying with the policy of `outer` (NULL: the default). The caller
+// frees the maps; everything else is in `memory`.
 void ls_copying_init(ls_copying *c, ls_copying *outer, ls_graph *from,
                      ls_graph *to, ls_arena *memory);
 void ls_copying_deinit(ls_copying *c);
 LS_OWNED_STRUCT(ls_copying, ls_copying_deinit)
 
-// Returns what a value of `from` is in the copy; a body captures what it needs
-// from around. `user` is who asks, for messages; NULL: a result.
+// Returns the copy of a value of `from`; a body captures values from around.
+// `user`, for messages, is the op that uses it; NULL: a result.
 ls_status ls_copied(ls_copying *c, ls_node *user, uint64_t ref,
                     uint64_t *out_ref);
-// Sets the copy of a value. One that is there already stays: a fed value is
-// what is fed.
+// Sets the copy of a value, unless it has one: a fed value keeps its feed.
 ls_status ls_copying_set(ls_copying *c, uint64_t ref, uint64_t to);
 ls_status ls_copying_set_op(ls_copying *c, uint64_t id, uint64_t to);
 
-// Copies an op with all that it holds.
+// Copies an op with its regions.
 ls_status ls_copy_node(ls_copying *c, ls_node *node);
-// Takes an op of `to` for the copy of `node`: gives it types, name and place,
-// and its values stand for those of `node`.
+// Makes an op of `to` the copy of `node`: gives it the types, name and source
+// position, and maps the values.
 ls_status ls_copying_take(ls_copying *c, ls_node *node, ls_node *copy);
-// Lets what an op with gradients of its own gives be its later operands.
+// Replaces a custom_gradient op by its later operands, which are its outputs.
 ls_status ls_copy_without_gradient(ls_copying *c, ls_node *node);
-// Copies what a region of `holder` has: parameters, ops and results.
+// Copies the parameters, ops and results of a region of `holder`.
 ls_status ls_copy_region(ls_copying *c, ls_node *holder);
-// Makes an empty graph of the same kind in another one.
+// Makes an empty graph of the same kind below `parent`.
 ls_status ls_graph_make_like(const ls_graph *graph, ls_graph *parent,
                              ls_graph **out_graph);
 
-// Appends a copy of an op of a lowered graph, which has no names and waits for
-// nothing, with other operands. Its regions go along: the op holds none then.
+// Appends a copy of an op of a lowered graph, with other operands. The op gives
+// its regions to the copy. Lowered ops have no names and no control inputs.
 ls_status ls_graph_move_node(ls_node *node, ls_graph *to,
                              const uint64_t *inputs, ls_node **out_node);
 
 // ---- inline.c ---------------------------------------------------------------
-// Copies that are made anew: by the ordinary way in, in the thread's current
-// graph and scopes.
+// Copies made by the usual op maker, in the thread's current graph and scopes.
 
-// Adds a copy of `node`, an op of `from`, with these operands (one each of the
-// node's) and control inputs. Its regions are copied whole.
+// Adds a copy of `node`, an op of `from`, with these operands (one for each of
+// the node's) and control inputs. Its regions are copied completely.
 ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
                            const ls_tensor *inputs, const ls_op *control,
                            size_t num_control, ls_op *out_op);
 
-// Adds a copy of every op of `body`, a function or region, and gives the
-// values of its results. `args` stand for its parameters: for the declared
-// ones, or for those and then the captures. Without the latter captures mean
-// what they mean in `body`, whose parent must be around the current graph.
+// Adds a copy of every op of `body`, a function or region, and returns the
+// values of its results. `args` replace its declared parameters, or those and
+// then its captures. If captures are not given they keep their values, so the
+// parent of `body` must enclose the current graph.
 ls_status ls_graph_inline(ls_graph *body, const ls_tensor *args,
                           size_t num_args, ls_tensor *results);
 
-// Chooses the ops that are copied, by their places.
+// Selects the ops to copy, by position.
 typedef struct ls_inline_part {
-  const bool *keep;        // All that the wanted results need.
-  const ls_tensor *known;  // Not zeroed: what stands for the op's first value.
+  const bool *keep;        // All ops that the wanted results need.
+  const ls_tensor *known;  // If not zeroed, replaces the op's first value.
 } ls_inline_part;
-// The same of a part of the ops; other results are failed tensors.
+// Copies a part of the ops; the other results are failed tensors.
 ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
                                size_t num_args, const ls_inline_part *part,
                                ls_tensor *results);
 
-// Returns true if a second copy of the op does no harm and gives the same
-// values: it neither reads or writes variables nor calls the host nor uses
-// stacks, nor does what is in its regions. Inside a loop a copy of what draws
-// random numbers gives others, though.
+// Returns true if a second copy of the op is harmless and gives the same
+// values: neither it nor its regions access variables, call the host or use
+// stacks. A copy inside a loop of an op that draws random numbers still gives
+// other numbers.
 bool ls_node_is_repeatable(const ls_node *node);
 // Returns true if the op, or one in its regions, writes the variable.
 bool ls_node_writes(const ls_node *node, const ls_object *variable);

@@ -7,7 +7,7 @@
 #include "graph/walk.h"
 
 // ---- The object -------------------------------------------------------------
-// Handles would outlive what they name.
+// Replaces tensors by numbers, because handles would outlive their graph.
 static ls_nest without_handles(ls_nest leaf, void *user) {
   (void)user;
   return leaf.kind == LS_KIND_TENSOR ? ls_nest_i64(0) : ls_none();
@@ -34,7 +34,7 @@ static ls_status make_object(ls_gradient_callback gradient, void *user,
 }
 
 // ---- The maker -------------------------------------------------------------
-// Tensors of the nests' leaves, in order.
+// The tensors among the nests' leaves, in order.
 typedef struct operands {
   ls_tensor *items;
   size_t count, next;
@@ -63,9 +63,10 @@ static ls_nest take_output(ls_nest leaf, void *user) {
   return ls_leaf(ls_op_output(all->op, (unsigned)all->next++));
 }
 
-// No gradient would reach a variable that the forward callback reads by itself.
+// Refuses a trainable variable that the forward callback reads itself: no
+// gradient would reach it.
 static ls_status check_read(const ls_node *node) {
-  // What eager does not record has no attributes.
+  // Ops that eager mode does not record have no attributes.
   const ls_attr *attr =
       node->type == LS_OP_READ ? ls_node_attr(node, LS_ATTR_ID_VARIABLE) : NULL;
   if (attr == NULL) return ls_ok();

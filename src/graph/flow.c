@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/flow.h"
 
-// The innermost one from `entry` outward that holds here.
+// Finds the innermost entry, from `entry` outward, that holds in the current
+// graph.
 static const ls_flow_entry *find_here(const ls_flow_entry *entry) {
   while (entry != NULL && !ls_context_is_inside(entry->graph))
     entry = entry->outer;
@@ -79,7 +80,7 @@ ls_status ls_flow_mark(ls_op op) {
 }
 
 // ---- Gradients -------------------------------------------------------------
-// Tells the innermost flow that wants to know of the scope.
+// Notifies the innermost flow with an enter_gradient function of the scope.
 static void enter_gradient(ls_scope *scope, ls_op op, const char *uid) {
   ls_open_scope *opened = ls_scope_opened(scope);
   const ls_flow_entry *at = find_here(ls_context_current()->scoped.flow);

@@ -25,7 +25,7 @@ ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                             "branches; at most %d are possible",
                             name ? name : "", depth, LS_MAX_GRAPH_DEPTH);
   ls_allocator *allocator = ls_runtime_allocator(runtime);
-  // Handles may outlive the runtime, too.
+  // Uses the system's allocator, because handles may outlive the runtime.
   LS_NEW_OR_RETURN(ls_allocator_system(), ls_graph, graph);
   graph->head.tensors = &ls_graph_tensors;
   graph->kind = kind;
@@ -87,8 +87,8 @@ static void release_nodes(ls_graph *graph, size_t from) {
   if (graph->num_nodes > from) graph->num_nodes = from;
 }
 
-// The graph of stale handles: one without ops, to which none can be added. Of
-// programs there are no handles.
+// Turns a destroyed graph into an empty one that refuses ops, for stale
+// handles. Lowered graphs have no handles.
 static void bury(ls_graph *graph) {
   const bool has_handles = graph->kind != LS_GRAPH_LOWERED;
   *graph = (ls_graph){.head = {&ls_graph_tensors},
@@ -180,8 +180,8 @@ ls_graph_rollback_point ls_graph_mark(const ls_graph *graph) {
 }
 
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to) {
-  // The arena keeps the bytes of what is dropped: a refusal is rare, and
-  // interned names may lie between.
+  // Frees no arena memory: refusals are rare, and interned names may lie
+  // between.
   ls_graph_undo_to(graph, to.num_undo);
   release_nodes(graph, to.num_nodes);
   while (graph->num_variables > to.num_variables) {
@@ -259,7 +259,7 @@ static bool copy_attr(ls_arena *arena, uint16_t type, uint16_t met_as,
   }
 }
 
-// Copies the attributes; references are taken only once nothing can fail.
+// Copies the attributes; takes references only after nothing can fail.
 static bool copy_attrs(ls_arena *arena, const ls_op_spec *spec, ls_node *node) {
   if (spec->num_attrs == 0) return true;
   ls_attr *attrs = ls_arena_new_array(arena, ls_attr, spec->num_attrs);
@@ -355,7 +355,8 @@ size_t ls_graph_first_position(const ls_graph *graph, uint64_t id) {
 }
 
 size_t ls_graph_position(const ls_graph *graph, uint64_t id) {
-  // Dense but in the eager graph: the distance from the end tells the place.
+  // Ids are dense except in the eager graph, so the distance from the last id
+  // gives the position.
   const uint64_t behind = graph->next_id - id;
   if (behind != 0 && behind <= graph->num_nodes &&
       graph->nodes[graph->num_nodes - behind]->id == id)
@@ -426,7 +427,8 @@ ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
     *out_ref = graph->captures[found - 1].inner;
     return ls_ok();
   }
-  LS_RETURN_IF_ERROR(ls_trial_join(graph));  // Graphs between capture, too.
+  // The graphs in between capture the value, too.
+  LS_RETURN_IF_ERROR(ls_trial_join(graph));
   if (!ls_grow(graph->allocator, &graph->captures, &graph->captures_capacity,
                graph->num_captures + 1, sizeof(*graph->captures)) ||
       !ls_map_insert(&graph->capture_index, &key, sizeof(key),
@@ -513,7 +515,8 @@ ls_status ls_graph_create(const char *name, ls_graph **out_graph) {
   return ls_ok();
 }
 
-// Others are the library's: a runtime's, a function's, an op's.
+// Destroys a user's graph; those of runtimes, functions and ops belong to the
+// library.
 void ls_graph_destroy(ls_graph *graph) {
   if (graph == NULL || !graph->is_users) return;
   if (__atomic_fetch_or(&graph->num_sessions, LS_GRAPH_DESTROYED,

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inside of graphs.
+// Graphs, private part.
 //
-// One data structure, two stages. A build or function graph is what the user
-// made and nothing rewrites it; a lowered graph is a pruned copy with static
-// shapes that only passes touch. Nodes are in order of creation, which is
-// topological: an input is always an earlier node. Nodes live in the graph's
-// arena and are never freed singly, except in the eager graph, which has its
-// own storage rule (see runtime/eager/eager.c).
+// One data structure serves two stages. A build or function graph is what the
+// user made, and nothing rewrites it; a lowered graph is a pruned copy with
+// static shapes that only passes change. Nodes are in order of creation, which
+// is topological: an input is always an earlier node. Nodes live in the graph's
+// arena and are not freed one by one, except in the eager graph, which has its
+// own storage rule (runtime/eager/eager.c).
 //
-// A child graph (function, region) knows its parent; a value of an enclosing
-// graph enters it by a capture: a parameter node that stands for the outer
-// value, one per outer value.
+// A child graph (function, region) knows its parent. A value of an enclosing
+// graph enters it by a capture: one parameter node per outer value.
 #ifndef LS_GRAPH_GRAPH_H_
 #define LS_GRAPH_GRAPH_H_
 
@@ -27,24 +26,25 @@ typedef enum ls_graph_kind {
   LS_GRAPH_FUNCTION,  // A traced function's body.
   LS_GRAPH_REGION,    // The body of a while, cond or replicate, or a replica's
                       // segment.
-  LS_GRAPH_EAGER,     // The runtime's: ops run as they are added.
+  LS_GRAPH_EAGER,     // The runtime's graph: ops run as they are added.
   LS_GRAPH_LOWERED,   // A program's body, or a region of one.
 } ls_graph_kind;
 
-// Limit of the depth of graphs in graphs: all that walks them calls itself,
+// Limit of nesting of graphs, because all code that walks them is recursive,
 // also on a fiber's stack.
 enum { LS_MAX_GRAPH_DEPTH = 64 };
 
-// A name's length within its scope, and with all scopes.
+// Limits of a name within its scope, and with all scopes.
 enum { LS_MAX_NAME = 256, LS_MAX_FULL_NAME = 2048 };
 
-// A name scope: rendered as parent's text + name + "/".
+// A name scope, written as its parent's text + name + "/".
 typedef struct ls_name_scope {
   const struct ls_name_scope *parent;
-  const char *name;  // Unique in its parent.
+  const char *name;  // Unique within the parent.
 } ls_name_scope;
 
-// A control scope of a graph, and those around it, as long as the graph lives.
+// The ops of a control scope and of those around it. Lives as long as the
+// graph.
 typedef struct ls_control_group {
   const struct ls_control_group *outer;
 } ls_control_group;
@@ -53,27 +53,31 @@ typedef struct ls_node {
   uint64_t id;
   uint16_t type;
   uint32_t num_outputs, num_inputs, num_control, num_attrs, num_regions;
-  uint64_t *inputs;  // Refs: see ls_ref, in the same graph.
+  uint64_t *inputs;  // Refs of the same graph, see ls_ref.
   ls_type *outputs;
-  uint64_t *control;                // Ids. Build stage only.
-  const ls_control_group *made_in;  // The innermost one then. NULL: none.
+  uint64_t *control;  // Ids. Build stage only.
+  // Innermost control scope when it was made, or NULL.
+  const ls_control_group *made_in;
   ls_attr *attrs;
   ls_graph **regions;
   const ls_name_scope *scope;  // Name = scope + base [+ "_" + number].
   const char *base;
   uint32_t number;
   bool not_fed, not_fetched;  // See ls_op_prevent_feeding.
-  bool varying;          // Lowered, in a replicate region: differs by replica.
-  bool once;             // ... from a merge: runs once for all, whatever it is.
-  const char *rendered;  // The full name, once somebody asked.
+  // Lowered, in a replicate region: the value differs by replica.
+  bool varying;
+  bool once;             // Lowered, from a merge: runs once for all replicas.
+  const char *rendered;  // Full name, once it was requested.
   const char *device;    // NULL: none.
-  const char *file;      // The user's source place; static text.
+  const char *file;      // Source position in user code; static text.
   int line;
-  ls_op origin;       // Lowered or gathered: the op it came from.
-  ls_array **values;  // Eager: one an output; see ls_eager_catch_up.
-  ls_status failure;  // Eager: why there is no value.
-  int32_t replica;    // Eager: whose callback made it, its id + 1. Else 0.
-  ls_object *late;    // Eager: what will make the values; NULL: they are there.
+  ls_op origin;       // Lowered or gathered: the op that this is a copy of.
+  ls_array **values;  // Eager: one value per output; see ls_eager_catch_up.
+  ls_status failure;  // Eager: the reason if there is no value.
+  // Eager: id + 1 of the replica whose callback made it, else 0.
+  int32_t replica;
+  // Eager: object that will make the values; NULL: they exist.
+  ls_object *late;
 } ls_node;
 
 // A value of an enclosing graph, and the parameter that stands for it.
@@ -82,20 +86,21 @@ typedef struct ls_capture {
   uint64_t inner;  // Ref of the parameter.
 } ls_capture;
 
-// An op that waits for one of a graph around: see graph/context.h.
+// A node that waits for an op of an enclosing graph: see graph/context.h.
 typedef struct ls_wait_outside {
   uint64_t id;
   ls_op outer;
 } ls_wait_outside;
 
-// Records of the losses in a graph; see collection.c.
+// Facts about the losses in a graph; see collection.c.
 typedef struct ls_losses {
-  const char *reduction;  // Of the last one; NULL: there was none.
-  bool scaled;            // An optimizer has scaled it.
-  bool summed;            // It takes the sum of the replicas' gradients.
+  // How the last loss was reduced; NULL: there was none.
+  const char *reduction;
+  bool scaled;  // An optimizer has scaled the loss.
+  bool summed;  // An optimizer takes the sum of the replicas' gradients.
 } ls_losses;
 
-// A value around a graph, as the key of what stands for it inside.
+// Key of a captured outer value.
 typedef struct ls_capture_key {
   ls_graph *graph;
   uint64_t ref;
@@ -104,112 +109,122 @@ typedef struct ls_capture_key {
 typedef struct ls_graph_undo ls_graph_undo;
 
 struct ls_graph {
-  ls_graph_head head;  // First: what nests show of its tensors.
+  // First member: the table by which nests print its tensors.
+  ls_graph_head head;
   ls_graph_kind kind;
-  uint64_t id;  // Never that of another graph.
+  uint64_t id;  // Never reused.
   const char *name;
   ls_runtime *runtime;
   ls_allocator *allocator;
   ls_arena arena;
-  ls_arena names_arena;  // Name scopes; outlives the eager graph's frames.
-  ls_graph *parent;      // Function, region: the graph around it. Else NULL.
-  int depth;             // Graphs around it.
-  ls_graph *forward;     // Not NULL: a replica's segment that equals `forward`,
-                         // ref for ref; its own nodes are gone.
-  bool is_while_body;    // Region of a loop: random streams count iterations.
-  bool is_replica;       // Region of a replicate op: each replica runs it.
-  const ls_tensor *initial;  // Region of a loop that is being traced: what the
-                             // declared parameters start from. Else NULL.
+  ls_arena names_arena;  // Name scopes; outlives eager frames.
+  ls_graph *parent;      // Enclosing graph of a function or region, else NULL.
+  int depth;             // Number of enclosing graphs.
+  // If set, this replica's segment equals `forward`, ref for ref, and has no
+  // nodes of its own.
+  ls_graph *forward;
+  bool is_while_body;  // Region of a loop: random streams count iterations.
+  bool is_replica;     // Region of a replicate op: each replica runs it.
+  // While a loop's region is traced: initial values of the declared parameters,
+  // else NULL.
+  const ls_tensor *initial;
 
   ls_node **nodes;  // By ascending id.
   size_t num_nodes, nodes_capacity;
-  uint64_t next_id;  // Ids ascend and are never reused. Nodes of the eager
-                     // graph go with their frame, so there ids have gaps.
+  // Next id: ascending, never reused. Eager nodes are freed with their frame,
+  // which leaves gaps.
+  uint64_t next_id;
 
-  uint64_t *parameters;  // Refs of parameter nodes, declared ones first, then
-  size_t num_parameters, parameters_capacity;  // captures in order.
+  uint64_t *parameters;  // Refs of parameter nodes: declared ones, then
+  size_t num_parameters, parameters_capacity;  // captures, in order.
   size_t num_declared;
   ls_capture *captures;
   size_t num_captures, captures_capacity;
-  ls_wait_outside *waits_outside;  // By ascending id.
+  ls_wait_outside *waits_outside;  // Sorted by node id.
   size_t num_waits_outside, waits_capacity;
   ls_map capture_index;  // Outer (graph, ref) -> index + 1 in captures.
-  uint64_t *results;     // Refs that leave a function, region or program.
+  // Refs of the values returned by a function, region or program.
+  uint64_t *results;
   size_t num_results;
 
-  ls_map names;           // (scope, base) -> next number.
-  ls_map scopes;          // Interned name scopes.
-  ls_map texts;           // Interned texts: the copies in names_arena; and
-                          // merged names of devices.
-  ls_map collections;     // Of a build graph: name -> list.
-  ls_object **variables;  // Of a build graph: all, in order of creation.
+  ls_map names;   // (scope, base) -> next number.
+  ls_map scopes;  // Interned name scopes.
+  // Interned texts (copies in names_arena), and merged device names.
+  ls_map texts;
+  ls_map collections;     // Build graph: name -> list.
+  ls_object **variables;  // Build graph: all variables, in order of creation.
   size_t num_variables, variables_capacity;
-  ls_status error;      // First sticky error.
-  bool error_unplaced;  // It waits for the user's source line.
-  uint64_t placed;      // Ops up to this id have been offered a place.
-  uint32_t num_random;  // Random ops so far: the next stream number.
-  int64_t seed;         // Of all random ops, beside their own.
-  ls_graph **stubs;     // Forwarded segments that handles may still name.
+  ls_status error;      // First error, kept until taken.
+  bool error_unplaced;  // The error still lacks the user's source line.
+  // Ops up to this id have had a chance to get a source position.
+  uint64_t placed;
+  uint32_t num_random;  // Number of random ops so far: the next stream.
+  int64_t seed;         // Graph seed, combined with each random op's own.
+  ls_graph **stubs;     // Forwarded segments that handles may still refer to.
   size_t num_stubs, stubs_capacity;
-  const void *owner;  // Function, replica: whoever traces it.
+  const void *owner;  // Function, replica: the object that traces it.
   ls_losses losses;
-  bool frozen;             // No op comes any more.
-  bool is_users;           // To be destroyed by ls_graph_destroy.
-  uint32_t num_sessions;   // On it, and LS_GRAPH_DESTROYED. Atomic.
-  bool trains;             // An optimizer's step is in it, at any depth.
-  const char *unsaveable;  // See ls_graph_note_unsaveable. NULL: it can.
-  uint32_t num_trials;     // Under way; see graph/trial.h.
-  ls_graph_undo *undo;     // While there are any.
+  bool frozen;            // True once no more ops may be added.
+  bool is_users;          // Must be destroyed with ls_graph_destroy.
+  uint32_t num_sessions;  // Number of sessions, and LS_GRAPH_DESTROYED. Atomic.
+  bool trains;            // It contains an optimizer's step, at any depth.
+  // Reason why it cannot be exported, or NULL; see ls_graph_note_unsaveable.
+  const char *unsaveable;
+  uint32_t num_trials;  // Open trials; see graph/trial.h.
+  ls_graph_undo *undo;  // Kept while there are any.
   size_t num_undo, undo_capacity;
 };
 
 // ---- Making ----------------------------------------------------------------
-// Creates a graph. `parent` for functions and regions (NULL for others).
-//   LS_UNIMPLEMENTED  more than LS_MAX_GRAPH_DEPTH graphs are around it.
+// Creates a graph. `parent` is for functions and regions (else NULL).
+// LS_UNIMPLEMENTED  it would be nested deeper than LS_MAX_GRAPH_DEPTH
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph);
-// The id of the graph that was made last.
+// Returns the id of the newest graph.
 uint64_t ls_graph_last_id(void);
-// The graph is the user's, who destroys it. Its runtime cannot go before it.
+// Makes the user the owner, who destroys it. Its runtime then outlives it.
 void ls_graph_give_to_user(ls_graph *graph);
-// A session on a user's graph begins and ends. A graph that is destroyed in
-// between goes with the last session.
+// Counts a session on a user's graph. A graph destroyed while it has sessions
+// is freed when the last one ends.
 enum { LS_GRAPH_DESTROYED = 1 << 30 };
 void ls_graph_begin_session(ls_graph *graph);
 void ls_graph_end_session(ls_graph *graph);
-// Destroys any graph with its regions. NULL is fine.
+// Destroys any graph with its regions. NULL is allowed.
 void ls_graph_free(ls_graph *graph);
-// LS_OWN(ls_held_graph, graph): a graph that is no user's.
+// Allows LS_OWN(ls_held_graph, graph), for graphs that are not a user's.
 LS_OWNED_(ls_held_graph, ls_graph *, ls_graph_free(*ls_owned))
 void ls_graph_drop_collections(ls_graph *graph);
-// The leaves of a collection, the value of an item of `collections`.
+// Returns the leaves of a collection; `value` is an item of `collections`.
 const ls_nest *ls_collection_leaves(const void *value, size_t *out_count);
-// An optimizer takes a step in `graph`, and so in those around it.
+// Notes that an optimizer takes a step in `graph`, and so in the enclosing
+// graphs.
 void ls_graph_note_training(ls_graph *graph);
-// The last optimizer takes the sum of the replicas' gradients of a loss that is
-// not scaled for it.
+// Notes if the last optimizer sums the replicas' gradients of a loss that is
+// not scaled for that.
 void ls_graph_set_gradients_summed(ls_graph *graph, bool summed);
 bool ls_graph_sums_gradients(const ls_graph *graph);
-// A graph that is built cannot be exported as it is, for this reason; the first
-// one stays. No effect in an export.
+// Notes why a graph cannot be exported as built; the first reason is kept. No
+// effect during an export.
 LS_MUST_USE ls_status ls_graph_note_unsaveable(ls_graph *graph,
                                                const char *why);
-// The reason, of it or of a graph in it, lent; NULL: there is none.
+// Returns the reason noted for the graph or one inside it, borrowed; NULL if
+// there is none.
 const char *ls_graph_unsaveable(const ls_graph *graph);
-// Drops the nodes of a replica's segment; its handles now mean those of `to`.
+// Drops the nodes of a replica's segment and redirects its handles to `to`.
 void ls_graph_forward(ls_graph *graph, ls_graph *to);
-// `graph` owns `stub` from now on. False without memory.
+// Makes `graph` the owner of `stub`. Returns false without memory.
 bool ls_graph_keep_stub(ls_graph *graph, ls_graph *stub);
 
-// Appends a node with `num_outputs` unset outputs; everything in `spec` is
-// copied into the arena, inputs must be refs of this graph. Does no inference
-// and knows no scopes: what lowering and parsing use. NULL: no memory.
+// Appends a node with `num_outputs` unset outputs. Copies everything in `spec`
+// into the arena; inputs must be refs of this graph. Used by lowering and
+// parsing: infers no types and applies no scopes. Returns NULL without memory.
 ls_node *ls_graph_append(ls_graph *graph, const ls_op_spec *spec,
                          const uint64_t *input_refs, size_t num_outputs);
 
-// Where a graph can be brought back to. Names and collections only inside of a
-// trial (graph/trial.h), by which a refused call leaves no trace.
+// A state to which a graph can be rolled back. Names and collections are
+// restored only in a trial (graph/trial.h), by which a refused call leaves no
+// trace.
 typedef struct ls_graph_rollback_point {
   size_t num_nodes, num_variables, num_parameters, num_captures, num_undo;
   size_t num_waits_outside;
@@ -220,44 +235,46 @@ typedef struct ls_graph_rollback_point {
 } ls_graph_rollback_point;
 ls_graph_rollback_point ls_graph_mark(const ls_graph *graph);
 void ls_graph_rollback(ls_graph *graph, ls_graph_rollback_point to);
-// Drops those nodes from position `from` on for which `drops` says so; nothing
-// that stays may use them.
+// Drops the nodes from position `from` on for which `drops` returns true; no
+// other node may use them.
 void ls_graph_drop_nodes(ls_graph *graph, size_t from,
                          bool (*drops)(const ls_node *node, void *user),
                          void *user);
 
-// From now on sessions refuse to be fed a value of the op; to fetch one of
-// them, or to run the op because it is asked for. What else needs the op runs
-// it as before. In the text form the op's marks say it: graph/gather/check.c.
+// Makes sessions refuse feeds of the op's values (prevent_feeding), or fetches
+// of them and runs of the op as a target (prevent_fetching). The op still runs
+// for ops that need it. In the text form its marks carry the bans:
+// graph/gather/check.c.
 void ls_op_prevent_feeding(ls_op op);
 void ls_op_prevent_fetching(ls_op op);
 
-// Takes the status over as the graph's sticky error unless it has one.
+// Sets the graph's error to `status`, which it takes over, unless it has one.
 void ls_graph_fail(ls_graph *graph, ls_status status);
 
-// Adds a declared parameter of a function, region or lowered graph. Only
-// before any capture.
+// Adds a declared parameter to a function, region or lowered graph. Must
+// precede all captures.
 ls_status ls_graph_add_parameter(ls_graph *graph, ls_type type,
                                  const char *name, ls_tensor *out_tensor);
-// The value of this graph that stands for `value` of this or an enclosing one,
-// capturing as needed. INVALID_ARGUMENT naming both graphs otherwise.
+// Returns the value of this graph for `value`, which is of this or an enclosing
+// graph; captures it if necessary. Else INVALID_ARGUMENT naming both graphs.
 ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref);
-// The parameter of `graph` that stands for `outer`, a value of its parent.
+// Adds a capture: a parameter for `outer`, a value of the parent.
 ls_status ls_graph_add_capture(ls_graph *graph, ls_tensor outer,
                                uint64_t *out_ref);
-// Notes that a node waits for ops of graphs around. False: no memory.
+// Notes that a node waits for ops of enclosing graphs. Returns false without
+// memory.
 LS_MUST_USE bool ls_graph_wait_outside(ls_graph *graph, const ls_node *node,
                                        const ls_op *ops, size_t count);
-// Sets the results; copies.
+// Sets the results; copies the list.
 ls_status ls_graph_set_results(ls_graph *graph, const uint64_t *refs,
                                size_t count);
 
-// Removes the nodes whose id is not set in `keep` (one flag an id, parameters
-// are set) and renumbers the rest, so that ids are dense again.
+// Removes the nodes whose flag in `keep` (by id) is not set and renumbers the
+// others without gaps. Parameters must be kept.
 ls_status ls_graph_keep_nodes(ls_graph *graph, const bool *keep);
 
 // ---- Looking up ------------------------------------------------------------
-// The parts of a ref. A graph has fewer ids than a ref has room for.
+// Parts of a ref. A graph's ids fit into the bits that a ref leaves for them.
 enum { LS_MAX_OUTPUTS = 1 << LS_TENSOR_OUTPUT_BITS };
 static inline uint64_t ls_ref(uint64_t id, unsigned output) {
   return id << LS_TENSOR_OUTPUT_BITS | output;
@@ -268,56 +285,57 @@ static inline uint64_t ls_ref_id(uint64_t ref) {
 static inline unsigned ls_ref_output(uint64_t ref) {
   return ref & (LS_MAX_OUTPUTS - 1);
 }
-// The place of a node among those of its graph, by its id; SIZE_MAX: stale.
+// Returns the position of a node by id; SIZE_MAX if stale.
 size_t ls_graph_position(const ls_graph *graph, uint64_t id);
-// The place of the first node with this id or a later one.
+// Returns the position of the first node with this id or a later one.
 size_t ls_graph_first_position(const ls_graph *graph, uint64_t id);
-// The node of an id or ref; NULL when stale.
+// Returns the node of an id, or of a ref (ls_graph_node_of); NULL if stale.
 ls_node *ls_graph_node(const ls_graph *graph, uint64_t id);
 static inline ls_node *ls_graph_node_of(const ls_graph *graph, uint64_t ref) {
   return ls_graph_node(graph, ls_ref_id(ref));
 }
-// The type of a ref; zero when stale.
+// Returns the type of a ref; zeros if stale.
 ls_type ls_graph_type(const ls_graph *graph, uint64_t ref);
-// The graph that holds the nodes of a handle: follows `forward`.
+// Returns the graph that holds the nodes of a handle: follows `forward`.
 static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
   while (graph != NULL && graph->forward != NULL)
     graph = graph->forward;
   return graph;
 }
 
-// The graph's own copy of a text, one for all equal ones; it lives as long as
-// the graph. NULL: no memory.
+// Returns the graph's interned copy of a text, which lives as long as the
+// graph. NULL without memory.
 const char *ls_graph_intern(ls_graph *graph, const char *text);
-// The device of ops in a scope of device `name`, where it is `around` (NULL:
-// none): the graph's own copy. `name` "": `around` as it is.
-//   LS_INVALID_ARGUMENT  `name` is none.
+// Returns the device of ops in a device scope `name` inside `around` (NULL:
+// none), an interned text. An empty `name` keeps `around`.
+// LS_INVALID_ARGUMENT  `name` is not a device name
 ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
                                 const char *name, const char **out_device);
-// Names a node `base` (NULL: its type) in `scope` (NULL: none), uniquely.
+// Gives a node a unique name from `base` (NULL: its type) in `scope` (NULL:
+// none).
 ls_status ls_graph_name_node(ls_graph *graph, ls_node *node,
                              const ls_name_scope *scope, const char *base);
-// A name scope in `parent` (NULL: at the top), interned. `unique`: one that
-// was not there before, by a number behind the name.
+// Returns a name scope in `parent` (NULL: at the top), interned. `unique` makes
+// a new one, with a number appended if necessary.
 ls_status ls_graph_name_scope(ls_graph *graph, const ls_name_scope *parent,
                               const char *name, bool unique,
                               const ls_name_scope **out_scope);
-// The scope of a path "a/b/", as it is.
+// Returns the scope of a path such as "a/b/", without making it unique.
 ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
                                    const ls_name_scope **out_scope);
-// "a/b/" into `buffer`.
+// Writes the path, such as "a/b/", into `buffer`.
 void ls_name_scope_print(const ls_name_scope *scope, char *buffer, size_t size);
-// Sets or replaces an attribute: the last one then. The array of those that
-// were there stays as it was.
+// Sets or replaces an attribute, which becomes the last one. The old array is
+// left unchanged.
 ls_status ls_node_set_attr(ls_graph *graph, ls_node *node, const ls_attr *attr);
-// Takes away an attribute that no op has of its own, if it is there.
+// Removes a mark if the node has it.
 void ls_node_drop_mark(ls_node *node, const char *name);
 void ls_node_retain_attrs(const ls_node *node);
-// An own attribute of the node, or NULL.
+// Returns an own attribute of the node, or NULL.
 static inline const ls_attr *ls_node_attr(const ls_node *node, ls_attr_id id) {
   return ls_attr_find(node->attrs, node->num_attrs, id);
 }
-// A number or flag; a real number: or what is true without it.
+// Returns a number, flag or (ls_node_real) real number, or its default.
 static inline int64_t ls_node_int(const ls_node *node, ls_attr_id id) {
   return ls_attr_int(node->attrs, node->num_attrs, id);
 }
@@ -325,36 +343,37 @@ static inline double ls_node_real(const ls_node *node, ls_attr_id id) {
   const ls_attr *attr = ls_node_attr(node, id);
   return attr != NULL ? attr->as.f : ls_attr_table[id].otherwise.f;
 }
-// By name, marks too: what users ask for.
+// Returns an attribute by name, marks included, as users request it.
 const ls_attr *ls_node_attr_named(const ls_node *node, const char *name);
-// A mark of ops that use a distributed variable in a replicated computation:
-// for each replica the index of the component on its core. Without it they are
-// in the order of the variable's strategy.
+// Mark of ops that use a distributed variable in a replicated computation: for
+// each replica the index of the component on its core. Without it components
+// are in the order of the variable's strategy.
 #define LS_MARK_CORE_COPIES "_core_copies"
-// Returns true if the op, or one in its regions, writes variables or has
-// effects on the host.
+// Returns true if the op or one in its regions writes variables or has effects
+// on the host.
 bool ls_node_has_effects(const ls_node *node);
-// Returns true if it is a write of a variable.
+// Returns true if the node writes a variable.
 static inline bool ls_node_assigns(const ls_node *node) {
   return node->type == LS_OP_ASSIGN || node->type == LS_OP_ASSIGN_ADD ||
          node->type == LS_OP_ASSIGN_SUB || node->type == LS_OP_ASSIGN_SCATTER;
 }
-// The collective that a meeting stands for; LS_OP_NONE: none, as a merge call.
+// Returns the collective whose results a `meeting` op records; LS_OP_NONE for
+// merge calls and other ops.
 static inline uint16_t ls_node_met_as(const ls_node *node) {
   return ls_attrs_met_as(node->type, node->attrs, node->num_attrs);
 }
-// Captured values of regions are the last operands of the op that holds them,
-// region by region. Returns the number of the first one that region `region`
-// captures; that of all operands for a region behind the last.
+// Returns the index of the first operand that region `region` captures; the
+// number of operands for a region past the last. Captured values are the last
+// operands of the op that holds the regions, region by region.
 uint32_t ls_node_captures(const ls_node *node, uint32_t region);
-// Counts the values that `count` regions capture; writes these, of the graph
-// around, and returns how many there are.
+// Counts the values that `count` regions capture; the second function writes
+// them (as refs of the enclosing graph) and returns their number.
 size_t ls_count_captures(ls_graph *const *regions, size_t count);
 size_t ls_list_captures(ls_graph *const *regions, size_t count, ls_tensor *out);
 size_t ls_list_capture_refs(ls_graph *const *regions, size_t count,
                             uint64_t *out_refs);
 const char *ls_node_name(ls_graph *graph, ls_node *node);
-// "op 'scope/name' (file.c:12)": for messages, into `buffer`.
+// Writes "op 'scope/name' (file.c:12)" into `buffer`, for messages.
 const char *ls_node_describe(ls_graph *graph, ls_node *node, char *buffer,
                              size_t size);
 
@@ -362,12 +381,13 @@ static inline const ls_op_info *ls_node_info(const ls_node *node) {
   return &ls_op_table[node->type];
 }
 
-// The op as the user made it: the node of `graph`, or what it is a copy of.
+// Returns the op that the user made: this node, or the one that it is a copy
+// of.
 static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   return node->origin.graph != NULL ? node->origin : (ls_op){graph, node->id};
 }
 
-// An op's own attribute, as what makes ops writes it: LS_OWN_I(AXIS, 1).
+// Own attributes in op makers, such as LS_OWN_I(AXIS, 1).
 #define LS_OWN_KEY(id_) .name = ls_attr_table[id_].name, .id = (id_)
 #define LS_OWN_I(n, v)                                                         \
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_INT, .as.i = (v)})
@@ -397,7 +417,7 @@ static inline ls_op ls_node_source(ls_graph *graph, const ls_node *node) {
   ((ls_attr){LS_OWN_KEY(LS_ATTR_ID_##n), .kind = LS_ATTR_OBJECT,               \
              .as.object = (v)})
 
-// The table by which nests show tensors and ops: text/tensor_print.c.
+// Table by which nests print tensors and ops: text/tensor_print.c.
 extern const ls_tensor_vtable ls_graph_tensors
     __attribute__((visibility("hidden")));
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bringing values of other graphs into a graph: captures, and constants of
-// eager values.
+// Brings values of other graphs into a graph: by captures, and eager values as
+// constants.
 #include "graph/graph.h"
 #include "graph/layers.h"
 
-// The constant that holds the array, if `key` was imported as one that is still
-// there.
+// Finds the constant made for `key`, if it still holds this array.
 static bool find_constant(const ls_graph *graph, const ls_capture_key *key,
                           const ls_array *array, uint64_t *out_ref) {
   *out_ref = ls_ref(
@@ -16,9 +15,8 @@ static bool find_constant(const ls_graph *graph, const ls_capture_key *key,
          ls_node_attr(node, LS_ATTR_ID_VALUE)->as.array == array;
 }
 
-// An eager value enters a function as a constant: what a trace reads from
-// around it is frozen. All uses are of the same one, so that replicas' traces
-// are equal.
+// Makes an eager value a constant of a function: a trace keeps the value it
+// read. All uses share one constant, so that replicas' traces are equal.
 static ls_status import_eager(ls_graph *graph, ls_tensor value,
                               uint64_t *out_ref) {
   ls_node *node = ls_graph_node_of(value.graph, value.ref);
@@ -63,7 +61,7 @@ ls_status ls_graph_import(ls_graph *graph, ls_tensor value, uint64_t *out_ref) {
         "'%s', which is not inside it",
         ls_tensor_name(value), value.graph->name, graph->name);
   if (graph->parent != value.graph) {
-    uint64_t outer = 0;  // Capture in each graph on the way in.
+    uint64_t outer = 0;  // Capture it in each graph on the way in.
     LS_RETURN_IF_ERROR(ls_graph_import(graph->parent, value, &outer));
     return ls_graph_add_capture(graph, (ls_tensor){graph->parent, outer},
                                 out_ref);

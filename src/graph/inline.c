@@ -24,8 +24,8 @@ bool ls_node_writes(const ls_node *node, const ls_object *variable) {
 }
 
 // ---- Regions ---------------------------------------------------------------
-// Copies `region` into a graph inside the current one. `captured` are the
-// values for its captures.
+// Copies `region` into a new graph inside the current one, with `captured` as
+// the values of its captures.
 static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
                              ls_arena *memory, ls_graph **out_graph) {
   ls_graph *current = ls_graph_resolve(ls_graph_current());
@@ -51,7 +51,7 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
   for (size_t i = 0; i < region->num_results; ++i)
     LS_RETURN_IF_ERROR(ls_graph_import(copy, results[i], &refs[i]));
   LS_RETURN_IF_ERROR(ls_graph_set_results(copy, refs, region->num_results));
-  // A copy draws the numbers of its original.
+  // Copied random ops keep their streams, so later ones must not reuse them.
   if (copy->num_random < region->num_random)
     copy->num_random = region->num_random;
   *out_graph = ls_give(&copy);
@@ -59,8 +59,8 @@ static ls_status copy_region(ls_graph *region, const ls_tensor *captured,
 }
 
 // ---- Ops -------------------------------------------------------------------
-// Copies the regions and lists the operands of the copy: those before the
-// captures as given, then what the new regions capture.
+// Copies the regions and lists the copy's operands: those before the captures,
+// then the captures of the new regions.
 static ls_status copy_regions(const ls_node *node, const ls_tensor *inputs,
                               ls_arena *memory, ls_op_spec *spec) {
   const size_t leading = ls_node_captures(node, 0);
@@ -91,7 +91,7 @@ static ls_status add_copy(ls_graph *from, const ls_node *node,
   *out_op = ls_op_add(spec);
   ls_scope_end(&device);
   if (!ls_op_is_failed(*out_op)) {
-    spec->num_regions = 0;  // Taken over.
+    spec->num_regions = 0;  // The op owns the regions now.
     return ls_ok();
   }
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
@@ -123,11 +123,11 @@ ls_status ls_graph_copy_op(ls_graph *from, const ls_node *node,
 }
 
 // ---- Whole bodies ----------------------------------------------------------
-// The copies, by position of the original, and the values of parameters.
+// Copies by position of the original, and the values of the parameters.
 typedef struct copies {
   ls_op *ops;
   ls_tensor *parameters;
-  const ls_tensor *known;  // NULL: none.
+  const ls_tensor *known;  // NULL: no replaced values.
 } copies;
 
 static ls_tensor copy_of(const ls_graph *body, const copies *made,
@@ -142,8 +142,7 @@ static ls_tensor copy_of(const ls_graph *body, const copies *made,
   return op.id == 0 ? ls_failed_tensor() : ls_op_output(op, ls_ref_output(ref));
 }
 
-// Finds the scope of the same name in the current graph, inside the current
-// one.
+// Finds the scope of the same name below the current scope.
 static ls_status copy_names(const ls_name_scope *names,
                             const ls_name_scope **out_names) {
   *out_names = ls_context_current()->scoped.names;
@@ -169,15 +168,14 @@ static ls_status copy_named(ls_graph *body, const ls_node *node,
   return status;
 }
 
-// Lists the copies of what a node waits for, and ops outside of the body as
-// they are, if they are around the copy too: elsewhere the original has run
-// already.
+// Lists the copies of a node's control inputs. Ops outside the body are kept if
+// they enclose the copy, too; elsewhere they have run already.
 static size_t copy_control(const ls_graph *body, const ls_node *node,
                            const copies *made, ls_op *control) {
   size_t count = 0;
   for (uint32_t i = 0; i < node->num_control; ++i) {
     const ls_op copy = made->ops[ls_graph_position(body, node->control[i])];
-    if (copy.id != 0) control[count++] = copy;  // No parameter.
+    if (copy.id != 0) control[count++] = copy;  // A parameter has none.
   }
   for (size_t i = 0; i < body->num_waits_outside; ++i) {
     const ls_wait_outside *wait = &body->waits_outside[i];
@@ -240,7 +238,8 @@ ls_status ls_graph_inline_part(ls_graph *body, const ls_tensor *args,
   for (size_t i = 0; i < body->num_parameters; ++i)
     made.parameters[i] =
         i < num_args ? args[i] : body->captures[i - body->num_declared].outer;
-  const size_t num_nodes = body->num_nodes;  // It may be the current graph's.
+  // The body may be the current graph, which grows.
+  const size_t num_nodes = body->num_nodes;
   for (size_t i = 0; i < num_nodes; ++i)
     if (is_copied(body, part, i))
       LS_RETURN_IF_ERROR(copy_body_op(body, i, &made));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables that come from layers above, where no table comes with a call.
-// src/layers.c, which is of no layer, ties them together.
+// Tables set by layers above, for calls that cannot pass one. src/layers.c,
+// which belongs to no layer, sets them.
 #ifndef LS_GRAPH_LAYERS_H_
 #define LS_GRAPH_LAYERS_H_
 
@@ -9,28 +9,27 @@
 #include "graph/graph.h"
 #include "lockstep/variable.h"
 
-// The eager graph, which is asked when no graph is open. It runs ops, which
-// takes an engine, so it lives in runtime/.
+// Functions of the eager graph, which is current if no graph is open. It needs
+// an engine to run ops, so it is implemented in runtime/.
 typedef struct ls_eager_vtable {
-  // The thread's eager graph, made at first use. NULL: no memory.
+  // Returns the thread's eager graph, made on first use. NULL without memory.
   ls_graph *(*graph)(ls_runtime *runtime);
-  // Runs an op on values of the eager graph and keeps its results there. Never
-  // fails: a failed op is a failed value. `input_refs` are checked to be its
-  // own.
+  // Runs an op on values of the eager graph and stores its results there.
+  // `input_refs` are valid. Never fails: a failed op has failed values.
   ls_op (*run)(ls_graph *graph, const ls_op_spec *spec,
                const uint64_t *input_refs, const ls_type *out, size_t num_out);
-  // A draw waits until its value is asked for. Who looks at a node's values
-  // calls this first; then they are there, or the failure is.
+  // Runs pending random ops: call this before reading a node's values.
+  // Afterwards the values exist, or the failure is set.
   void (*catch_up)(const ls_graph *graph, ls_node *node);
-  // Frees the values of the eager graph that were made since it had `num_nodes`
-  // and its arena was at `memory`, unless a tape may need them. Their handles
-  // are stale then.
+  // Frees the eager values made since the graph had `num_nodes` and its arena
+  // was at `memory`, except those a tape may need. Their handles become stale.
   void (*drop_since)(ls_graph *graph, size_t num_nodes,
                      ls_arena_mark_point memory);
-  // A value of the eager graph that failed with `status`, taken over.
+  // Makes a failed eager value; takes over `status`.
   ls_op (*fail)(ls_graph *graph, ls_status status);
-  // Starts of an eager variable: a value, zeros that are made nowhere else
-  // first, a place without a value; and that it is gone.
+  // Initial states of an eager variable: a value; zeros, without making them
+  // anywhere else first; storage without a value. `forget` is called when the
+  // variable is freed.
   ls_status (*initialize)(ls_variable *variable, ls_tensor value);
   ls_status (*initialize_zero)(ls_variable *variable);
   ls_status (*reserve)(ls_variable *variable);
@@ -39,7 +38,7 @@ typedef struct ls_eager_vtable {
 
 typedef struct ls_layers {
   const ls_eager_vtable *eager;
-  // The strategy in force where no other is.
+  // The strategy in force outside all others.
   const struct ls_strategy_class *default_strategy;
 } ls_layers;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nodes: names, and what the public accessors of ops and tensors show.
+// Nodes: their names, and the public accessors of ops and tensors.
 #include <stdio.h>
 
 #include "graph/graph.h"
@@ -13,8 +13,8 @@
 #include "lockstep/host.h"
 
 // ---- Names -----------------------------------------------------------------
-// A name is scope + base [+ "_" + number] and is rendered when asked for. What
-// is kept is the next number of each (scope, base).
+// A full name, scope + base [+ "_" + number], is composed on demand. The graph
+// keeps the next number for each (scope, base).
 typedef struct name_key {
   const ls_name_scope *scope;
   char base[LS_MAX_NAME];
@@ -27,7 +27,7 @@ static size_t make_key(name_key *key, const ls_name_scope *scope,
   return offsetof(name_key, base) + size;
 }
 
-// Takes the next free number of a base: 0 means the plain base.
+// Takes the next free number of a base; 0 means the base without a number.
 static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
                              const char *base, uint32_t *out_number) {
   const size_t length = strlen(base);
@@ -40,7 +40,7 @@ static ls_status take_number(ls_graph *graph, const ls_name_scope *scope,
   uintptr_t next = (uintptr_t)ls_map_find(&graph->names, &key, size);
   uint32_t number = (uint32_t)next;
   name_key numbered;
-  while (number != 0) {  // "relu_1" may have been asked for by that name.
+  while (number != 0) {  // A name such as "relu_1" may be in use already.
     char text[LS_MAX_NAME];
     const int n = snprintf(text, sizeof(text), "%s_%u", base, number);
     const size_t s = make_key(&numbered, scope, text, (size_t)n);
@@ -68,7 +68,7 @@ void ls_graph_reset_name(ls_graph *graph, const ls_name_scope *scope,
   }
   const bool is_set =
       ls_map_insert(&graph->names, &key, size, (void *)(uintptr_t)next);
-  LS_ASSERT(is_set);  // It is there.
+  LS_ASSERT(is_set);  // Replacing a key needs no memory.
   (void)is_set;
 }
 
@@ -80,8 +80,8 @@ const char *ls_graph_intern(ls_graph *graph, const char *text) {
                                                                        : NULL;
 }
 
-// A merged name is kept by both names, with a zero between them that no text
-// has: a scope on each of a loop's turns parses nothing.
+// Caches merged names by both names, joined by a zero byte, so that a device
+// scope in a loop parses nothing.
 ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
                                 const char *name, const char **out_device) {
   char key[2 * LS_MAX_DEVICE_NAME];
@@ -123,7 +123,7 @@ static ls_status check_alive(const ls_graph *graph) {
              : ls_failed_precondition("the graph has been destroyed");
 }
 
-// No name is ever cut: two could become one.
+// Refuses long names instead of cutting them, because two could become one.
 static ls_status check_scope(const ls_name_scope *parent, const char *name) {
   const size_t most = LS_MAX_FULL_NAME - LS_MAX_NAME - 1;
   const size_t length = strlen(name);
@@ -190,7 +190,7 @@ ls_status ls_graph_name_scope_path(ls_graph *graph, const char *path,
   return ls_ok();
 }
 
-// Renders scopes outermost first; returns the characters written.
+// Writes scopes outermost first; returns the number of characters.
 static size_t render_scope(const ls_name_scope *scope, char *buffer,
                            size_t size) {
   if (scope == NULL) return 0;
@@ -296,7 +296,7 @@ ls_status ls_op_attr(ls_op op, const char *name, const ls_attr **out_attr) {
                       ls_node_info(node)->name, name);
 }
 
-// Checks that the node can have `attr`, perhaps in place of one of that name.
+// Checks that the node can have `attr`, which may replace one of that name.
 static ls_status check_attr(ls_arena *memory, const ls_node *node,
                             const ls_attr *attr) {
   ls_node with = *node;
@@ -374,8 +374,7 @@ const char *ls_tensor_name(ls_tensor tensor) {
   char text[LS_MAX_FULL_NAME + 8];
   snprintf(text, sizeof(text), "%s:%u", ls_node_name(graph, node),
            ls_ref_output(tensor.ref));
-  // The graph's, once: values of the eager graph go, and their memory with
-  // them.
+  // Returns an interned text, because eager nodes and their memory are freed.
   const char *kept = ls_graph_intern(graph, text);
   return kept != NULL ? kept : "";
 }
@@ -449,7 +448,8 @@ ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
   LS_REQUIRE_OUT(out_op);
   LS_REQUIRE(graph);
   LS_REQUIRE(name);
-  ls_graph *writable = (ls_graph *)graph;  // Rendering keeps the text.
+  // Composing the name caches its text.
+  ls_graph *writable = (ls_graph *)graph;
   for (size_t i = 0; i < graph->num_nodes; ++i) {
     if (strcmp(ls_node_name(writable, graph->nodes[i]), name) != 0) continue;
     *out_op = ls_graph_op(graph, i);
@@ -459,7 +459,8 @@ ls_status ls_graph_lookup_op(const ls_graph *graph, const char *name,
 }
 
 void ls_node_drop_mark(ls_node *node, const char *name) {
-  ls_attr *attrs = (ls_attr *)(uintptr_t)node->attrs;  // The graph's own.
+  // The graph owns the attributes.
+  ls_attr *attrs = (ls_attr *)(uintptr_t)node->attrs;
   uint32_t count = 0;
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     if (attrs[i].id != 0 || strcmp(attrs[i].name, name) != 0)

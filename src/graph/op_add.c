@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adding an op: operands are brought into the current graph, types inferred,
-// scopes applied. The one way into build and function graphs, and the door to
-// the eager graph.
+// Adds an op: imports its operands into the current graph, infers types, and
+// applies scopes. All ops of build, function and eager graphs are added here.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,9 +12,9 @@
 #include "graph/layers.h"
 #include "graph/make/make.h"
 
-// An op that is being added, gathered on the stack; long lists in `memory`.
+// An op being added, on the stack; long lists are in `memory`.
 typedef struct addition {
-  ls_op_spec spec;  // With what attributes, scopes and flows have made of it.
+  ls_op_spec spec;  // Completed by attributes, scopes and flows.
   const ls_op_info *info;
   ls_graph *graph;
   ls_context *context;
@@ -39,7 +38,7 @@ static ls_op failed_op(addition *a, ls_status status) {
   return (ls_op){0};
 }
 
-// Appends "op, scope" to a refusal.
+// Appends "op, scope" to an error.
 static ls_status with_scope(const addition *a, ls_status status) {
   char scope[LS_MAX_FULL_NAME];
   ls_name_scope_print(a->context->scoped.names, scope, sizeof(scope));
@@ -71,7 +70,7 @@ static ls_status import_inputs(addition *a) {
   return ls_ok();
 }
 
-// Checks the attributes, which get their ids, and what the spec points to.
+// Checks the spec's pointers and attributes, and resolves attribute ids.
 static ls_status check_spec(addition *a) {
   const ls_op_spec *spec = &a->spec;
   if (spec->inputs == NULL && spec->num_inputs > 0)
@@ -118,8 +117,8 @@ static int compare_text(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// The groups that an op is of: those that it is colocated with, else its own.
-// Returns how many; lists them unless `out` is NULL.
+// Lists the colocation groups of an op, or its own group if it has none, and
+// returns their number. `out` may be NULL.
 static size_t list_groups(addition *a, ls_op op, const char **out) {
   const ls_node *node = ls_graph_node(op.graph, op.id);
   const ls_attr *attr =
@@ -156,8 +155,8 @@ static ls_status find_groups(addition *a, const char ***out_groups,
   return ls_ok();
 }
 
-// Marks an op made in colocation scopes: `_class` = the groups of all ops that
-// it is beside, sorted.
+// Marks an op made in colocation scopes: `_class` lists the groups of all ops
+// that it is colocated with, sorted.
 static ls_status mark_colocated(addition *a, ls_node *node) {
   const char **groups = NULL;
   size_t count = 0;
@@ -169,7 +168,7 @@ static ls_status mark_colocated(addition *a, ls_node *node) {
                                      .as.strings = {groups, count}});
 }
 
-// Lists what the op waits for, which flows around may change.
+// Collects the op's control inputs; enclosing flows may change them.
 static ls_status apply_scopes(addition *a) {
   LS_RETURN_IF_ERROR(ls_control_gather(
       a->graph, a->info, a->context->scoped.control, &a->spec, &a->memory));
@@ -226,7 +225,7 @@ static ls_status op_add_append(addition *a, ls_node **out_node) {
   if (node == NULL) return ls_out_of_memory();
   const ls_status status = dress(a, node, outside, num_outside);
   if (!ls_status_is_ok(status)) {
-    node->num_regions = 0;  // They stay the caller's.
+    node->num_regions = 0;  // The caller keeps the regions.
     ls_graph_rollback(a->graph, before);
     return status;
   }
@@ -234,7 +233,7 @@ static ls_status op_add_append(addition *a, ls_node **out_node) {
   return ls_ok();
 }
 
-// Refuses, in eager, what runs after a failed op.
+// Refuses an eager op that depends on a failed op.
 static ls_status check_control(const addition *a) {
   for (size_t i = 0; i < a->spec.num_control; ++i) {
     const ls_op op = a->spec.control[i];
@@ -264,7 +263,7 @@ static ls_op graph_add(addition *a) {
     return failed_op(a, ls_status_clone(a->context->refusal));
   if (a->graph->kind == LS_GRAPH_LOWERED)
     return failed_op(a, ls_internal("an op maker in a lowered graph"));
-  // What follows a failed op fails silently: the first error tells.
+  // Ops that use a failed op fail without an error: the graph keeps the first.
   if (a->graph->error != NULL)
     for (size_t i = 0; a->spec.inputs != NULL && i < a->spec.num_inputs; ++i)
       if (a->spec.inputs[i].ref == 0) return (ls_op){0};
@@ -319,7 +318,7 @@ ls_op ls_op_add(const ls_op_spec *spec) {
                 .info = &ls_op_table[spec->type],
                 .graph = ls_graph_resolve(ls_graph_current()),
                 .context = ls_context_current()};
-  // It may have been destroyed in its own scope.
+  // The graph may have been destroyed inside its own scope.
   if (a.graph == NULL || a.graph->allocator == NULL) return (ls_op){0};
   ls_arena_init(&a.memory, a.graph->allocator);
   const ls_op op = graph_add(&a);
@@ -327,7 +326,7 @@ ls_op ls_op_add(const ls_op_spec *spec) {
   return op;
 }
 
-// ---- Places ----------------------------------------------------------------
+// ---- Source positions ------------------------------------------------------
 static void op_add_place(const char *file, int line) {
   ls_graph *graph = ls_graph_current();
   if (graph == NULL) return;

@@ -6,7 +6,7 @@
 #include "graph/infer/infer.h"
 #include "lockstep/shape_rules.h"
 
-// Attributes that several rows of ops.def have alike.
+// Attributes that several rows of ops.def share.
 #define LS_ATTRS_RANDOM                                                        \
   NEEDS(SIZES), NEEDS(DTYPE), HAS(SEED), HAS(STREAM),                          \
       HAS(SAME_ON_ALL_REPLICAS), HAS(REPLICA), HAS(FIXED)
@@ -16,7 +16,7 @@
   LS_ATTRS_WINDOW, HAS(INPUT_DILATIONS), HAS(CHANNEL_GROUPS)
 #define LS_ATTRS_GROUPS HAS(GROUPS), HAS(GROUP_SIZE)
 
-// The first one stands for none: a row may have no attribute.
+// Starts with an empty entry, because a row may have no attribute.
 #define NEEDS(id)                                                              \
   { LS_ATTR_ID_##id, true }
 #define HAS(id)                                                                \

@@ -38,7 +38,7 @@ ls_status ls_region_tensor(ls_nest leaf, ls_tensor *out_tensor) {
   const ls_tensor failed = *out_tensor;
   const ls_node *node =
       failed.graph == NULL ? NULL : ls_graph_node_of(failed.graph, failed.ref);
-  if (node != NULL && node->failure != NULL)  // In eager.
+  if (node != NULL && node->failure != NULL)  // A failed eager value.
     return ls_status_clone(node->failure);
   const ls_status status = ls_graph_take_error(graph);
   return !ls_status_is_ok(status)
@@ -62,7 +62,7 @@ ls_status ls_region_parameters(ls_graph *graph, ls_nest like,
   return ls_take_nest(ls_nest_pack(like, leaves, count), out_args);
 }
 
-// The leaf as a value of the graph, or as it is; adds its ref to the results.
+// State of collecting the results of a region.
 typedef struct result_state {
   ls_graph *graph;
   uint64_t *refs;
@@ -71,7 +71,7 @@ typedef struct result_state {
 
 static ls_nest take_result(ls_nest leaf, void *user);
 
-// Takes a value that comes back with a component for each replica.
+// Takes a value that has a component for each replica.
 static ls_nest take_components(ls_nest leaf, result_state *state) {
   const size_t count = ls_distributed_count(leaf);
   LS_OWN_ARRAY(state->graph->allocator, ls_nest, items, count);
@@ -125,7 +125,7 @@ ls_status ls_region_trace(ls_graph *graph, ls_flow_callback callback,
   LS_OWN(ls_nest, result) = ls_status_is_ok(status)
                                 ? ls_nest_map(made, take_result, &state)
                                 : ls_fail(status);
-  // An op maker's failure inside is the first cause, if there was one.
+  // An op maker's failure inside the callback is the root cause.
   status = ls_nest_status(result);
   if (graph->error != NULL) {
     ls_status_free(status);

@@ -4,7 +4,7 @@
 #include "base/memory/own.h"
 #include "graph/context.h"
 
-// ---- The list --------------------------------------------------------------
+// ---- List of changes -------------------------------------------------------
 static bool holds_leaf(const ls_graph_undo *entry) {
   return entry->kind == LS_UNDO_REMOVED || entry->kind == LS_UNDO_ATTR;
 }
@@ -23,7 +23,7 @@ bool ls_graph_note(ls_graph *graph, ls_graph_undo entry) {
   return true;
 }
 
-// Returns what an attribute holds, as a leaf; none: nothing.
+// Returns the reference that an attribute holds as a leaf, or none.
 static ls_nest held_by(const ls_attr *attr) {
   if (attr->kind == LS_ATTR_ARRAY && attr->as.array != NULL)
     return (ls_nest){.kind = LS_KIND_ARRAY, .as.ref = attr->as.array};
@@ -32,7 +32,7 @@ static ls_nest held_by(const ls_attr *attr) {
              : ls_none();
 }
 
-// The last attribute goes, and the one that it has replaced is held again.
+// Removes the last attribute and puts the one it replaced back.
 static void unset_attr(const ls_graph_undo *entry) {
   ls_node *node = entry->node;
   ls_nest_release(held_by(&node->attrs[node->num_attrs - 1]));
@@ -42,7 +42,7 @@ static void unset_attr(const ls_graph_undo *entry) {
 
 void ls_graph_undo_to(ls_graph *graph, size_t count) {
   const uint32_t trials = graph->num_trials;
-  graph->num_trials = 0;  // Undoing is not noted.
+  graph->num_trials = 0;  // Does not note the undoing itself.
   while (graph->num_undo > count) {
     const ls_graph_undo *entry = &graph->undo[--graph->num_undo];
     switch (entry->kind) {
@@ -71,7 +71,7 @@ void ls_graph_undo_to(ls_graph *graph, size_t count) {
   graph->num_trials = trials;
 }
 
-// Keeps what the last trial leaves.
+// Drops the list when the last trial has ended.
 static void trial_forget(ls_graph *graph) {
   for (size_t i = 0; i < graph->num_undo; ++i)
     if (holds_leaf(&graph->undo[i])) ls_nest_release(graph->undo[i].leaf);
@@ -107,7 +107,8 @@ void ls_trial_begin(ls_trial *trial) {
   ++trial->around->num_trials;
 }
 
-// An error of others stays theirs, where they have built here meanwhile.
+// Combines errors at the end. If other replicas have built here meanwhile
+// (`met`), an error that they left stays.
 static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
                             ls_status status) {
   if (met) {
@@ -118,8 +119,8 @@ static ls_status join_error(ls_trial *trial, ls_graph *graph, bool met,
   if (ls_status_is_ok(status))
     status = graph->error;
   else
-    ls_status_free(graph->error);  // It says less than who has seen it.
-  // In a graph that had failed before, that is the first cause.
+    ls_status_free(graph->error);  // The caller's status says more.
+  // If the graph had an error before the trial, that is the root cause.
   if (!ls_status_is_ok(status) && trial->error != NULL) {
     ls_status_free(status);
     status = ls_status_clone(trial->error);
@@ -142,8 +143,8 @@ static const ls_graph *trial_root_of(const ls_graph *graph) {
   return graph;
 }
 
-// Returns true if a graph is to be marked for the trial: it was there before,
-// and is one of those that hold each other.
+// Returns true if the trial has not marked a graph yet: one that existed before
+// and belongs to the same outermost graph.
 static bool lacks(const ls_trial *trial, const ls_graph *graph) {
   if (trial == NULL || graph == trial->graph || graph == trial->around ||
       graph->id > trial->last_graph ||
@@ -179,7 +180,7 @@ ls_status ls_trial_set_attr(ls_graph *graph, ls_node *node,
   if (!ls_graph_note(graph, entry)) return ls_out_of_memory();
   const ls_status status = ls_node_set_attr(graph, node, attr);
   if (!ls_status_is_ok(status) && graph->num_undo > noted) {
-    ls_nest_release(entry.leaf);  // It has not been replaced.
+    ls_nest_release(entry.leaf);  // The attribute was not replaced.
     graph->num_undo = noted;
   }
   return status;
@@ -200,13 +201,13 @@ ls_status ls_trial_add_result(ls_graph *graph) {
                                            .before = graph->num_results}));
 }
 
-// ---- Ends ------------------------------------------------------------------
+// ---- End -------------------------------------------------------------------
 static void end_in(ls_graph *graph, ls_graph_rollback_point mark, bool undo) {
   if (undo) ls_graph_rollback(graph, mark);
   if (--graph->num_trials == 0) trial_forget(graph);
 }
 
-// Hands what stays to a trial around this one, which may still take it back.
+// Hands kept changes to the enclosing trial, which may still undo them.
 static void end_in_joined(ls_trial *trial, bool undo) {
   while (trial->joined != NULL) {
     ls_joined_graph *joined = trial->joined;

@@ -9,7 +9,8 @@ static void enter_graph(ls_graph_walk *walk, const ls_graph *graph,
       .holder = holder};
 }
 
-// The levels are set when they are entered: there are many, and few are.
+// Sets levels only when they are entered: there is room for many, and few are
+// used.
 void ls_graph_walk_begin(ls_graph_walk *walk, const ls_graph *graph) {
   walk->graph = NULL;
   walk->node = NULL;
@@ -66,7 +67,7 @@ ls_status ls_graph_each(ls_graph *graph,
   return ls_ok();
 }
 
-// ---- Questions -------------------------------------------------------------
+// ---- Queries ---------------------------------------------------------------
 bool ls_graph_any(const ls_graph *graph, bool (*test)(const ls_node *node)) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)

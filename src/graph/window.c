@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/window.h"
 
-// The numbers of `attr`, `each` for a dimension, into out[dimension * each...].
+// Reads the numbers of `attr`, `each` per dimension, into out[dimension *
+// each...].
 static ls_status window_read_numbers(const ls_window *w, const ls_attr *attr,
                                      int32_t each, int64_t *out) {
   const int32_t count = w->rank * each;
@@ -58,7 +59,7 @@ ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
   return read_padding(w, ls_attr_find(attrs, num_attrs, LS_ATTR_ID_PADDING));
 }
 
-// (count - 1) * distance + 1, or -1 where that is more than is possible.
+// Returns (count - 1) * distance + 1, or -1 if that is too large.
 static int64_t span_of(int64_t count, int64_t distance) {
   int64_t span;
   if (count == 0) return 0;
@@ -104,7 +105,7 @@ ls_status ls_window_slide(ls_window *w, int32_t axis, int64_t size,
   return ls_ok();
 }
 
-// ---- Convolutions and the maxima of their results --------------------------
+// ---- Convolutions with maxima ----------------------------------------------
 bool ls_can_pool(ls_type y) {
   const ls_shape *s = &y.shape;
   return y.dtype == LS_DTYPE_F32 && s->rank == LS_POOL_RANK && s->dim[0] != 0 &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sameness: of regions op for op, of graphs by their content, and of values of
-// a replica that are those of all.
+// Equality of regions, identity hashes of graphs, and values that are the same
+// on all replicas.
 #ifndef LS_GRAPH_COMPARE_COMPARE_H_
 #define LS_GRAPH_COMPARE_COMPARE_H_
 
@@ -9,47 +9,48 @@
 #include "graph/context.h"
 
 // ---- equal.c ----------------------------------------------------------------
-// Returns true if two regions of one parent are the same op for op: types,
-// operands, own attributes, captured values, results, child regions. Names and
-// marks are not compared. If not, the first difference is written into
+// Returns true if two regions of one parent are equal op for op: types,
+// operands, own attributes, captured values, results and child regions. Names
+// and marks are ignored. Otherwise describes the first difference in
 // `difference`.
 bool ls_graph_equal(ls_graph *a, ls_graph *b, char *difference, size_t size);
 
-// The same, whatever the captured values are.
+// Compares regions like ls_graph_equal but ignores which values they capture.
 bool ls_graph_equal_inside(ls_graph *a, ls_graph *b, char *difference,
                            size_t size);
 
 // Returns true if two attributes have the same name, kind and value.
 bool ls_attr_equal(const ls_attr *a, const ls_attr *b);
 
-// Appends what an attribute is to a key: its name, and what its value is by.
+// Appends an attribute's name and value to a key; objects by their identity.
 void ls_attr_append_key(ls_text *key, const ls_attr *attr);
 
 // ---- identity.c -------------------------------------------------------------
-// Sums up a graph in 128 bits: its nodes with their attributes and constants,
-// by content. Two lowered ones that have the same compute the same. Variables
-// are told apart by their names, other objects and host kernels by their type
-// only: a caller that needs more adds it.
+// Hashes a graph in 128 bits: its nodes with their attributes and constants.
+// Lowered graphs with equal hashes compute the same. Variables are identified
+// by name, other objects and host kernels by type only: a caller that needs
+// more adds it.
 void ls_graph_identify(const ls_graph *graph, uint64_t out_identity[2]);
-// The same but for the numbers in constants.
+// Hashes a graph without the numbers in its constants.
 void ls_graph_identify_ops(const ls_graph *graph, uint64_t out_identity[2]);
 
 // ---- Values that are the same on all replicas -------------------------------
-// Collectives and merge calls have given them to a replica. Replicas that run
-// op by op cannot see it in the ops, of which eager keeps no record.
+// Values of a replica that are the same on all: collectives and merge calls
+// made them. Needed where replicas run op by op, because eager graphs keep no
+// record of ops.
 typedef struct ls_same_values {
   ls_allocator *allocator;
-  const ls_graph *graph;  // The replica's: values of others are not noted.
+  const ls_graph *graph;  // The replica's graph: only its values are noted.
   uint64_t *refs;
   size_t count, capacity;
 } ls_same_values;
 
 void ls_same_values_deinit(ls_same_values *values);
-// Notes a value. False: no memory.
+// Notes a value. Returns false without memory.
 LS_MUST_USE bool ls_same_values_add(ls_same_values *values, ls_tensor value);
 
-// The same for the replica at hand, outside of which nothing is noted: gives
-// the value, or a failed one without memory.
+// Notes a value for the current replica, if there is one. Returns the value, or
+// a failed tensor without memory.
 ls_tensor ls_same_note(ls_tensor value);
 bool ls_same_is_noted(ls_tensor value);
 

@@ -50,13 +50,13 @@ bool ls_attr_equal(const ls_attr *a, const ls_attr *b) {
     return ls_array_is_same(a->as.array, b->as.array);
   case LS_ATTR_OBJECT:
     return ls_object_equal(a->as.object, b->as.object);
-  default:  // Numbers and pointers: eight bytes.
+  default:  // Numbers and pointers have eight bytes.
     return a->as.i == b->as.i;
   }
 }
 
-// ---- What differs ----------------------------------------------------------
-// Two graphs that are compared, and room for what differs first.
+// ---- Differences -----------------------------------------------------------
+// Two graphs to compare, and a buffer for the first difference.
 typedef struct comparison {
   ls_graph *a, *b;
   char *text;
@@ -72,7 +72,7 @@ static bool differ(const comparison *c, const char *format, ...) {
   return false;
 }
 
-// Puts what is compared before what differs in it.
+// Describes a difference between two nodes.
 static bool differ_in(const comparison *c, ls_node *a, ls_node *b,
                       const char *what) {
   char x[160], y[160];
@@ -99,7 +99,8 @@ static void value_text(const ls_attr *attr, char *buffer, size_t size) {
   ls_text_deinit(&text);
 }
 
-// Where two arrays of one type differ; -1: their types do, or they are texts.
+// Returns the first element in which two arrays of one type differ; -1 for
+// arrays of different types and for strings.
 static int64_t first_difference(const ls_array *a, const ls_array *b) {
   const size_t size = ls_dtype_size(ls_array_dtype(a));
   if (ls_array_dtype(a) != ls_array_dtype(b) ||
@@ -115,7 +116,7 @@ static int64_t first_difference(const ls_array *a, const ls_array *b) {
   return i < count ? i : -1;
 }
 
-// Both sides, such that they read differently.
+// Describes two different attributes so that the texts differ.
 static void attr_difference(const ls_attr *a, const ls_attr *b, char *buffer,
                             size_t size) {
   char x[60], y[60];
@@ -171,7 +172,7 @@ static bool same_outputs(const comparison *c, ls_node *a, ls_node *b) {
   return true;
 }
 
-// The op's own attribute at or behind `at`; NULL: there is none.
+// Returns the node's next own attribute from `*at` on, NULL if there is none.
 static const ls_attr *next_own(const ls_node *node, uint32_t *at) {
   while (*at < node->num_attrs && ls_attr_is_mark(&node->attrs[*at]))
     ++*at;
@@ -205,7 +206,8 @@ static bool same_node(const comparison *c, ls_node *a, ls_node *b) {
 }
 
 // ---- Graphs ----------------------------------------------------------------
-// Finds what differs in values that are constants, as eager ones are.
+// Describes different captures; for constants, such as eager values, also the
+// element that differs.
 static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
   char what[200] = "";
   const ls_node *x = ls_graph_node_of(a.graph, a.ref);
@@ -217,8 +219,8 @@ static bool differ_in_capture(const comparison *c, ls_tensor a, ls_tensor b) {
                 ls_tensor_name(b), what[0] == '\0' ? "" : ": ", what);
 }
 
-// A capture's outer value: the same, or in regions of two equal graphs the
-// same place.
+// Compares the outer values of captures by their refs, also for regions of two
+// equal graphs.
 static bool same_captures(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   if (a->num_captures != b->num_captures)
@@ -231,7 +233,7 @@ static bool same_captures(const comparison *c) {
   return true;
 }
 
-// Compares what ops wait for in graphs around.
+// Compares control inputs from enclosing graphs.
 static bool same_waits(const comparison *c) {
   const ls_graph *a = c->a, *b = c->b;
   bool same = a->num_waits_outside == b->num_waits_outside;
@@ -323,7 +325,7 @@ void ls_attr_append_key(ls_text *key, const ls_attr *attr) {
   case LS_ATTR_DTYPE:
     ls_text_append_bytes(key, &attr->as.dtype, sizeof(ls_dtype));
     break;
-  default:  // Numbers and pointers: eight bytes.
+  default:  // Numbers and pointers have eight bytes.
     ls_text_append_bytes(key, &attr->as.i, sizeof(int64_t));
   }
   ls_text_append_char(key, '\n');
@@ -339,7 +341,7 @@ static bool same_is_of(const ls_same_values *values, ls_tensor value) {
          ls_graph_resolve(value.graph) == values->graph;
 }
 
-// Eager values go with their frame.
+// Drops notes of eager values that are gone with their frame.
 static void drop_stale(ls_same_values *values) {
   size_t kept = 0;
   for (size_t i = 0; i < values->count; ++i)
@@ -351,7 +353,8 @@ static void drop_stale(ls_same_values *values) {
 bool ls_same_values_add(ls_same_values *values, ls_tensor value) {
   if (!same_is_of(values, value)) return true;
   if (values->count == values->capacity) drop_stale(values);
-  // Twice the room for what is left: looking for stale ones stays cheap.
+  // Grows to twice the number of valid notes, so that scans for stale ones stay
+  // rare.
   if (values->count >= values->capacity / 2 &&
       !ls_grow(values->allocator, &values->refs, &values->capacity,
                2 * values->count + 1, sizeof(*values->refs)))

@@ -6,7 +6,8 @@
 #include "graph/variables/variable.h"
 #include "lockstep/host.h"
 
-// `numbers`: those in arrays count, else their types alone.
+// Adds a type. In the functions below, `numbers` tells whether arrays count
+// with their numbers or their types only.
 static void add_type(ls_digest *d, ls_dtype dtype, ls_shape shape) {
   ls_digest_add_u64(d, (uint64_t)dtype);
   ls_digest_add_u64(d, (uint64_t)(int64_t)shape.rank);
@@ -76,7 +77,7 @@ static void identity_add_attr(ls_digest *d, const ls_attr *attr, bool numbers) {
   case LS_ATTR_KERNEL:
     ls_digest_add_text(d, attr->as.kernel->name);
     break;
-  default:  // Numbers: eight bytes.
+  default:  // Numbers have eight bytes.
     ls_digest_add_u64(d, (uint64_t)attr->as.i);
   }
 }
@@ -97,7 +98,8 @@ static void add_node(ls_digest *d, const ls_node *node, bool numbers) {
   ls_digest_add_u64(d, node->num_outputs);
   for (uint32_t i = 0; i < node->num_outputs; ++i)
     add_type(d, node->outputs[i].dtype, node->outputs[i].shape);
-  uint64_t num_attrs = 0;  // Without what says where a computation runs.
+  // Excludes marks of the system that a computation runs on.
+  uint64_t num_attrs = 0;
   for (uint32_t i = 0; i < node->num_attrs; ++i)
     num_attrs += !ls_attr_is_of_system(&node->attrs[i]);
   ls_digest_add_u64(d, num_attrs);

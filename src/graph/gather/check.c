@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks a replicated computation once all of it is known.
+// Checks a replicated computation when it is complete.
 #include <stdlib.h>
 
 #include "base/runtime_internal.h"
@@ -12,12 +12,13 @@
 #include "graph/walk.h"
 #include "lockstep/host.h"
 
-// Ops of the computation, at any depth: `visit` is asked of each, with the
-// outside compiled cluster that it is of (NULL: none).
+// Visits an op of the computation, at any depth, with its outside compiled
+// cluster (NULL: none).
 typedef ls_status (*visitor)(void *self, ls_graph *graph, ls_node *node,
                              const char *outside);
 
-// The cluster of the op, or of the innermost op around it that has one.
+// Returns the outside compiled cluster of the op, or of the innermost enclosing
+// op that has one.
 static const char *outside_of(const ls_graph_walk *walk) {
   const char *own = ls_node_mark(walk->node, LS_MARK_OUTSIDE);
   for (size_t i = walk->num_levels; own == NULL && i > 0; --i)
@@ -39,7 +40,7 @@ static ls_status visit_members(const ls_copying *c, const ls_cluster *cluster,
   return ls_ok();
 }
 
-// ---- Cores that exchange values --------------------------------------------
+// ---- Cores for outside clusters --------------------------------------------
 static ls_status bad_core(const ls_cluster *cluster, const char *entry,
                           const char *what) {
   return ls_invalid_argument("computation '%s': '%s' in " LS_MARK_HOST_CORES
@@ -97,8 +98,8 @@ static bool is_collective(const ls_node *node) {
   }
 }
 
-// Returns true if a core has no form of it: texts, and calls of the host, but
-// for those that say so.
+// Returns true if the op cannot run on a core: it makes strings, or calls a
+// host kernel without the flag LS_HOST_ON_CORES.
 static bool has_no_device_form(const ls_node *node) {
   if (node->type == LS_OP_HOST)
     return (ls_node_attr(node, LS_ATTR_ID_KERNEL)->as.kernel->flags &
@@ -108,7 +109,7 @@ static bool has_no_device_form(const ls_node *node) {
   return false;
 }
 
-enum { NAMED = 3 };  // Ops that the line about those that move names.
+enum { NAMED = 3 };  // Number of moved ops that the log line names.
 
 typedef struct op_check {
   const ls_cluster *cluster;
@@ -138,8 +139,8 @@ static ls_status check_op(void *self, ls_graph *graph, ls_node *node,
       ls_node_describe(graph, node, text, sizeof(text)), check->cluster->name);
 }
 
-// Logs moved ops once for each computation, whatever of it is asked for: it is
-// known by its graph and its place, as each trace of a function is another
+// Logs moved ops once for each computation, which is identified by its graph's
+// name and its source position, because each trace of a function is another
 // graph.
 static ls_status report_moved(const ls_copying *c, const op_check *check) {
   const ls_graph *whole = ls_graph_whole(c->from);
@@ -187,7 +188,7 @@ static ls_status check_ops(const ls_copying *c, const ls_cluster *cluster) {
 // orders the two.
 typedef struct variable_check {
   const ls_cluster *cluster;
-  ls_map compiled;  // Families that compiled ops use.
+  ls_map compiled;  // Variable families that compiled ops use.
 } variable_check;
 LS_OWNED_(variable_check, variable_check, ls_map_deinit(&ls_owned->compiled))
 
@@ -239,9 +240,9 @@ static ls_cluster *any_cluster(const ls_copying *c, size_t place) {
              : &c->level->clusters[c->level->cluster_of[place] - 1];
 }
 
-// Checks a value that is used outside of its computation. Only outputs are, and
-// what is compiled outside: where there is one replica, or between computations
-// of as many.
+// Checks a value that is used outside of its computation: it must be an output,
+// or compiled outside and either of a single replica or used by a computation
+// with as many replicas.
 static ls_status check_edge(const ls_copying *c, ls_node *user,
                             const ls_cluster *of_user, uint64_t ref) {
   const size_t place = ls_graph_position(c->from, ls_ref_id(ref));
@@ -297,9 +298,9 @@ ls_status ls_check_clusters(const ls_copying *c) {
 }
 
 // ---- Bans -------------------------------------------------------------------
-// Bans ops of replicated computations from being fed or fetched: all but those
-// outside of computations of one replica. Their marks say so, and so a graph
-// that is read from its text has the bans of the one that was printed.
+// Bans feeds and fetches of a computation's ops, except outside compiled ops of
+// computations with one replica. The op's marks decide, so a graph read from
+// text has the bans of the printed one.
 bool ls_marks_ban(const ls_node *node, int64_t replicas) {
   return ls_node_mark(node, LS_MARK_REPLICATE) != NULL &&
          (replicas > 1 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL);
@@ -310,8 +311,8 @@ bool ls_pads_unseen(const ls_node *node) {
          ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
 }
 
-// ---- Of a whole graph ------------------------------------------------------
-// Lists the metadata of computations by name.
+// ---- Whole graphs ----------------------------------------------------------
+// Lists the computations' metadata ops by name.
 static ls_status list_computations(ls_map *computations,
                                    const ls_graph *graph) {
   ls_graph_walk walk;

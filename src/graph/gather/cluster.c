@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cluster of several replicas as one op. Values with one for each replica are
-// its split arguments, what else is outside is captured.
+// Makes one op of a cluster of several replicas. Values that differ by replica
+// become its split arguments; other outside values are captured.
 #include "graph/gather/copy.h"
 
 typedef struct body {
-  ls_copying *c;  // Around.
+  ls_copying *c;  // Copying of the graph around.
   ls_cluster *cluster;
   ls_copying inner;
-  uint64_t *split;  // Values around that each replica has its own of.
+  uint64_t *split;  // Outer values that each replica has its own of.
   size_t num_split;
   uint64_t *results;
   size_t num_results;
@@ -27,7 +27,7 @@ static bool is_one_value(const ls_node *input) {
   return true;
 }
 
-// Returns true if replica r is given r.
+// Returns true if the input gives each replica its own id.
 static bool is_replica_id(const ls_graph *graph, const ls_node *input) {
   for (uint32_t r = 0; r < input->num_inputs; ++r) {
     const ls_node *node = ls_graph_node_of(graph, input->inputs[r]);
@@ -57,13 +57,14 @@ static ls_status cluster_declare(body *b, uint64_t ref) {
   return ls_copying_set(&b->inner, ref, made.ref);
 }
 
-// A value of another computation, of as many replicas.
+// Returns true if another computation makes the value; it has as many replicas.
 static bool is_of_other(const body *b, uint64_t ref) {
   const ls_cluster *cluster = ls_cluster_of_ref(b->c, ref);
   return cluster != NULL && cluster != b->cluster;
 }
 
-// Visits each argument of a member once.
+// Declares the members' arguments, each once: split arguments, or with `of_ids`
+// the inputs that are replica ids.
 static ls_status list_arguments(body *b, bool of_ids) {
   const ls_graph *from = b->c->from;
   for (size_t i = 0; i < from->num_nodes; ++i) {
@@ -97,7 +98,8 @@ static ls_status list_arguments(body *b, bool of_ids) {
   return ls_ok();
 }
 
-// One value for all comes in where it is first used.
+// Captures inputs that have one value for all replicas, where they are first
+// used.
 static ls_status take_common(body *b, const ls_node *node) {
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
     const uint64_t ref = node->inputs[k];
@@ -140,7 +142,7 @@ static ls_status cluster_add_result(body *b, ls_node *user, uint64_t ref) {
       &b->cluster->results, ref, (void *)(uintptr_t)++b->num_results));
 }
 
-// Lists what outputs are made of, and what other computations use.
+// Lists the values that outputs and other computations use.
 static ls_status cluster_list_results(body *b) {
   const ls_graph *from = b->c->from;
   size_t most = 0;
@@ -162,7 +164,7 @@ static ls_status cluster_list_results(body *b) {
 }
 
 // ---- The op ----------------------------------------------------------------
-// Finds what replica r has of a split argument.
+// Returns the copy of replica r's value of a split argument.
 static ls_status copied_for(const body *b, uint64_t ref, size_t replica,
                             uint64_t *out_ref) {
   const ls_cluster *other = ls_cluster_of_ref(b->c, ref);
@@ -191,7 +193,7 @@ static ls_status cluster_list_inputs(body *b, uint64_t **out_inputs,
   return ls_ok();
 }
 
-// Lists what members wait for outside of it: all of it waits for that.
+// Lists the outside ops that any member waits for: the whole op waits for them.
 static ls_status list_control(body *b, ls_op_spec *spec) {
   const ls_graph *from = b->c->from;
   LS_ARENA_ARRAY_OR_RETURN(b->c->memory, ls_op, control, from->num_nodes + 1);
@@ -227,7 +229,7 @@ static ls_status infer(body *b, const ls_op_spec *spec, const uint64_t *inputs,
   return ls_infer_run(out);
 }
 
-// The op tells of the metadata in marks, and is where that was.
+// Appends the op. It takes the metadata's attributes, name and source position.
 static ls_status cluster_append(body *b) {
   const ls_node *metadata = b->cluster->metadata;
   const size_t num_own = 3;
@@ -251,7 +253,7 @@ static ls_status cluster_append(body *b) {
   ls_node *node = ls_graph_append(b->c->to, &spec, inputs, types.num_out);
   if (node == NULL) return ls_out_of_memory();
   memcpy(node->outputs, types.out, types.num_out * sizeof(*types.out));
-  b->inner.to = NULL;  // The op has it.
+  b->inner.to = NULL;  // The op owns the region now.
   node->origin = ls_node_source(b->c->from, metadata);
   node->scope = metadata->scope;
   node->base = metadata->base;
@@ -262,7 +264,8 @@ static ls_status cluster_append(body *b) {
   return ls_ok();
 }
 
-// Lets who waits for an op of it wait for all of it.
+// Maps the members to the op: an op that waits for a member waits for the whole
+// computation.
 static ls_status note_members(const body *b) {
   for (size_t i = 0; i < b->c->from->num_nodes; ++i)
     if (ls_cluster_at(b->c, i) == b->cluster)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds clusters, their members, and what a request needs.
+// Finds clusters and their members, and the ops that a request needs.
 #include "graph/gather/copy.h"
 
 ls_cluster *ls_cluster_at(const ls_copying *c, size_t place) {
@@ -59,7 +59,7 @@ static ls_status list_clusters(ls_copying *c) {
   return ls_ok();
 }
 
-// An op in the body of one: of that, or there is something wrong with its mark.
+// Checks an op in a cluster's body: its mark must name that cluster.
 static ls_status check_inside(const ls_copying *c, ls_node *node,
                               const char *name) {
   if (strcmp(name, c->level->inside->name) == 0) return ls_ok();
@@ -82,7 +82,7 @@ ls_status ls_find_clusters(ls_copying *c) {
   if (c->level->inside == NULL) LS_RETURN_IF_ERROR(list_clusters(c));
   for (size_t i = 0; i < c->from->num_nodes; ++i) {
     ls_node *node = c->from->nodes[i];
-    if (node->type == LS_OP_REPLICATE) continue;  // It is gathered.
+    if (node->type == LS_OP_REPLICATE) continue;  // Already gathered.
     LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_REPLICATE));
     LS_RETURN_IF_ERROR(check_mark(c, node, LS_MARK_OUTSIDE));
     const char *name = ls_node_mark(node, LS_MARK_REPLICATE);
@@ -100,12 +100,12 @@ ls_status ls_find_clusters(ls_copying *c) {
   return ls_ok();
 }
 
-// ---- What is needed --------------------------------------------------------
+// ---- Needed ops ------------------------------------------------------------
 typedef struct needing {
   ls_copying *c;
   size_t *stack;
   size_t count;
-  bool *whole;  // By cluster.
+  bool *whole;  // True for clusters that are needed; by cluster number.
 } needing;
 
 static void clusters_need(needing *n, size_t place) {
@@ -130,7 +130,8 @@ static void need_all(needing *n) {
     for (uint32_t i = 0; i < node->num_inputs; ++i)
       if (ls_map_find_u64(&n->c->refs, node->inputs[i]) == NULL)
         clusters_need(n, ls_graph_position(from, ls_ref_id(node->inputs[i])));
-    // That it was compiled does not take a run.
+    // Reading a compilation's result does not need a run, so it ignores control
+    // inputs.
     if (node->type == LS_OP_TPU_COMPILATION_RESULT) continue;
     for (uint32_t i = 0; i < node->num_control; ++i)
       clusters_need(n, ls_graph_position(from, node->control[i]));

@@ -3,8 +3,8 @@
 
 #include "base/memory/own.h"
 
-// Refuses a value that is nowhere: of one replica of several, or of all of
-// them.
+// Refuses a value that has no single copy: an undeclared output, or the input
+// of several replicas.
 static ls_status refuse_undeclared(const ls_copying *c, ls_node *user,
                                    uint64_t ref) {
   char to[LS_MAX_FULL_NAME] = "a fetch", from[LS_MAX_FULL_NAME];
@@ -24,7 +24,7 @@ static ls_status refuse_undeclared(const ls_copying *c, ls_node *user,
 }
 
 // ---- Regions ---------------------------------------------------------------
-// Copies what a replicate op holds, which is gathered already.
+// Copies the region of a replicate op, which is gathered already.
 static ls_status copy_gathered(ls_copying *outer, ls_node *holder,
                                ls_graph *from, ls_graph *to) {
   LS_OWN(ls_copying, c) = {0};
@@ -48,8 +48,7 @@ static ls_status copy_into(ls_copying *outer, ls_node *holder, ls_graph *from,
 static ls_status copy_all(ls_copying *c) { return ls_copy_level(c, NULL); }
 
 // ---- Ops -------------------------------------------------------------------
-// Marks an op outside with its copies: one for each replica, on that one's
-// host.
+// Marks an outside op with its copies, one per replica, and the host of each.
 static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const size_t count = c->level->shows_copies;
   if (count == 0 || ls_node_mark(node, LS_MARK_OUTSIDE) == NULL) return ls_ok();
@@ -59,7 +58,8 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
   const char **places = NULL;
   if (names == NULL || ids == NULL) return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_copy_places(c, node, count, &places));
-  const bool is_one = c->level->replica >= 0;  // It is one of the copies.
+  // The op is a copy for one replica.
+  const bool is_one = c->level->replica >= 0;
   if (places != NULL)
     LS_RETURN_IF_ERROR(ls_node_set_attr(
         c->to, copy,
@@ -85,8 +85,8 @@ static ls_status show_copies(ls_copying *c, ls_node *node, ls_node *copy) {
                                      .as.strings = {names, count}});
 }
 
-// Marks what one replica does by itself: its calls of the host say so, and it
-// draws its own random numbers.
+// Marks the copy for one replica with its id: host calls report it, and random
+// ops draw that replica's numbers.
 static ls_status set_replica(ls_copying *c, ls_node *copy) {
   const int64_t replica = c->level->replica;
   LS_RETURN_IF_ERROR(ls_node_set_attr(c->to, copy,
@@ -100,7 +100,7 @@ static ls_status set_replica(ls_copying *c, ls_node *copy) {
              : ls_ok();
 }
 
-// Appends the id of that replica.
+// Appends the replica's id as a constant.
 static ls_status add_replica_id(ls_copying *c, const ls_node *node,
                                 ls_node **out_copy) {
   LS_OWN(ls_array, id) = NULL;

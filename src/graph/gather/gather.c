@@ -12,8 +12,8 @@ const char *ls_node_mark(const ls_node *node, const char *name) {
 }
 
 // ---- Marks -----------------------------------------------------------------
-// Looks for anything to do. A replicate op, as in the text of a gathered graph,
-// is done with it.
+// Searches a graph for marks to gather. Replicate ops, as in the text of a
+// gathered graph, need no work.
 static ls_status look_for_marks(const ls_graph *graph, bool *found) {
   ls_graph_walk walk;
   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);) {
@@ -33,7 +33,7 @@ static ls_status look_for_marks(const ls_graph *graph, bool *found) {
   return ls_ok();
 }
 
-// ---- The request in the copy -----------------------------------------------
+// ---- Map the request -------------------------------------------------------
 // Adds the parameters of a function, or a placeholder for each feed.
 static ls_status add_feeds(ls_copying *c, const ls_gather_request *request) {
   ls_graph *from = c->from;

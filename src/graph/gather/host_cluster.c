@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Outside compiled clusters that write variables of the host: what the replicas
-// do to them they do one after the other, in the order of replicas, wherever
-// the cluster stands: at the top of a computation, or in a loop or branch.
+// Outside compiled clusters that write variables of the host. Their replicas
+// run one after another, in order of replica, also inside loops and branches.
 //
-// Such a cluster is cut into steps: ops of it, in order of creation, between
-// which no other op needs one of them. Each step becomes a merge call whose
-// body holds a copy of its ops for each replica.
+// Such a cluster is cut into steps: runs of its ops, in order of creation, of
+// which no op in between needs a value. Each step becomes a merge call whose
+// body has a copy of the step's ops for each replica.
 #include "graph/gather/copy.h"
 #include "graph/walk.h"
 
 typedef struct host_step {
-  ls_copying *around;  // The level that it is of.
+  ls_copying *around;  // The level of the step.
   const ls_host_step *step;
   uint32_t number;
-  uint64_t *args;  // Values that it uses.
+  uint64_t *args;  // Values that the step uses.
   size_t num_args;
-  uint64_t *results;  // Values of it that others use.
+  uint64_t *results;  // Values of the step that others use.
   size_t num_results;
   uint64_t *parameters;  // [argument][replica]
   uint64_t *made;        // [result][replica]
@@ -25,7 +24,7 @@ typedef struct host_step {
 LS_OWNED_(host_step, host_step, ls_graph_free(ls_owned->body))
 
 // ---- Steps -----------------------------------------------------------------
-// Returns true if an op of the level is the computation's.
+// Returns true if an op of the level belongs to the computation.
 static bool is_member(const ls_copying *c, size_t place) {
   return !c->is_body || ls_cluster_at(c->outer, place) == c->level->inside;
 }
@@ -55,7 +54,7 @@ static bool needs_step(const ls_copying *c, const ls_node *node,
   return false;
 }
 
-// Cuts the cluster whose first op is at `first`.
+// Cuts the cluster whose first op is at position `first` into steps.
 static void cut_cluster(ls_copying *c, const char *name, size_t first) {
   bool is_needed = true;
   for (size_t i = first; i < c->from->num_nodes; ++i) {
@@ -98,7 +97,7 @@ ls_status ls_find_host_steps(ls_copying *c) {
   return ls_ok();
 }
 
-// ---- What it uses and gives ------------------------------------------------
+// ---- Arguments and results -------------------------------------------------
 static bool host_cluster_is_listed(const uint64_t *list, size_t count,
                                    uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
@@ -158,7 +157,7 @@ static ls_status copy_ops(host_step *h, ls_copying *c) {
   return ls_ok();
 }
 
-// Copies its ops for one replica.
+// Copies the step's ops for one replica.
 static ls_status copy_for(host_step *h, size_t replica) {
   const size_t replicas = h->around->level->inside->replicas;
   LS_OWN(ls_gathering, c) = {0};
@@ -194,7 +193,7 @@ static ls_status make_body(host_step *h) {
   return ls_graph_set_results(h->body, h->made, h->num_results * replicas);
 }
 
-// Appends the op, with its results as the values of the step.
+// Appends the merge call; its results are the step's values.
 static ls_status host_cluster_append(host_step *h) {
   ls_copying *c = h->around;
   const size_t count = h->num_args + h->body->num_captures;
@@ -219,7 +218,7 @@ static ls_status host_cluster_append(host_step *h) {
                                                 .num_regions = 1},
                                   inputs, h->num_results);
   if (node == NULL) return ls_out_of_memory();
-  h->body = NULL;  // The op has it.
+  h->body = NULL;  // The op owns the body now.
   node->origin = ls_node_source(c->from, last);
   node->base = last->base;
   node->scope = last->scope;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ops of one level in their new order: that of creation, with each cluster
-// of several replicas where its last op was, and what needs it behind it.
+// Orders the ops of one level: by creation, except that a cluster of several
+// replicas comes where its last op was, followed by the ops that need it.
 #include "graph/gather/copy.h"
 
 static bool is_done(const ls_copying *c, uint64_t id) {
@@ -9,7 +9,8 @@ static bool is_done(const ls_copying *c, uint64_t id) {
   return place == SIZE_MAX || c->level->done[place];
 }
 
-// Returns true if what an op needs is there, but for ops of the cluster itself.
+// Returns true if an op's operands and control inputs are copied, apart from
+// ops of its own cluster.
 static bool has_all(const ls_copying *c, const ls_node *node,
                     const ls_cluster *cluster) {
   for (uint32_t i = 0; i < node->num_inputs; ++i) {
@@ -40,7 +41,7 @@ static bool order_is_ready(const ls_copying *c, size_t place) {
 }
 
 // ---- One op or cluster -----------------------------------------------------
-// A value of the only replica is the value.
+// Maps the output of a one-replica computation to its operand.
 static ls_status pass_on(ls_copying *c, ls_node *node) {
   uint64_t ref = 0;
   LS_RETURN_IF_ERROR(ls_copied(c, node, node->inputs[0], &ref));
@@ -48,8 +49,8 @@ static ls_status pass_on(ls_copying *c, ls_node *node) {
   return ls_copying_set_op(c, node->id, ls_ref_id(ref));
 }
 
-// In text, which is read back, a computation of one replica is as it was built:
-// its ops alone do not say all of it.
+// Keeps a one-replica computation as it was built if the copy is printed: its
+// ops alone would not describe it.
 static bool stays_flat(const ls_copying *c) {
   return c->level->shows_copies > 0;
 }
@@ -106,7 +107,7 @@ static ls_status copy_at(ls_copying *c, size_t place) {
   return ls_copy_cluster(c, cluster);
 }
 
-// ---- All of them -----------------------------------------------------------
+// ---- All ops ---------------------------------------------------------------
 static ls_status circle(const ls_copying *c, size_t place) {
   char text[LS_MAX_FULL_NAME];
   ls_node *node = c->from->nodes[place];
@@ -127,7 +128,7 @@ ls_status ls_copy_level(ls_copying *c, const ls_gather_request *request) {
   LS_RETURN_IF_ERROR(ls_find_host_steps(c));
   c->level->done = ls_arena_new_array(c->memory, bool, count + 1);
   if (c->level->done == NULL) return ls_out_of_memory();
-  // What waits for a cluster is looked at again after it.
+  // After a cluster, tries the ops that waited for it again.
   for (size_t i = 0, waiting = SIZE_MAX; i < count || waiting < count;) {
     if (i == count) return circle(c, waiting);
     const bool to_do = c->level->needed[i] && !c->level->done[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where copies of outside compiled ops are: on the host of the core that their
-// cluster exchanges values with, but for what they ask for themselves.
+// Hosts of outside compiled ops' copies: the host of the core with which their
+// cluster exchanges values, unless the op names a device.
 #include <stdlib.h>
 
 #include "base/device_parts.h"
@@ -24,7 +24,8 @@ static const ls_node *metadata_of(const ls_copying *c, const char *name) {
   return NULL;
 }
 
-// The core of a cluster's entry; gradients are where their forward ops are.
+// Returns the core of a cluster's entry; gradient clusters use their forward
+// cluster's.
 static size_t places_core_of(const ls_node *metadata, const char *outside) {
   const ls_attr *attr = ls_node_attr_named(metadata, LS_MARK_HOST_CORES);
   if (attr == NULL || attr->kind != LS_ATTR_STRINGS) return 0;

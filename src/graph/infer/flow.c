@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules of ops that hold child graphs: their outputs are the regions'
-// results.
+// Shape rules of ops with regions: their outputs are the regions' results.
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
 #include "graph/op_table.h"
@@ -24,7 +23,7 @@ static ls_status flow_take_results(ls_infer *infer, const ls_graph *graph) {
   return ls_ok();
 }
 
-// A shape that is right before, in and after the loop.
+// Finds the type of a loop value that fits before, in and after the loop.
 static ls_status carried_type(const ls_infer *infer, size_t i,
                               const ls_graph *body, ls_type *out) {
   const ls_type after = result_type(body, i);
@@ -39,8 +38,8 @@ static ls_status carried_type(const ls_infer *infer, size_t i,
   return ls_ok();
 }
 
-// A loop whose body's values are saved counts its trips in one more output and
-// gives a stack for each of them.
+// Sets the additional outputs of a loop that saves values of its body: the
+// number of trips, and a stack for each value.
 static void saved_types(ls_infer *infer, size_t carried, size_t saved) {
   infer->out[carried] = (ls_type){LS_DTYPE_I64, LS_SCALAR};
   for (size_t i = 0; i < saved; ++i)
@@ -119,7 +118,7 @@ ls_status infer_call(ls_infer *infer) {
 }
 
 // ---- Replicate -------------------------------------------------------------
-// The numbers of operands and results.
+// Numbers of operands and results of a replicate op.
 typedef struct replicate {
   size_t replicas, split, wide_split, gathered, wide_gathered;
 } replicate;
@@ -153,8 +152,8 @@ static ls_status check_classes(const ls_infer *infer, const replicate *r) {
                                     infer->spec->num_regions, r->replicas);
 }
 
-// Replicas whose arguments have other shapes have bodies of their own: the
-// attribute `classes` says whose is whose.
+// Checks the bodies. Replicas with different argument shapes have different
+// bodies; the attribute `classes` maps replicas to bodies.
 static ls_status check_bodies(const ls_infer *infer, const replicate *r) {
   const ls_graph *first = infer->spec->regions[0];
   const size_t declared = r->split + r->wide_split;
@@ -204,8 +203,8 @@ ls_status infer_replicate(ls_infer *infer) {
 }
 
 // ---- Stacks -----------------------------------------------------------------
-// A stack is a variant scalar; what it holds is an attribute where it is made
-// and taken from, and the value's type where it is pushed.
+// Stacks are variant scalars. The element type is an attribute of the ops that
+// make and pop them; a push takes it from the value.
 static const ls_type stack_type = {LS_DTYPE_VARIANT, {.rank = 0}};
 
 static ls_status check_stack(const ls_infer *infer) {

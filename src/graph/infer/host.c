@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shape rule of host calls. One with the attribute `replicas` stands for a
-// call of each replica: the kernel answers for one of them, whose operands are
-// its parts of those that are `wide`, and every output is wide.
+// Shape rule of host calls. A call with the attribute `replicas` stands for one
+// call per replica: its `wide` operands hold all replicas' parts, the kernel
+// infers the types of one replica's call, and every output is wide.
 #include "lockstep/host.h"
 
 #include "graph/infer/infer.h"
@@ -21,8 +21,8 @@ static ls_status check_wide(const ls_infer *infer, const ls_attr *wide) {
   return ls_ok();
 }
 
-// Types that the kernel is asked with: of a call for all replicas the operands
-// of one.
+// Lists the operand types for the kernel; in a call for all replicas those of
+// one.
 static ls_status host_operands(const ls_infer *infer, const ls_type **out) {
   const ls_attr *replicas = ls_infer_attr(infer, LS_ATTR_ID_REPLICAS);
   const ls_attr *wide = ls_infer_attr(infer, LS_ATTR_ID_WIDE);

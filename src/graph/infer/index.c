@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules of ops that look up by index, scan and order.
+// Shape rules of lookups by index, scans and sorts.
 #include "graph/infer/infer.h"
 #include "lockstep/shape_rules.h"
 
@@ -11,7 +11,7 @@ static ls_status check_indices(const ls_infer *infer, size_t i) {
 }
 
 // ---- Lookups ---------------------------------------------------------------
-// The shape of x with `axis` replaced by the dimensions of the indices.
+// Computes x's shape with `axis` replaced by the dimensions of the indices.
 static ls_status gathered_shape(const ls_infer *infer, int32_t axis,
                                 ls_shape *out_shape) {
   const ls_shape x = infer->in[0].shape, indices = infer->in[1].shape;
@@ -95,8 +95,8 @@ ls_status infer_assign_scatter(ls_infer *infer) {
                             variable->name);
 }
 
-// Operands 0 and 1 have one rank and differ along the axis only. Gives what is
-// known of the indices' shape.
+// Checks that operands 0 and 1 have the same rank and sizes except along the
+// axis. Returns the known part of the indices' shape.
 static ls_status along_shape(const ls_infer *infer, ls_shape *out_shape) {
   int32_t axis = 0;
   LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
@@ -147,8 +147,8 @@ ls_status infer_linear_scan(ls_infer *infer) {
                              LS_OPERAND_TEXT(infer, 1));
 }
 
-// ---- Orders ----------------------------------------------------------------
-// The operands, sorted, and the permutation.
+// ---- Sorts -----------------------------------------------------------------
+// Outputs: the sorted operands and the permutation.
 ls_status infer_sort(ls_infer *infer) {
   int32_t axis = 0;
   LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));
@@ -167,7 +167,7 @@ ls_status infer_sort(ls_infer *infer) {
   return ls_ok();
 }
 
-// The values and their indices.
+// Outputs: the largest values and their indices.
 ls_status infer_top_k(ls_infer *infer) {
   const int64_t k = ls_infer_int(infer, LS_ATTR_ID_K);
   ls_shape shape = infer->in[0].shape;

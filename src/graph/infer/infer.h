@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules, named in the `shape` column of ops.def. Each runs twice: while
-// building, when it may answer unknown, and while lowering, when inputs are
-// known and it must answer.
+// Shape rules, named in the `shape` column of ops.def. Each rule runs twice:
+// while building, when unknown sizes are allowed in its answer, and while
+// lowering, when all inputs are known and the answer must be, too.
 #ifndef LS_GRAPH_INFER_INFER_H_
 #define LS_GRAPH_INFER_INFER_H_
 
@@ -15,15 +15,15 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
-// The attribute `dtype`.
+// Returns the attribute `dtype`.
 ls_dtype ls_infer_dtype(const ls_infer *infer);
-// The type of operands `a` and `b`, which broadcast.
+// Infers the type of operands `a` and `b`, which broadcast.
 ls_status ls_infer_pair(ls_infer *infer, size_t a, size_t b);
 
-// The attribute `axis`, in range of operand 0 if its rank is known.
+// Returns the attribute `axis`, checked against operand 0 if its rank is known.
 ls_status ls_infer_axis(const ls_infer *infer, int32_t *out_axis);
-// Puts what is known of `shape` into result `out`, which must fit it; `what` is
-// its noun in the message.
+// Merges the known sizes of `shape` into result `out`, which must be
+// compatible; `what` names it in the message.
 ls_status ls_infer_merge(const ls_infer *infer, ls_shape shape, size_t out,
                          const char *what);
 static inline ls_shape ls_infer_unknown(int32_t rank) {
@@ -36,10 +36,10 @@ static inline bool ls_infer_is_number(ls_dtype dtype) {
   return ls_dtype_is_float(dtype) || ls_dtype_is_integer(dtype);
 }
 
-// The variable of the attribute, and its type as that of output 0.
+// Returns the variable of the attribute, and sets output 0 to its type.
 ls_status ls_infer_variable(ls_infer *infer, ls_variable **out_variable);
 
-// "f32[2,3]" of operand `i`, for messages.
+// Prints the type of operand `i`, such as "f32[2,3]", for messages.
 #define LS_OPERAND_TEXT(infer, i)                                              \
   LS_SHAPE_TEXT((infer)->in[i].dtype, (infer)->in[i].shape)
 

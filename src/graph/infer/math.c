@@ -112,7 +112,7 @@ ls_status infer_barrier(ls_infer *infer) {
   return ls_ok();
 }
 
-// Operands: the inputs, then what was made of them, which comes out.
+// Operands: the inputs, then the results, which are the outputs.
 ls_status infer_custom_gradient(ls_infer *infer) {
   const int64_t inputs = ls_infer_int(infer, LS_ATTR_ID_NUM_INPUTS);
   if ((uint64_t)inputs > infer->num_in)

@@ -6,7 +6,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Normalization ---------------------------------------------------------
-// The type of what is one number a channel.
+// Returns the type of a vector with one number per channel.
 static ls_type channel_type(ls_type x) {
   ls_type type = {ls_is_half(x.dtype) ? LS_DTYPE_F32 : x.dtype,
                   LS_SHAPE(LS_UNKNOWN_DIM)};
@@ -14,8 +14,8 @@ static ls_type channel_type(ls_type x) {
   return type;
 }
 
-// Operand `x` is of floats, and operands `first` to `end` are one number a
-// channel. Gives their type.
+// Checks that operand `x` has floats, and operands `first` to `end` have one
+// number per channel. Returns their type.
 static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
                                 size_t end, ls_type *out_type) {
   if (!ls_dtype_is_float(infer->in[x].dtype) || infer->in[x].shape.rank == 0)
@@ -40,13 +40,13 @@ static ls_status check_channels(ls_infer *infer, size_t x, size_t first,
   return ls_ok();
 }
 
-// x, whose last dimension may be known from its channels.
+// Returns x's type; its last dimension may become known from the channels.
 static ls_type with_channels(ls_type x, ls_type channels) {
   if (x.shape.rank > 0) x.shape.dim[x.shape.rank - 1] = channels.shape.dim[0];
   return x;
 }
 
-// Outputs: like x, and `count` of channels.
+// Sets the outputs: one like x, and `count` with one number per channel.
 static ls_status norm_give(ls_infer *infer, ls_type x, ls_type channels,
                            size_t count) {
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count + 1));
@@ -83,7 +83,8 @@ ls_status infer_rms_norm(ls_infer *infer) {
   return ls_ok();
 }
 
-// Operands: dy, x, and `first` to `end` of channels.
+// Infers a gradient. Operands: dy, x, and `first` to `end` with one number per
+// channel.
 static ls_status infer_gradient(ls_infer *infer, size_t end, size_t count) {
   ls_type channels;
   LS_RETURN_IF_ERROR(check_channels(infer, 1, 2, end, &channels));
@@ -120,8 +121,8 @@ static bool agree(int64_t a, int64_t b) { return a < 0 || b < 0 || a == b; }
 
 static int64_t known(int64_t a, int64_t b) { return a < 0 ? b : a; }
 
-// Returns true if all of `count` operands from `first` on have rank 3; those
-// whose rank is unknown get it, with unknown sizes, in `shapes`.
+// Checks that `count` operands from `first` on have rank 3, and writes their
+// `shapes`; an unknown rank becomes 3 with unknown sizes.
 static bool take_shapes(const ls_infer *infer, size_t first, size_t count,
                         ls_shape *shapes) {
   for (size_t i = 0; i < count; ++i) {
@@ -135,7 +136,7 @@ static bool take_shapes(const ls_infer *infer, size_t first, size_t count,
   return ls_dtype_is_float(infer->in[first].dtype);
 }
 
-// The result's shape for operands from `first` on: one or three.
+// Infers the result's shape from one or three operands, from `first` on.
 static ls_status attention_shape(const ls_infer *infer, size_t first,
                                  ls_shape *out_shape) {
   const int64_t heads = ls_infer_int(infer, LS_ATTR_ID_NUM_HEADS);

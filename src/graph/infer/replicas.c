@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules of what replicas do together. How many there are is an attribute,
-// as a value does not know it.
+// Shape rules of collectives. The number of replicas is an attribute, because
+// types do not contain it.
 #include "graph/graph.h"
 #include "graph/infer/infer.h"
 
-// The attribute `axis`, one of operand 0's.
+// Returns the attribute `axis`, checked against operand 0.
 static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
   *out_axis = ls_infer_int(infer, LS_ATTR_ID_AXIS);
   const int32_t rank = infer->in[0].shape.rank;
@@ -15,8 +15,8 @@ static ls_status own_axis(const ls_infer *infer, int64_t *out_axis) {
                              LS_OPERAND_TEXT(infer, 0), rank - 1);
 }
 
-// Groups of one size that hold each replica once. Without the attribute all
-// replicas are one group.
+// Checks that the groups have equal sizes and hold each replica once. Without
+// the attribute all replicas are one group.
 static ls_status check_groups(const ls_infer *infer, int64_t size) {
   const ls_attr *groups = ls_infer_attr(infer, LS_ATTR_ID_GROUPS);
   if (groups == NULL) return ls_ok();
@@ -34,7 +34,7 @@ static ls_status check_groups(const ls_infer *infer, int64_t size) {
                                     infer->op_name, (long long)size, count);
 }
 
-// Returns the number of replicas that put something together.
+// Returns the number of replicas in a group.
 static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
   const ls_attr *size = ls_infer_attr(infer, LS_ATTR_ID_GROUP_SIZE);
   *out_size =
@@ -42,7 +42,7 @@ static ls_status group_size(const ls_infer *infer, int64_t *out_size) {
   return check_groups(infer, *out_size);
 }
 
-// `count` parts of `*dim` each, unless that is not known.
+// Multiplies `*dim` by `count`, unless it is unknown.
 static ls_status multiply(const ls_infer *infer, int64_t count, int64_t *dim) {
   if (*dim < 0 || !__builtin_mul_overflow(*dim, count, dim)) return ls_ok();
   return ls_invalid_argument("%s of %s: %lld of them are more than is possible",
@@ -68,8 +68,8 @@ ls_status infer_all_reduce(ls_infer *infer) {
   return infer_number(infer);
 }
 
-// The rows of each replica are known when it is lowered. Before, what is known
-// of the rows of one holds for all.
+// Infers an all-gather. Each replica's number of rows is known only when
+// lowered; until then the known sizes of one replica hold for all.
 ls_status infer_all_gather(ls_infer *infer) {
   const ls_attr *rows = ls_infer_attr(infer, LS_ATTR_ID_ROWS);
   int64_t axis = 0, size = 0;
@@ -81,7 +81,7 @@ ls_status infer_all_gather(ls_infer *infer) {
   return rows == NULL ? multiply(infer, size, dim) : add_rows(infer, rows, dim);
 }
 
-// With a second operand the part is as long as that.
+// Infers a reduce-scatter; a second operand gives the length of the part.
 ls_status infer_reduce_scatter(ls_infer *infer) {
   int64_t axis = 0, replicas = 0;
   LS_RETURN_IF_ERROR(group_size(infer, &replicas));
@@ -103,8 +103,8 @@ ls_status infer_reduce_scatter(ls_infer *infer) {
   return ls_ok();
 }
 
-// Results that differ between replicas are R of the body's, one after another;
-// of their shapes is known what they have in common.
+// Infers a merge call. A result that differs between replicas has one output
+// per replica, whose types have the known sizes in common.
 ls_status infer_merge_call(ls_infer *infer) {
   if (infer->spec->num_regions != 1)
     return ls_invalid_argument("merge needs one child graph, got %zu",
@@ -166,7 +166,7 @@ ls_status infer_all_to_all(ls_infer *infer) {
   return multiply(infer, parts, &dim[concat]);
 }
 
-// What a replica receives is like what it sends.
+// Infers a permute: a replica receives a value of the type that it sends.
 ls_status infer_permute(ls_infer *infer) {
   const ls_attr *sources = ls_infer_attr(infer, LS_ATTR_ID_SOURCES);
   const size_t count = sources->as.ints.count;
@@ -185,8 +185,8 @@ ls_status infer_permute(ls_infer *infer) {
 ls_status infer_replica_broadcast(ls_infer *infer) { return infer_same(infer); }
 
 // ---- Replicated computations ------------------------------------------------
-// Merges what is known of all replicas' values. A variable's handle has no
-// operands.
+// Infers a replicated input: merges the known sizes of all replicas' values. A
+// variable's handle has no operands.
 static ls_status infer_handle(ls_infer *infer) {
   ls_variable *variable = NULL;
   LS_RETURN_IF_ERROR(ls_infer_variable(infer, &variable));
@@ -226,7 +226,8 @@ ls_status infer_replicated_input(ls_infer *infer) {
   return ls_ok();
 }
 
-// Finds the largest size of the operands along an axis, unknown if one is.
+// Finds the largest size of the operands along an axis; unknown if one is
+// unknown.
 static ls_status largest(const ls_infer *infer, int64_t axis, int64_t most,
                          int64_t *out_size) {
   int64_t size = 0;
@@ -279,7 +280,7 @@ static ls_status check_padded(const ls_infer *infer, const ls_attr *axes,
   return ls_ok();
 }
 
-// The padded values, then for each axis the sizes.
+// Outputs: the padded values, then the real sizes for each axis.
 ls_status infer_padded_input(ls_infer *infer) {
   const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
   const ls_attr *maxima = ls_infer_attr(infer, LS_ATTR_ID_MAXIMA);
@@ -303,7 +304,8 @@ ls_status infer_padded_input(ls_infer *infer) {
   return ls_ok();
 }
 
-// How much of a padded axis is real a run says.
+// Cuts the padding off: the real size of a padded axis is known only at run
+// time.
 ls_status infer_real_part(ls_infer *infer) {
   const ls_attr *axes = ls_infer_attr(infer, LS_ATTR_ID_AXES);
   if (axes->as.ints.count != infer->num_in - 1)
@@ -325,7 +327,7 @@ ls_status infer_real_part(ls_infer *infer) {
   return ls_ok();
 }
 
-// A result that is not known before may have another shape on each.
+// Infers replicated outputs: sizes unknown when built may differ by replica.
 ls_status infer_replicated_output(ls_infer *infer) {
   const size_t count = (size_t)ls_infer_int(infer, LS_ATTR_ID_NUM_REPLICAS);
   LS_RETURN_IF_ERROR(ls_infer_outputs(infer, count));

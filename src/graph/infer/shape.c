@@ -5,7 +5,7 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Reshaping -------------------------------------------------------------
-// Fills in the one size that is -1 by attribute, if the rest is known.
+// Computes the one size given as -1, if the other sizes are known.
 static ls_status fill_rest(const ls_infer *infer, ls_shape *shape) {
   const ls_attr *sizes = ls_infer_attr(infer, LS_ATTR_ID_SIZES);
   int rest = -1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shape rules of ops that take parts of values and join them.
+// Shape rules of ops that slice, pad, join and reverse values.
 #include "graph/infer/infer.h"
 #include "lockstep/shape_rules.h"
 
-// Lists of whole numbers, one an axis, all of one length.
+// Lists of integers of equal length, one number per axis.
 typedef struct axis_list {
   ls_attr_id id;
   const int64_t *items;
@@ -32,7 +32,7 @@ static ls_status check_rank(const ls_infer *infer, int32_t rank) {
 }
 
 // ---- Slices ----------------------------------------------------------------
-// One dimension of a slice; limit -1 is the end.
+// Computes the size of one sliced dimension; limit -1 means the end.
 static int64_t sliced(int64_t size, int64_t start, int64_t limit,
                       int64_t stride) {
   if (limit < 0) limit = size;
@@ -72,7 +72,8 @@ ls_status infer_slice(ls_infer *infer) {
   return slice_shape(infer, infer->in[0], &infer->out[0].shape);
 }
 
-// Operand 0 has the shape of a slice of operand 1; the result has operand 1's.
+// Infers the gradient of a slice: operand 0 has the shape of a slice of operand
+// 1, and the result operand 1's.
 ls_status infer_slice_grad(ls_infer *infer) {
   ls_shape slice;
   LS_RETURN_IF_ERROR(slice_shape(infer, infer->in[1], &slice));
@@ -85,7 +86,7 @@ ls_status infer_slice_grad(ls_infer *infer) {
                              LS_OPERAND_TEXT(infer, 1));
 }
 
-// Operands from `first` on are the starts: integer scalars, one an axis.
+// Checks the starts, operands from `first` on: one integer scalar per axis.
 static ls_status check_starts(const ls_infer *infer, size_t first,
                               int32_t rank) {
   if (infer->num_in < first + (size_t)rank)
@@ -101,7 +102,7 @@ static ls_status check_starts(const ls_infer *infer, size_t first,
   return ls_ok();
 }
 
-// Returns true if each dimension of `part` is no larger than that of `whole`.
+// Returns true if no dimension of `part` is larger than that of `whole`.
 static bool fits_in(ls_shape part, ls_shape whole) {
   if (part.rank < 0 || whole.rank < 0) return true;
   if (part.rank != whole.rank) return false;
@@ -141,8 +142,8 @@ ls_status infer_dynamic_update_slice(ls_infer *infer) {
 }
 
 // ---- Pad, concatenate, reverse ---------------------------------------------
-// One padded dimension, and before low and high count; false if it is too large
-// or below 0.
+// Computes the size of a dimension with interior padding, and with all of its
+// padding; returns false if it is too large or below 0.
 static bool padded(int64_t size, int64_t low, int64_t high, int64_t interior,
                    int64_t *out_inside, int64_t *out) {
   int64_t inside = 0;
@@ -186,7 +187,8 @@ ls_status infer_pad(ls_infer *infer) {
   return ls_shape_check(shape);
 }
 
-// Sizes along `axis` of operands from `first` on, added up; -1: not known.
+// Sums the sizes along `axis` of the operands from `first` on; -1 if one is
+// unknown.
 static int64_t sum_along(const ls_infer *infer, size_t first, int32_t axis) {
   int64_t sum = 0;
   for (size_t i = first; i < infer->num_in; ++i) {
@@ -198,7 +200,7 @@ static int64_t sum_along(const ls_infer *infer, size_t first, int32_t axis) {
   return sum;
 }
 
-// Operand `i` must be as operand 0 but along `axis`.
+// Checks that operand `i` has operand 0's shape except along `axis`.
 static ls_status check_beside(const ls_infer *infer, size_t i, int32_t axis) {
   const ls_shape first = infer->in[0].shape;
   ls_shape shape = infer->in[i].shape;
@@ -234,7 +236,7 @@ ls_status infer_concatenate(ls_infer *infer) {
   return ls_shape_check(*shape);
 }
 
-// Operand 0 is cut into one piece for each further operand.
+// Cuts operand 0 into one piece for each further operand.
 ls_status infer_split_like(ls_infer *infer) {
   int32_t axis = 0;
   LS_RETURN_IF_ERROR(ls_infer_axis(infer, &axis));

@@ -14,14 +14,14 @@ static ls_status read_window(const ls_infer *infer, int32_t rank,
 }
 
 // ---- Convolutions ----------------------------------------------------------
-// Returns true if channels x of the input, c of the weights and o of the output
-// can go together in `groups` groups.
+// Returns true if x input channels, c weight channels and o output channels are
+// possible in `groups` groups.
 static bool channels_fit(int64_t x, int64_t c, int64_t o, int64_t groups) {
   if ((x >= 0 && x % groups != 0) || (o >= 0 && o % groups != 0)) return false;
   return x < 0 || c < 0 || x / groups == c;
 }
 
-// The result of convolving x by w; either may be unknown in part or whole.
+// Infers the result of convolving x by w; their sizes may be unknown.
 static ls_status convolved(const ls_infer *infer, ls_type x, ls_type w,
                            ls_shape *out_shape) {
   *out_shape = LS_SHAPE_UNKNOWN;
@@ -83,7 +83,8 @@ ls_status infer_conv_bias_act(ls_infer *infer) {
                              LS_OPERAND_TEXT(infer, 2));
 }
 
-// `sizes` is the shape of x or of w: what the gradient is asked for.
+// Checks dy against the convolution of x by w, of which one is the gradient's
+// result and has its type from `sizes`.
 static ls_status check_result(const ls_infer *infer, ls_type x, ls_type w,
                               size_t dy) {
   ls_shape y;
@@ -112,7 +113,7 @@ ls_status infer_conv_grad_weights(ls_infer *infer) {
 }
 
 // ---- Reductions over windows -----------------------------------------------
-// The shape that reducing x's windows gives.
+// Computes the shape of a reduction over x's windows.
 static ls_status reduced(const ls_infer *infer, ls_shape x,
                          ls_shape *out_shape) {
   const ls_attr *taps = ls_infer_attr(infer, LS_ATTR_ID_WINDOW);
@@ -133,7 +134,7 @@ static ls_status reduced(const ls_infer *infer, ls_shape x,
   return ls_shape_check(*out_shape);
 }
 
-// `count_padding` is of a mean only.
+// Checks the reduction; only a mean may have `count_padding`.
 static ls_status window_check_reduce(const ls_infer *infer) {
   const char *name = ls_infer_attr(infer, LS_ATTR_ID_WINDOW_REDUCE)->as.string;
   const bool is_mean = strcmp(name, "mean") == 0;
@@ -195,8 +196,8 @@ ls_status infer_window_max_pick(ls_infer *infer) {
   return reduced(infer, x, &infer->out[0].shape);
 }
 
-// ---- Maxima of windows of 2 by 2 -------------------------------------------
-// The maxima of y's windows.
+// ---- Maxima of 2 by 2 windows ----------------------------------------------
+// Infers the type of the maxima of y's windows.
 static ls_status pooled(const ls_infer *infer, ls_type y, ls_type *out_type) {
   if (!ls_can_pool(y))
     return ls_invalid_argument(
@@ -221,7 +222,7 @@ ls_status infer_pool_max(ls_infer *infer) {
   return maxima_and_places(infer, infer->in[0]);
 }
 
-// y of x and w, whose maxima can be taken so.
+// Infers y, the convolution of x by w, whose windows' maxima can be taken.
 static ls_status convolved_to_pool(const ls_infer *infer, ls_type x, ls_type w,
                                    ls_type *out_y) {
   out_y->dtype = x.dtype;
@@ -244,8 +245,8 @@ ls_status infer_conv_pool_max(ls_infer *infer) {
   return maxima_and_places(infer, y);
 }
 
-// `dy` is the place of the maxima's gradient among the operands; their places
-// come next.
+// Checks the gradient of the maxima, operand number `dy`, and the positions of
+// the maxima, the next operand.
 static ls_status check_pooled(const ls_infer *infer, ls_type x, ls_type w,
                               size_t dy) {
   ls_type y, maxima;

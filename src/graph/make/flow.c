@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Op makers: loops and branches. In a graph they are ops with child graphs; in
-// eager, plain C control flow over values that are known.
+// Op makers: loops and branches. In a graph they are ops with regions; in eager
+// mode, plain C control flow on known values.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/layers.h"
@@ -9,7 +9,7 @@
 #include "graph/region.h"
 #include "lockstep/distributed.h"
 
-// A loop or branch while it is built.
+// A loop or branch being built.
 typedef struct flow {
   ls_graph *graph;
   ls_graph *regions[2];
@@ -55,8 +55,9 @@ static ls_status add_leaves(flow *f, ls_nest nest) {
   return ls_ok();
 }
 
-// Makes region `r` and traces `callback` in it with new parameters for the
-// first `count` inputs. `*out_result`, if wanted, is the nest it returned.
+// Makes region `r` and traces `callback` in it, with new parameters for the
+// first `count` inputs. `*out_result` (may be NULL) becomes the nest it
+// returned.
 static ls_status trace_region(flow *f, size_t r, const char *name,
                               ls_flow_callback callback, void *user,
                               ls_nest like, size_t count, ls_nest *out_result) {
@@ -78,8 +79,8 @@ static ls_status trace_region(flow *f, size_t r, const char *name,
   return ls_ok();
 }
 
-// Puts the outputs of an op, one after the other, in place of leaves; as many
-// as it has in place of a distributed value.
+// Replaces leaves by the outputs of an op, in order; a distributed value takes
+// one output per component.
 typedef struct packing {
   ls_op op;
   unsigned next;
@@ -110,7 +111,7 @@ static ls_status pack_outputs(ls_op op, ls_nest like, ls_nest *out_nest) {
 
 static ls_nest flow_failed(const char *what, ls_status status) {
   const ls_status copy = ls_status_clone(status);
-  ls_make_failed(what, status);  // The graph's first error, too.
+  ls_make_failed(what, status);  // Also sets the graph's error.
   return ls_fail(copy);
 }
 
@@ -157,7 +158,7 @@ static ls_nest eager_while(ls_flow_callback condition, ls_flow_callback body,
   return values;
 }
 
-// The limit of a loop's trips, and whether they are steps.
+// The limit of a loop's trips, and whether the trips count as steps.
 typedef struct loop_trips {
   int64_t most;
   bool are_steps;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ops that replicas do together in groups, or one with another.
+// Op makers: collectives within groups of replicas, and exchanges between
+// pairs.
 //
-// Op by op all of it comes from one stack of everybody's values.
+// While replicas run op by op, each gathers all replicas' values and computes
+// its own result from them.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/compare/compare.h"
 #include "graph/make/make.h"
 
 // ---- Groups ----------------------------------------------------------------
-// Members as attributes hold them; NULL: one group of all.
+// Groups in attribute form; members NULL: all replicas form one group.
 typedef struct group_list {
   ls_allocator *allocator;
   int64_t *members;
-  size_t size, count;  // Of a group; of all members.
+  size_t size, count;  // Members of one group, and of all groups.
 } group_list;
 
 static ls_status read_groups(const ls_replica_groups *groups, group_list *out) {
@@ -44,7 +46,8 @@ static void drop_groups(group_list *list) {
   ls_release(list->allocator, list->members);
 }
 
-// Where replica `me` stands: its group's first place, and its own place in it.
+// Returns the index of the first member of `me`'s group, and its position in
+// the group.
 static size_t find_group(const group_list *list, int64_t me,
                          size_t *out_place) {
   size_t at = (size_t)me;
@@ -58,11 +61,11 @@ static int64_t member(const group_list *list, size_t index) {
   return list->members == NULL ? (int64_t)index : list->members[index];
 }
 
-// ---- Op by op --------------------------------------------------------------
+// ---- Run op by op ----------------------------------------------------------
 typedef struct stack {
   ls_tensor all;  // [replicas, ...]
   group_list groups;
-  size_t first, place;  // Of this replica.
+  size_t first, place;  // This replica's group and position.
 } stack;
 
 static stack stack_values(const ls_replica_hooks *hooks, ls_tensor x,
@@ -82,7 +85,7 @@ static ls_tensor value_of(const stack *s, int64_t replica) {
   return ls_gather(s->all, ls_scalar_i64(LS_DTYPE_I32, replica), 0);
 }
 
-// Values of the group's members, in order of id or as they are listed.
+// Lists the values of the group's members, by id or in listed order.
 static ls_tensor *values_of(const stack *s, bool by_id) {
   const group_list *groups = &s->groups;
   ls_tensor *items = ls_new_array(groups->allocator, ls_tensor, groups->size);
@@ -132,7 +135,7 @@ static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor x, int axis,
   const int64_t me = hooks->rows_before(1);
   const int64_t rows = ls_tensor_shape(x).dim[axis] / (int64_t)groups->size;
   const size_t first = find_group(groups, me, &place);
-  place = 0;  // By id.
+  place = 0;  // Order by id.
   for (size_t k = 0; k < groups->size; ++k)
     place += member(groups, first + k) < me;
   return ls_slice_axis(x, axis, (int64_t)place * rows,
@@ -154,8 +157,8 @@ static ls_tensor groups_exchange(const ls_replica_hooks *hooks, ls_tensor x,
 }
 
 // ---- Makers ----------------------------------------------------------------
-// An op, whose shape rule also refuses what is asked op by op. Or what replicas
-// got from one another, in its place.
+// Makes the collective op or, with `got`, records the values that replicas
+// received. The op's shape rule checks the operands in each case.
 static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                               const group_list *groups, const ls_attr *own,
                               size_t num_own, const ls_tensor *got) {
@@ -170,7 +173,7 @@ static ls_tensor make_grouped(uint16_t type, ls_tensor x,
                      : ls_make_meeting(type, x, attrs, num_own, *got);
 }
 
-// Asks the op's shape rule before replicas meet.
+// Applies the op's shape rule before replicas exchange values.
 static ls_status groups_check_op(uint16_t type, ls_tensor x,
                                  const group_list *groups, const ls_attr *own,
                                  size_t num_own) {
@@ -283,8 +286,8 @@ ls_tensor ls_all_to_all(ls_tensor x, int split_axis, int concat_axis,
                     own, 2, x, groups);
 }
 
-// ---- One with another ------------------------------------------------------
-// The source of each replica, -1: none.
+// ---- Pairs -----------------------------------------------------------------
+// Finds the source of each replica, -1 for none.
 static ls_status read_pairs(const int32_t (*pairs)[2], size_t num_pairs,
                             int64_t *sources, size_t replicas) {
   if (pairs == NULL && num_pairs > 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host calls as ops, and the two every program wants: print and assert.
+// Op makers: host calls, with print and assert.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -51,7 +51,7 @@ ls_status ls_host_give(ls_host_call *call, size_t output, const void *data) {
   return ((const ls_host_engine *)call->engine)->give(call, output, data);
 }
 
-// A text that an op carries.
+// A text that an op holds.
 typedef struct label {
   ls_object object;
   ls_allocator *allocator;

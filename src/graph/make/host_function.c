@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of users' on the host, as ops.
+// Op makers: user functions that run on the host.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/make/make.h"
 #include "lockstep/host.h"
 
-// The function that an op calls. `structure` has nothing in its leaves.
+// The function of an op. The leaves of `structure` are empty.
 typedef struct function {
   ls_object object;
   ls_allocator *allocator;
@@ -21,7 +21,7 @@ static void host_function_destroy(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
-// Returns true if it means the same as that of another replica.
+// Returns true if two replicas' functions are the same.
 static bool host_function_is_same(const ls_object *a, const ls_object *b) {
   const function *x = (const function *)a, *y = (const function *)b;
   return x->call == y->call && x->user == y->user;
@@ -33,7 +33,7 @@ static const ls_object_type function_type = {.name = "host function",
 LS_OWNED_POINTER(function, ls_object_release)
 
 // ---- A call ----------------------------------------------------------------
-// Copies the inputs into `leaves`: all of them, or none.
+// Copies all inputs into `leaves`; none if that fails.
 static ls_status copy_inputs(const ls_host_call *call, ls_nest *leaves) {
   for (size_t i = 0; i < call->num_inputs; ++i) {
     ls_array *copy = NULL;

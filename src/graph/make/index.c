@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Op makers: parts of values, joins, lookups by index, scans, orders.
+// Op makers: slices, joins, lookups by index, scans, sorts.
 #include "base/memory/own.h"
 #include "graph/make/make.h"
 
-// A failed tensor: the rank of `x` is needed. Passes a failure on.
+// Fails because `x` has no known rank; if `x` has failed, passes its failure
+// on.
 static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
   if (ls_tensor_is_failed(x)) return ls_identity(x);
   return ls_make_failed(
@@ -12,8 +13,8 @@ static ls_tensor unknown_rank(const char *op_name, ls_tensor x) {
                                 ls_tensor_name(x)));
 }
 
-// `values` as an attribute, its numbers in `items`; a rank of 0 beside one of
-// `rank` means `fallback` for each axis.
+// Makes an attribute of `values`, stored in `items`. Rank 0 means `fallback`
+// for each of `rank` axes.
 static ls_attr numbers(ls_attr_id id, ls_shape values, int32_t rank,
                        int64_t fallback, int64_t items[LS_MAX_RANK]) {
   int32_t count = values.rank < 0 ? 0 : values.rank;
@@ -56,7 +57,8 @@ ls_tensor ls_slice_axis(ls_tensor x, int axis, int64_t start, int64_t limit) {
   return ls_slice(x, starts, limits, LS_SCALAR);
 }
 
-// Operands: x, the starts, and perhaps what lends dimensions.
+// Makes a dynamic slice. Operands: x, the starts, and optionally a value with
+// the sizes.
 static ls_tensor dynamic_slice(ls_tensor x, const ls_tensor *starts,
                                const ls_size *sizes, int32_t rank,
                                const ls_tensor *like) {
@@ -121,7 +123,8 @@ ls_tensor ls_pad(ls_tensor x, ls_tensor value, ls_shape low, ls_shape high,
 ls_tensor ls_concatenate(const ls_tensor *items, size_t count, int axis) {
   if (items == NULL) return ls_make(LS_OP_CONCATENATE, NULL, count, NULL, 0);
   if (count == 1) return items[0];
-  size_t known = 0;  // The first one whose rank is known counts the axis.
+  // The first operand of known rank resolves a negative axis.
+  size_t known = 0;
   while (known + 1 < count &&
          ls_tensor_shape(items[known]).rank == LS_UNKNOWN_RANK)
     ++known;
@@ -282,7 +285,7 @@ ls_tensor ls_linear_scan(ls_tensor a, ls_tensor b, int axis, bool reverse) {
                  LS_COUNT_OF(attrs));
 }
 
-// ---- Orders ----------------------------------------------------------------
+// ---- Sorts -----------------------------------------------------------------
 ls_op ls_sort_by(const ls_tensor *items, size_t count, int axis,
                  bool descending) {
   const ls_attr attrs[] = {LS_OWN_I(AXIS, count == 0 || items == NULL

@@ -25,8 +25,8 @@ int ls_make_axis(ls_tensor x, int axis) {
 }
 
 // ---- Sources ---------------------------------------------------------------
-// Small data is copied, so that the caller may change its array; large data is
-// shared.
+// Copies small data, so that the caller may change its array; shares large
+// data.
 enum { COPIED_BYTES = 64 };
 
 ls_tensor ls_constant(ls_array *array) {
@@ -94,7 +94,7 @@ ls_tensor ls_placeholder(ls_dtype dtype, ls_shape shape, const char *name) {
                       0);
 }
 
-// The sizes of a shape as constants.
+// Makes an attribute with the sizes of a shape.
 static ls_attr shape_sizes(ls_shape shape, ls_size sizes[LS_MAX_RANK]) {
   for (int i = 0; i < shape.rank && i < LS_MAX_RANK; ++i)
     sizes[i] = (ls_size){LS_SIZE_CONSTANT, shape.dim[i]};
@@ -110,8 +110,8 @@ ls_tensor ls_iota(ls_dtype dtype, ls_shape shape, int axis) {
 
 enum { MAX_RANDOM_ATTRS = 9 };
 
-// An op's seed and that of the graph that it is made in, which regions and
-// replicas share: as an op's and a function's are put together when it runs.
+// Combines an op's seed with its graph's, which regions and replicas share; the
+// same formula combines an op's and a function's seed at run time.
 static int64_t seed_of(const ls_random_options *options, ls_graph *graph) {
   const uint64_t whole =
       graph != NULL ? (uint64_t)ls_graph_whole(graph)->seed : 0;
@@ -119,13 +119,13 @@ static int64_t seed_of(const ls_random_options *options, ls_graph *graph) {
                    whole * UINT64_C(0x9E3779B97F4A7C15));
 }
 
-// Lists attributes of random numbers: what they depend on, and what they are.
+// Lists the attributes of a random op.
 static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
                            size_t num_own, const ls_random_options *options,
                            ls_attr attrs[MAX_RANDOM_ATTRS]) {
   ls_graph *graph = ls_graph_current();
   int64_t stream = options->stream.value;
-  // Streams count the random ops of the function, regions included.
+  // Streams number the random ops of the function and its regions.
   if (!options->stream.set)
     stream = graph == NULL ? 0 : ls_graph_whole(graph)->num_random++;
   size_t count = 0;
@@ -139,8 +139,8 @@ static size_t random_attrs(ls_dtype dtype, ls_attr sizes, const ls_attr *own,
   return count;
 }
 
-// Drawn by example ids. The sizes may be dimensions of `like` (NULL: none),
-// which stands behind the ids.
+// Draws by example ids. Sizes may be dimensions of `like` (NULL: none), which
+// is the operand after the ids.
 static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
                                    const ls_tensor *like, const ls_attr *own,
                                    size_t num_own,
@@ -165,13 +165,14 @@ static ls_tensor random_by_example(uint16_t type, ls_dtype dtype, ls_attr sizes,
   ls_attr attrs[MAX_RANDOM_ATTRS];
   size_t count = random_attrs(dtype, sizes, own, num_own, options, attrs);
   attrs[count++] = LS_OWN_S(DISTRIBUTION, distribution);
-  attrs[count++] = LS_OWN_B(SAME_ON_ALL_REPLICAS, true);  // For equal ids.
+  // Equal ids get equal numbers on all replicas.
+  attrs[count++] = LS_OWN_B(SAME_ON_ALL_REPLICAS, true);
   return ls_make(LS_OP_RANDOM_BY_EXAMPLE, inputs, like != NULL ? 2 : 1, attrs,
                  count);
 }
 
-// Returns the replica that an op is made for where one run is that of all: in a
-// build graph. Elsewhere the engine knows.
+// Returns the id + 1 of the replica that an op of a build graph is made for; 0
+// elsewhere, where the engine knows the replica.
 static int32_t replica_of_op(void) {
   const ls_graph *graph = ls_graph_current();
   while (graph != NULL && graph->kind == LS_GRAPH_REGION && !graph->is_replica)
@@ -180,7 +181,7 @@ static int32_t replica_of_op(void) {
                                                         : 0;
 }
 
-// A random op of these sizes, which may be dimensions of `like` (NULL: none).
+// Makes a random op. Sizes may be dimensions of `like` (NULL: none).
 static ls_tensor random_op(uint16_t type, ls_dtype dtype, ls_attr sizes,
                            const ls_tensor *like, const ls_attr *own,
                            size_t num_own, const ls_random_options *options) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by op makers.
+// Helpers shared by op makers.
 #ifndef LS_GRAPH_MAKE_MAKE_H_
 #define LS_GRAPH_MAKE_MAKE_H_
 
@@ -9,13 +9,13 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
-// A mark: where the op's value is on a replica's cores.
+// Mark: the layout of the op's value on a replica's cores.
 #define LS_MARK_SHARDING "_XlaSharding"
 
-// Adds an op with these operands and attributes and gives its first output.
+// Adds an op with these operands and attributes and returns its first output.
 ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
                   const ls_attr *attrs, size_t num_attrs);
-// Defines the maker of an op of one operand, or of two, and no attributes.
+// Defines the maker of an op with one or two operands and no attributes.
 #define LS_MAKE_UNARY(function, id)                                            \
   ls_tensor function(ls_tensor x) {                                            \
     return ls_make(LS_OP_##id, &x, 1, NULL, 0);                                \
@@ -24,64 +24,69 @@ ls_tensor ls_make(uint16_t type, const ls_tensor *inputs, size_t num_inputs,
   ls_tensor function(ls_tensor x, ls_tensor y) {                               \
     return ls_make(LS_OP_##id, (const ls_tensor[]){x, y}, 2, NULL, 0);         \
   }
-// A reduction over some axes.
+// Makes a reduction over some axes.
 ls_tensor ls_make_reduce(uint16_t type, ls_tensor x, ls_axes axes, bool keep);
-// A random op of this shape, with up to two attributes of its own.
+// Makes a random op of this shape, with up to two attributes of its own.
 ls_tensor ls_make_random(uint16_t type, ls_dtype dtype, ls_shape shape,
                          const ls_attr *own, size_t num_own,
                          const ls_random_options *options);
-// The same, as large as `like`, also where its sizes are not known yet.
+// Makes a random op of the shape of `like`, which may be unknown.
 ls_tensor ls_make_random_like(uint16_t type, ls_dtype dtype, ls_tensor like,
                               const ls_attr *own, size_t num_own,
                               const ls_random_options *options);
-// Values that a replica got when it met the others, behind what it gave, by
-// what is `op` where that is one: gradients are those of `op`.
+// Records the values that a replica received (`got`) from a collective or merge
+// call on `given`, as an op `meeting`. If `op` is a collective, its gradient
+// rule is used.
 ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
                      const ls_attr *attrs, size_t num_attrs,
                      const ls_tensor *got, size_t num_got);
-// One of one value.
+// Records a single received value.
 ls_tensor ls_make_meeting(uint16_t op, ls_tensor given, const ls_attr *attrs,
                           size_t num_attrs, ls_tensor got);
-// Gives an all-reduce its gradient.
+// Records the result of an all-reduce, so that it gets its gradient.
 ls_tensor ls_make_reduced(ls_reduce_op op, ls_tensor given, ls_tensor got);
-// The type of a mean over replicas: that of integers is a true division.
+// Returns the type of a mean over replicas; integers give floats.
 ls_dtype ls_mean_dtype(ls_dtype dtype);
-// Returns true if a reduction of x in a replica is such a division, and that of
-// the sum over `count` replicas.
+// ls_divides_integers returns true if a reduction of x in a replica is such a
+// mean of integers; ls_divide_integers computes it from the sum over `count`
+// replicas.
 bool ls_divides_integers(ls_reduce_op op, ls_tensor x);
 ls_tensor ls_divide_integers(ls_tensor sum, int64_t count);
-// As ls_all_reduce; by the strategy's table if that is a user's.
+// Reduces like ls_all_reduce, but uses the strategy's table if it is a user's.
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x);
-// A host call whose state is a text, which its kernel reads by ls_label_text.
+// Makes a host call with a text as state, which its kernel reads with
+// ls_label_text.
 ls_op ls_make_labelled_call(const ls_host_kernel *kernel, const char *text,
                             const ls_tensor *inputs, size_t num_inputs);
 const char *ls_label_text(const ls_object *state);
-// As ls_assert_true, of numbers that are to be finite: its failure is one by
-// LS_CAUSE_NUMBERS.
+// Asserts that numbers are finite, as ls_assert_true does; its failure has the
+// cause LS_CAUSE_NUMBERS.
 ls_op ls_make_check_of_numbers(ls_tensor finite, const char *message);
-// The current graph fails with `status`, taken over; the result is failed.
+// Fails the current graph with `status`, taken over; returns a failed tensor.
 ls_tensor ls_make_failed(const char *op_name, ls_status status);
-// First line of makers that need an object: without one they fail.
+// Fails a maker whose object is NULL; for the first line of makers.
 #define LS_MAKE_REQUIRE(object)                                                \
   do {                                                                         \
     if ((object) == NULL)                                                      \
       return ls_make_failed(__func__, ls_null_argument(__func__, #object));    \
   } while (0)
-// The same of makers of ops.
+// Fails a maker of ops whose object is NULL.
 #define LS_MAKE_REQUIRE_FOR_OP(object)                                         \
   do {                                                                         \
     if ((object) == NULL)                                                      \
       return ls_tensor_op(                                                     \
           ls_make_failed(__func__, ls_null_argument(__func__, #object)));      \
   } while (0)
-// Returns a scatter op's attribute; NULL, and why, if there is no such op.
+// Returns the attribute of a scatter op; NULL, with a failure, if there is no
+// such op.
 const char *ls_scatter_name(ls_scatter_op op);
 ls_status ls_no_scatter(ls_scatter_op op);
-// "MAX", or "reduce op 7" of what is none; LS_REDUCE_OP_TEXT is a short-lived
-// buffer with it, for messages.
+// Prints a reduction, such as "MAX", or "reduce op 7" for an unknown one;
+// LS_REDUCE_OP_TEXT does so in a temporary buffer, for messages.
 const char *ls_reduce_op_print(ls_reduce_op op, char *buffer, size_t size);
 #define LS_REDUCE_OP_TEXT(op) ls_reduce_op_print((op), (char[32]){0}, 32)
-// A negative axis from the end. One out of range, or of unknown rank: as it is.
+// Resolves a negative axis; returns axes that are out of range, or of unknown
+// rank, unchanged.
 int ls_make_axis(ls_tensor x, int axis);
 
 #endif  // LS_GRAPH_MAKE_MAKE_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ops that replicas do together. In a trace these are ops of the replica's
-// graph; where replicas run op by op, they meet on the spot, through the
-// context.
+// Op makers: collectives. In a trace they are ops of the replica's graph.
+// Replicas that run op by op exchange values at once, through the context.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -35,7 +34,7 @@ static bool replicas_check_reduce(const char *op_name, ls_reduce_op op,
   return false;
 }
 
-// ---- Meetings --------------------------------------------------------------
+// ---- Records of results ----------------------------------------------------
 ls_op ls_add_meeting(uint16_t op, const ls_tensor *given, size_t num_given,
                      const ls_attr *attrs, size_t num_attrs,
                      const ls_tensor *got, size_t num_got) {
@@ -108,7 +107,7 @@ ls_tensor ls_divide_integers(ls_tensor sum, int64_t count) {
   return ls_div(ls_convert(sum, mean), ls_scalar(mean, (double)count));
 }
 
-// ---- Makers ----------------------------------------------------------------
+// ---- Collectives -----------------------------------------------------------
 ls_tensor ls_all_reduce_met(ls_reduce_op op, ls_tensor x) {
   const ls_context *context = ls_context_current();
   return context->table_reduce == NULL
@@ -150,7 +149,8 @@ ls_tensor ls_all_gather(ls_tensor x, int axis) {
 }
 
 // ---- Parts -----------------------------------------------------------------
-// Op by op the number of replicas and the one at hand are plain numbers.
+// Slices a replica's part. Run op by op, the number of replicas and the
+// replica's id are plain numbers.
 static ls_tensor own_part(const ls_replica_hooks *hooks, ls_tensor total,
                           int axis, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(total);

@@ -16,7 +16,8 @@ static ls_tensor sized(uint16_t type, ls_tensor x, ls_shape shape) {
   return ls_make(type, &x, 1, &attr, 1);
 }
 
-// The shape of `like`: constants where it is known, else its dimensions.
+// Gives x the shape of `like`: by constants where known, else by its
+// dimensions.
 static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
   const ls_shape shape = ls_tensor_shape(like);
   if (ls_tensor_is_failed(like) || shape.rank == LS_UNKNOWN_RANK) {
@@ -25,7 +26,7 @@ static ls_tensor sized_like(uint16_t type, ls_tensor x, ls_tensor like) {
           ls_op_table[type].name,
           ls_unimplemented("the rank of '%s' is not known while building",
                            ls_tensor_name(like)));
-    return ls_add(like, like);  // Passes the failure on.
+    return ls_add(like, like);  // Passes a failure on.
   }
   if (ls_shape_is_known(shape)) return sized(type, x, shape);
   ls_size sizes[LS_MAX_RANK];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ops on strings: host kernels that go through their operands' elements.
+// Op makers: strings. Host kernels that process their operands element by
+// element.
 #include "lockstep/shape_rules.h"
 #include "lockstep/strings.h"
 
@@ -17,7 +18,7 @@
 // ---- Shapes ----------------------------------------------------------------
 static bool is_scalar(ls_type type) { return type.shape.rank == 0; }
 
-// The one shape of all operands that are no scalars.
+// Finds the common shape of all operands that are not scalars.
 static ls_status common_shape(const ls_type *in, size_t num_in,
                               ls_shape *out_shape) {
   *out_shape = in[0].shape;
@@ -45,7 +46,7 @@ static ls_status need_strings(const ls_type *in, size_t num_in) {
   return ls_ok();
 }
 
-// One output of that dtype, from operands that are strings.
+// Infers one output of that dtype from string operands.
 static ls_status infer_of(const ls_type *in, size_t num_in, ls_dtype dtype,
                           ls_type *out, size_t *num_out) {
   LS_RETURN_IF_ERROR(need_strings(in, num_in));
@@ -103,12 +104,11 @@ static ls_bytes string_element(const ls_host_call *call, size_t input,
   return all[is_scalar(call->input_types[input]) ? 0 : index];
 }
 
-// Writes the text of one element of the output behind what is there.
+// Appends the text of one output element.
 typedef ls_status (*write_element)(const ls_host_call *call, size_t index,
                                    void *with, ls_text *text);
 
-// Fills an output of strings, which all lie in one text until the call has
-// ended.
+// Fills a string output. All elements share one text, freed when the call ends.
 static ls_status fill_strings(ls_host_call *call, write_element write,
                               void *with) {
   const size_t count = string_count_of(call);
@@ -130,7 +130,7 @@ static ls_status fill_strings(ls_host_call *call, write_element write,
   return ls_ok();
 }
 
-// ---- Numbers and texts -----------------------------------------------------
+// ---- Numbers and strings ---------------------------------------------------
 static ls_status write_number(const ls_host_call *call, size_t index,
                               void *with, ls_text *text) {
   (void)call;
@@ -167,7 +167,8 @@ ls_tensor ls_as_string(ls_tensor x) {
   return ls_op_output(ls_host_call_add(&as_string_kernel, NULL, &x, 1), 0);
 }
 
-// Reads a number into element `index`; false: it is none of that dtype.
+// Parses a number into element `index`; returns false if it is not a number of
+// the dtype.
 static bool string_read_number(ls_bytes text, ls_array *out, size_t index) {
   const ls_dtype dtype = ls_array_dtype(out);
   char *end = NULL;
@@ -220,7 +221,7 @@ ls_tensor ls_string_to_number(ls_tensor x, ls_dtype dtype) {
       ls_make_labelled_call(&to_number_kernel, ls_dtype_name(dtype), &x, 1), 0);
 }
 
-// ---- Texts and texts -------------------------------------------------------
+// ---- Strings to strings ----------------------------------------------------
 static ls_status write_joined(const ls_host_call *call, size_t index,
                               void *with, ls_text *text) {
   (void)with;
@@ -290,7 +291,7 @@ ls_tensor ls_string_length(ls_tensor x) {
   return ls_op_output(ls_host_call_add(&length_kernel, NULL, &x, 1), 0);
 }
 
-// Not of <ctype.h>: those go by the program's language.
+// Avoids <ctype.h>, which depends on the locale.
 static ls_status write_lower(const ls_host_call *call, size_t index, void *with,
                              ls_text *text) {
   (void)with;

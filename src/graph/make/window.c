@@ -4,7 +4,8 @@
 #include "graph/window.h"
 #include "graph/make/make.h"
 
-// Attributes under way, with the numbers they point to. Defaults are left out.
+// Attributes being collected, and the numbers they point to. Defaults are
+// omitted.
 enum { MOST_ATTRS = 8 };
 
 typedef struct attr_list {
@@ -17,8 +18,8 @@ static void window_add_attr(attr_list *attrs, ls_attr attr) {
   attrs->items[attrs->count++] = attr;
 }
 
-// A list of numbers, unless it is empty or all are 1. What else it may not be
-// the shape rule says.
+// Adds a list of numbers unless it is empty or all are 1. The shape rule checks
+// it.
 static void window_add_numbers(attr_list *attrs, ls_attr_id id,
                                ls_shape numbers) {
   const int32_t rank = numbers.rank < LS_MAX_RANK ? numbers.rank : LS_MAX_RANK;
@@ -34,7 +35,7 @@ static void window_add_numbers(attr_list *attrs, ls_attr_id id,
                               .as.ints = {items, (size_t)rank}});
 }
 
-// Low and high by turns; what one of them lacks is 0.
+// Adds low and high padding alternately; missing numbers are 0.
 static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
                              ls_shape high) {
   const int32_t rank = low.rank > high.rank ? low.rank : high.rank;
@@ -61,8 +62,8 @@ static ls_status add_padding(attr_list *attrs, ls_padding padding, ls_shape low,
   return ls_ok();
 }
 
-// `inputs`, of which the last one lends its dimensions to `sizes`: constants
-// where they are known.
+// Makes an op whose result has the shape of the last of `inputs`: `sizes` has
+// constants where that is known, else its dimensions.
 static ls_tensor make_like(uint16_t type, const ls_tensor *inputs,
                            size_t num_inputs, attr_list *attrs) {
   const ls_tensor like = inputs[num_inputs - 1];

@@ -1,41 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Removes what nothing uses: nodes, values that go round in loops, results of
-// branches, arguments and results of replicas, captures.
+// Removes everything unused from a lowered graph: nodes, loop values, results
+// of branches, arguments and results of replicas, captures.
 //
-// A loop whose gradient was built saves values for it; when only the loss is
-// wanted, or when a value was only asked for its shape, nothing takes from the
-// stack. Then nobody uses the loop's last stack, the value that goes round
-// goes, and with it what pushed.
+// For example, a loop with a gradient saves values on stacks. If only the loss
+// is wanted, nothing pops from a stack: then the loop's output stack is unused,
+// so the loop value is removed, and then the ops that push.
 #include "base/memory/own.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/walk.h"
 
-// A graph on its way.
+// State of dropping in one graph.
 typedef struct dropper {
   ls_rewrite r;
-  // It is inside of one of several bodies of a replicate op, which all meet in
-  // the same merges, also in those that only some of them use.
+  // Keeps all merges inside a replicate op with several bodies, because all
+  // bodies must have the same merges, even if only some use them.
   bool keeps_merges;
   bool shrunk;  // A node lost outputs or operands, at any depth.
 } dropper;
 LS_OWNED_(dropper, dropper, ls_rewrite_deinit(&ls_owned->r))
 
-// Returns true if a node stays though nobody uses it.
+// Returns true if a node stays although it is unused.
 static bool stays(const ls_node *node, bool keeps_merges) {
   return ls_node_any_trait(node,
                            LS_OP_EFFECT | (keeps_merges ? LS_OP_MERGE : 0u));
 }
 
-// ---- What goes round -------------------------------------------------------
-// The outputs of a region's nodes that are needed for some of its results. Ids
-// of a lowered graph are dense.
+// ---- Loop values -----------------------------------------------------------
+// The node outputs of a region that some of its results need. Ids of a lowered
+// graph are dense.
 typedef struct need {
   const ls_graph *graph;
   bool keeps_merges;
-  bool *nodes;    // By id.
-  size_t *first;  // By id: the place of output 0 in what follows.
+  bool *nodes;    // Indexed by id.
+  size_t *first;  // Index of each node's output 0 in `outputs`, by id.
   bool *outputs;
 } need;
 
@@ -76,7 +75,7 @@ static bool is_marked(const need *n, uint64_t ref) {
   return n->outputs[n->first[ls_ref_id(ref)] + ls_ref_output(ref)];
 }
 
-// Marks what the marked nodes and those with effects need.
+// Marks the operands of marked nodes and of nodes with effects.
 static void mark_operands(need *n) {
   for (size_t i = n->graph->num_nodes; i > 0; --i) {
     const ls_node *node = n->graph->nodes[i - 1];
@@ -86,8 +85,8 @@ static void mark_operands(need *n) {
   }
 }
 
-// Sets `kept` for what goes round and is used: after the loop, by its
-// condition, or by what a value that is used becomes in the next trip.
+// Sets `kept` for the loop values in use: after the loop, by its condition, or
+// to compute a used value of the next iteration.
 static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
                             bool *kept) {
   const ls_graph *body = node->regions[1];
@@ -112,7 +111,7 @@ static ls_status find_round(const dropper *d, const ls_node *node, size_t count,
 }
 
 // ---- Outputs and operands --------------------------------------------------
-// Takes the items out whose flag is not set; returns how many are left.
+// Removes the items whose flag is not set; returns the number left.
 static size_t keep_refs(uint64_t *refs, const bool *kept, size_t count) {
   size_t left = 0;
   for (size_t i = 0; i < count; ++i)
@@ -140,7 +139,7 @@ static void keep_declared(ls_graph *graph, const bool *kept) {
   renumber_parameters(graph);
 }
 
-// Returns for each of a node's outputs whether it is used; the caller's.
+// Flags a node's used outputs; the caller frees the flags.
 static bool *used_outputs(const dropper *d, const ls_node *node) {
   const ls_graph *graph = d->r.graph;
   bool *used = ls_new_array(graph->allocator, bool, node->num_outputs);
@@ -167,7 +166,8 @@ static ls_status keep_outputs(dropper *d, ls_node *node, const bool *kept) {
   return ls_rewrite_keep_outputs(&d->r, node, kept);
 }
 
-// `used` has the loop's outputs: what goes round, then what it saves.
+// Shrinks a loop. `used` flags its outputs: the loop values, then the saved
+// ones.
 static ls_status shrink_loop(dropper *d, ls_node *node, bool *used) {
   const size_t count = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);
   LS_RETURN_IF_ERROR(find_round(d, node, count, used));
@@ -195,8 +195,8 @@ static ls_status shrink_branches(dropper *d, ls_node *node, const bool *used) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// The parts of a replicate op that are used: the arguments, narrow ones before
-// wide ones, and the results, gathered ones before wide and uniform ones.
+// Used parts of a replicate op: arguments, narrow ones before wide ones, and
+// results, gathered ones before wide and uniform ones.
 typedef struct replicate {
   ls_node *node;
   size_t replicas, split, wide_split, gathered, wide_gathered;
@@ -227,7 +227,7 @@ static ls_status init_replicate(ls_node *node, const bool *used_outputs,
   return ls_ok();
 }
 
-// Finds the arguments that the bodies need for the results that are used.
+// Finds the arguments that the bodies need for the used results.
 static ls_status find_arguments(const dropper *d, replicate *r) {
   const bool keeps_merges = d->keeps_merges || r->node->num_regions > 1;
   for (uint32_t k = 0; k < r->node->num_regions; ++k) {
@@ -263,7 +263,8 @@ static ls_status keep_arguments(dropper *d, const replicate *r) {
   return ls_rewrite_keep_inputs(&d->r, node, operands);
 }
 
-// `outputs` has those that are used; of a result's that is, all stay.
+// Drops unused results. `outputs` flags used outputs; a result in use by any
+// replica keeps the outputs of all.
 static ls_status keep_results(dropper *d, const replicate *r, bool *outputs) {
   ls_node *node = r->node;
   const bool *used = r->used_results;
@@ -307,7 +308,7 @@ static ls_status shrink(dropper *d, ls_node *node) {
 static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
                              bool *kept_captures, bool *out_shrunk);
 
-// The regions of a node, and the operands for their captures.
+// Drops unused nodes in a node's regions, and the operands of dropped captures.
 static ls_status drop_in_regions(dropper *d, ls_node *node) {
   if (node->num_regions == 0) return ls_ok();
   ls_allocator *allocator = d->r.graph->allocator;
@@ -344,7 +345,7 @@ static ls_status drop_node(dropper *d, ls_node *node) {
   return drop_in_regions(d, node);
 }
 
-// Keeps captures whose parameters are used; the others have gone by now.
+// Keeps the captures whose parameters are still used.
 static void keep_captures(const dropper *d, bool *kept) {
   ls_graph *graph = d->r.graph;
   if (graph->num_captures == 0) return;
@@ -360,8 +361,8 @@ static void keep_captures(const dropper *d, bool *kept) {
   renumber_parameters(graph);
 }
 
-// `kept_captures` tells which captures are left; NULL if there are none.
-// Sets `*out_shrunk` if more may be unused now.
+// `kept_captures` (NULL: no captures) gets a flag for each capture. Sets
+// `*out_shrunk` if another pass may find more.
 static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
                              bool *kept_captures, bool *out_shrunk) {
   LS_OWN(dropper, d) = {.keeps_merges = keeps_merges};
@@ -373,8 +374,8 @@ static ls_status passes_drop(ls_graph *graph, bool keeps_merges,
   return ls_rewrite_end(&d.r);
 }
 
-// A value that an inner loop no longer takes may leave a value of an outer one
-// unused.
+// Repeats, because a value dropped from an inner loop may make one of an outer
+// loop unused.
 ls_status ls_drop_unused(ls_graph *graph) {
   bool shrunk = true;
   while (shrunk) {

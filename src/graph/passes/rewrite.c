@@ -4,9 +4,9 @@
 #include "base/memory/own.h"
 
 typedef struct ls_rewrite_node {
-  uint64_t before, behind;  // Nodes that stand there; 0: none.
-  uint32_t inputs;          // The use by its first operand; others follow.
-  uint32_t first, last;     // Uses of its results.
+  uint64_t before, behind;  // Neighbours in the order of nodes; 0: none.
+  uint32_t inputs;          // Index of its first operand's use; others follow.
+  uint32_t first, last;     // List of uses of its results.
   uint32_t num_uses, num_leaving;
 } ls_rewrite_node;
 
@@ -37,7 +37,7 @@ static void drop_use(ls_rewrite *r, uint32_t use, uint64_t ref) {
   --of->num_uses;
 }
 
-// Lists the operands of a node as uses.
+// Adds the operands of a node as uses.
 static ls_status rewrite_list_inputs(ls_rewrite *r, ls_node *node) {
   const size_t first = r->num_uses;
   if (first + node->num_inputs > UINT32_MAX ||
@@ -53,7 +53,7 @@ static ls_status rewrite_list_inputs(ls_rewrite *r, ls_node *node) {
   return ls_ok();
 }
 
-// Between `before` and `behind`, of which 0 is an end.
+// Inserts a node between two neighbours, of which 0 stands for an end.
 static void put_between(ls_rewrite *r, uint64_t id, uint64_t before,
                         uint64_t behind) {
   r->nodes[id].before = before;
@@ -88,7 +88,8 @@ ls_status ls_rewrite_begin(ls_rewrite *r, ls_graph *graph) {
   return ls_ok();
 }
 
-// Erased nodes come last, since they are still the graph's.
+// Sorts the nodes into their order; erased ones, which the graph still owns,
+// come last.
 static ls_status put_in_order(ls_rewrite *r) {
   ls_graph *graph = r->graph;
   const size_t count = graph->num_nodes;
@@ -119,7 +120,7 @@ ls_status ls_rewrite_end(ls_rewrite *r) {
   return status;
 }
 
-// ---- Who uses what ---------------------------------------------------------
+// ---- Uses ------------------------------------------------------------------
 static const ls_node_use *use_at(const ls_rewrite *r, uint32_t use) {
   return use != 0 ? &r->uses[use] : NULL;
 }
@@ -156,7 +157,7 @@ ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type) {
 }
 
 // ---- Changes ---------------------------------------------------------------
-// Where operand `input` of a node is what a region captures; else NULL.
+// Returns the capture behind operand `input` of a node, NULL if it is none.
 static ls_capture *captured_by(const ls_node *node, uint32_t input) {
   for (uint32_t r = node->num_regions; r > 0; --r) {
     const uint32_t first = ls_node_captures(node, r - 1);
@@ -232,7 +233,7 @@ void ls_rewrite_take_attrs(ls_rewrite *r, ls_node *node, const ls_node *from) {
   r->changed = true;
 }
 
-// Users of a node's results are told where these are now: `to`, by output.
+// Renumbers the results in their uses: `to` maps outputs to new outputs.
 static void tell_users(ls_rewrite *r, const ls_node *node, const uint32_t *to) {
   for (uint32_t use = r->nodes[node->id].first; use != 0;
        use = r->uses[use].behind) {

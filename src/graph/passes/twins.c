@@ -8,7 +8,7 @@ typedef struct search {
   const uint32_t *twins;
 } search;
 
-// Two parameters that stand for one value around the op.
+// Returns true if two parameters capture the same outer value.
 static bool same_capture(const search *s, const ls_node *a, const ls_node *b) {
   const size_t i = (size_t)ls_node_int(a, LS_ATTR_ID_INDEX);
   const size_t k = (size_t)ls_node_int(b, LS_ATTR_ID_INDEX);
@@ -48,14 +48,14 @@ static bool are_twins(const search *s, const ls_node *a, const ls_node *b) {
   if (a->varying || a->type != b->type || is_merge(a) || !same_types(a, b))
     return false;
   if (a->type == LS_OP_PARAMETER) return same_capture(s, a, b);
-  // What is used once cannot be used for two.
+  // Ops whose values must be used once cannot be shared.
   if (ls_node_info(a)->traits & LS_OP_LINEAR) return false;
   if (a->num_attrs != b->num_attrs || a->num_regions != b->num_regions ||
       !same_operands(s, a, b))
     return false;
   for (uint32_t i = 0; i < a->num_attrs; ++i)
     if (!ls_attr_equal(&a->attrs[i], &b->attrs[i])) return false;
-  // What the regions capture are operands.
+  // Captures of regions are operands, compared above.
   for (uint32_t i = 0; i < a->num_regions; ++i)
     if (!ls_graph_equal_inside(a->regions[i], b->regions[i], difference,
                                sizeof(difference)))
@@ -63,7 +63,7 @@ static bool are_twins(const search *s, const ls_node *a, const ls_node *b) {
   return true;
 }
 
-// The next merge of a graph from `*at` on; NULL: there is none.
+// Returns the graph's next merge from `*at` on, NULL if there is none.
 static const ls_node *next_merge(const ls_graph *graph, size_t *at) {
   while (*at < graph->num_nodes) {
     const ls_node *node = graph->nodes[(*at)++];
@@ -94,7 +94,7 @@ ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins) {
       twins[i] = (uint32_t)merge - 1;
       continue;
     }
-    // They stand in nearly the same order.
+    // Starts after the last match: both bodies have nearly the same order.
     for (size_t k = 0; k < count; ++k) {
       const size_t place = at + k < count ? at + k : at + k - count;
       if (!are_twins(&s, first->nodes[place], node)) continue;

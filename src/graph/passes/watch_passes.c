@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows debug switches while lowering: a line, a check and a file after each
-// pass over a program's graph.
+// Obeys the debug switches for passes: after each pass over a program's graph
+// logs a line, verifies the graph, and writes a file.
 #include <ctype.h>
 
 #include "base/debug.h"
@@ -13,8 +13,8 @@ static const char *name_of(const ls_graph *graph) {
   return graph->name != NULL ? graph->name : "";
 }
 
-// "<folder>/<number>-<graph>-<pass>.ls"; what a file's name should not have in
-// it is '_'.
+// Prints "<folder>/<number>-<graph>-<pass>.ls", with '_' for characters unfit
+// for file names.
 static void print_path(ls_text *path, ls_runtime *runtime, const char *folder,
                        const ls_graph *graph, const char *pass) {
   ls_text_append_format(path, "%s/%04llu-", folder,

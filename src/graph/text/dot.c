@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph as a DOT drawing: ops are boxes, values arrows with their types,
-// control inputs dashed, regions frames inside their op's frame.
+// Prints a graph as a DOT drawing: ops are boxes, values are arrows with their
+// types, control inputs are dashed arrows, and regions are frames inside their
+// op's frame.
 #include "graph/text/print.h"
 
 #include "base/require.h"
 
 typedef struct drawing {
   ls_text *out;
-  size_t graphs;  // Drawn so far: the next one's number.
+  size_t graphs;  // Number of graphs drawn so far.
 } drawing;
 
-// Text between the quotes of a label.
+// Writes text between the quotes of a label.
 static void put_label(ls_text *out, const char *text) {
   for (; *text != '\0'; ++text) {
     if (*text == '"' || *text == '\\') ls_text_append_char(out, '\\');
@@ -24,7 +25,7 @@ static void indent(ls_text *out, int depth) {
     ls_text_append(out, "  ");
 }
 
-// The identifier of an op in the drawing: graph number and id.
+// Writes an op's identifier in the drawing: graph number and id.
 static void put_id(ls_text *out, size_t graph, uint64_t id) {
   ls_text_append_format(out, "n%zu_%llu", graph, (unsigned long long)id);
 }

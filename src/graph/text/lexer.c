@@ -36,7 +36,7 @@ static size_t word_size(const ls_lexer *lexer, size_t from) {
   return from;
 }
 
-// Whatever looks like a number; the reader decides whether it is one.
+// Returns the length of anything like a number; the reader checks it.
 static size_t number_size(const ls_lexer *lexer) {
   size_t n = peek(lexer, 0) == '-' || peek(lexer, 0) == '+' ? 1 : 0;
   for (;; ++n) {
@@ -92,7 +92,7 @@ void ls_lexer_next(ls_lexer *lexer) {
     const bool known = c != '\0' && strchr("=(){}[],:#@%^?", c) != NULL;
     lexer->token.kind = known ? LS_TOKEN_MARK : LS_TOKEN_BAD;
     lexer->token.size = 1;
-    if (!known) return;  // Stays there: nothing takes it.
+    if (!known) return;  // An unknown character stays the next token.
   }
   lexer->token.size = size;
   lexer->at += size;
@@ -170,13 +170,13 @@ static int hex_digit(char c) {
   return -1;
 }
 
-// Writes the string's bytes; false at an escape that is none.
+// Writes the string's bytes; returns false at an invalid escape.
 static bool unescape(const ls_token *token, char *out, size_t *out_size) {
   size_t n = 0;
   for (size_t i = 0; i < token->size; ++i) {
     char c = token->text[i];
     if (c == '\\') {
-      c = token->text[++i];  // The lexer has seen that there is one.
+      c = token->text[++i];  // The lexer has checked that a character follows.
       if (c == 'x') {
         if (token->size - i < 3) return false;
         const int high = hex_digit(token->text[i + 1]);

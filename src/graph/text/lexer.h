@@ -2,12 +2,12 @@
 //
 // The lexer of the text form: one token ahead, each with its line.
 //
-//   word    [A-Za-z_][A-Za-z0-9_]*
+// ¶ |  word    [A-Za-z_][A-Za-z0-9_]*
 //   number  [+-]? digits, point, exponent; 0x...; -inf
 //   string  "..." with \" \\ \xHH, on one line
 //   mark    one of = ( ) { } [ ] , : # @ % ^ ? or ...
 //
-// Blanks, line ends and comments (// to the end of the line) part tokens.
+// Blanks, line ends and comments (// to the end of the line) separate tokens.
 #ifndef LS_GRAPH_TEXT_LEXER_H_
 #define LS_GRAPH_TEXT_LEXER_H_
 
@@ -17,7 +17,7 @@ typedef enum ls_token_kind {
   LS_TOKEN_END,
   LS_TOKEN_WORD,
   LS_TOKEN_NUMBER,
-  LS_TOKEN_STRING,  // `text` and `size` are what stands between the quotes.
+  LS_TOKEN_STRING,  // `text` and `size` exclude the quotes.
   LS_TOKEN_MARK,
   LS_TOKEN_BAD,  // A stray character, or a string without an end.
 } ls_token_kind;
@@ -30,33 +30,34 @@ typedef struct ls_token {
 } ls_token;
 
 typedef struct ls_lexer {
-  const char *at;  // Behind the token.
+  const char *at;  // Position after the token.
   const char *end;
   int line;
-  ls_token token;  // The next one.
+  ls_token token;  // The next token.
 } ls_lexer;
 
-// `text` must live as long as the lexer.
+// Begins at the first token. `text` must live as long as the lexer.
 void ls_lexer_init(ls_lexer *lexer, const char *text, size_t size);
-// Goes on to the token after this one.
+// Advances to the next token.
 void ls_lexer_next(ls_lexer *lexer);
 
 // Returns true if the next token is this mark or word.
 bool ls_lexer_at(const ls_lexer *lexer, const char *text);
-// The same, and takes it.
+// Takes the next token if it is this mark or word; returns true if so.
 bool ls_lexer_accept(ls_lexer *lexer, const char *text);
-// Takes the mark or word. INVALID_ARGUMENT if another token is next.
+// Takes this mark or word; fails with INVALID_ARGUMENT if another token is
+// next.
 LS_MUST_USE ls_status ls_lexer_expect(ls_lexer *lexer, const char *text);
-// INVALID_ARGUMENT: the line, what stands there, what would be right.
+// Makes an INVALID_ARGUMENT with the line, the token and what was expected.
 LS_MUST_USE ls_status ls_lexer_wanted(const ls_lexer *lexer,
                                       const char *wanted);
 
-// An integer between the limits.
+// Takes an integer within the limits.
 LS_MUST_USE ls_status ls_lexer_integer(ls_lexer *lexer, const char *what,
                                        int64_t least, int64_t most,
                                        int64_t *out_value);
-// A string without its escapes, in `arena`, zero-terminated. `out_size` may be
-// NULL: then it must not hold a zero byte.
+// Takes a string and resolves its escapes, in `arena`, zero-terminated. If
+// `out_size` is NULL it must not contain a zero byte.
 LS_MUST_USE ls_status ls_lexer_string(ls_lexer *lexer, const char *what,
                                       ls_arena *arena, char **out_text,
                                       size_t *out_size);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parser's upper half: variables, graphs and ops. README.md has the
-// grammar.
+// The parser, upper half: variables, graphs and ops. README.md has the grammar.
 //
-// Whatever the bytes, the answer is a graph that the verifier likes or one
-// status, and memory is bounded by a multiple of the text's length.
+// For any bytes the result is a graph that passes the verifier, or one status;
+// memory is bounded by a multiple of the text's length.
 #include "graph/text/parse.h"
 
 #include "base/require.h"
@@ -14,34 +13,34 @@
 
 #define LS_PARSE_MAX_ID ((INT64_C(1) << (63 - LS_TENSOR_OUTPUT_BITS)) - 1)
 
-// Where the ops of a text come from, beside their line.
+// Source file of ops read from a text, next to their line.
 static const char place[] = "graph text";
 
 typedef struct op_text {
   int line;
   int64_t id, num_outputs;
   uint16_t type;
-  ls_parse_list inputs;   // uint64_t refs
-  ls_parse_list control;  // ls_op
-  ls_parse_list attrs;    // ls_attr
-  ls_parse_list regions;  // ls_graph *
-  ls_parse_list types;    // ls_type
+  ls_parse_list inputs;   // Of uint64_t refs.
+  ls_parse_list control;  // Of ls_op.
+  ls_parse_list attrs;    // Of ls_attr.
+  ls_parse_list regions;  // Of ls_graph *.
+  ls_parse_list types;    // Of ls_type.
   char *name, *device;
   bool varying;
-  ls_tensor captured;  // Without a graph: of one that the text does not show.
+  ls_tensor captured;  // Its graph is NULL if the text does not show it.
   bool captures;
 } op_text;
 
 static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
                              ls_graph **out_graph);
 
-// Names the line in what another part of the library refused.
+// Adds the line to an error of another part of the library.
 static ls_status at_line(int line, ls_status status) {
   return ls_status_annotate(status, "line %d of the graph text", line);
 }
 
 // ---- Variables -------------------------------------------------------------
-// @"name" or @"name"#2, also as the key of the variable.
+// Parses @"name" or @"name"#2, also as the variable's key.
 static ls_status parse_variable_key(ls_parser *parser, char **out_name,
                                     const char **out_key) {
   ls_lexer *lexer = &parser->lexer;
@@ -64,8 +63,8 @@ ls_status ls_parse_variable(ls_parser *parser, ls_variable **out_variable) {
   return ls_ok();
 }
 
-// variable @"w" : f32[2] trainable initializer %4, behind its first word. The
-// initializer's op is resolved once the graph is there.
+// Parses a declaration: variable @"w" : f32[2] trainable initializer %4, after
+// its first word. The initializer's op is resolved when the graph is complete.
 static ls_status parse_declaration(ls_parser *parser) {
   ls_lexer *lexer = &parser->lexer;
   const int line = lexer->token.line;
@@ -105,7 +104,7 @@ static ls_status parse_declaration(ls_parser *parser) {
   return ls_out_of_memory();
 }
 
-// Makes the declared variables those of the build graph.
+// Adds the declared variables to the build graph.
 static ls_status give_variables(ls_parser *parser, ls_graph *graph) {
   ls_map_item item;
   for (size_t at = 0; ls_map_next(&parser->variables, &at, &item);) {
@@ -195,14 +194,14 @@ static ls_status parse_type_name(ls_parser *parser, uint16_t *out_type) {
   return ls_ok();
 }
 
-// %4:2 = while(%1, %2)
+// Parses %4:2 = while(%1, %2).
 static ls_status parse_head(ls_parser *parser, const ls_graph *graph,
                             op_text *op) {
   ls_lexer *lexer = &parser->lexer;
   op->line = lexer->token.line;
   op->num_outputs = -1;
   LS_RETURN_IF_ERROR(ls_lexer_expect(lexer, "%"));
-  // Ids ascend; one may be missing where an op was refused.
+  // Ids ascend; ids of refused ops are missing.
   LS_RETURN_IF_ERROR(ls_lexer_integer(lexer, "an op's number",
                                       (int64_t)graph->next_id, LS_PARSE_MAX_ID,
                                       &op->id));
@@ -217,7 +216,8 @@ static ls_status parse_head(ls_parser *parser, const ls_graph *graph,
   return ls_lexer_expect(lexer, ")");
 }
 
-// captures (%7): of the graph around; captures (outer %7): of one not shown.
+// Parses captures (%7), values of the enclosing graph, or captures (outer %7),
+// values of a graph that is not shown.
 static ls_status parse_captures(ls_parser *parser, const ls_graph *graph,
                                 op_text *op) {
   ls_lexer *lexer = &parser->lexer;
@@ -285,7 +285,7 @@ static ls_status parse_op_text(ls_parser *parser, ls_graph *graph,
   return parse_types(parser, op);
 }
 
-// ---- Making what was read --------------------------------------------------
+// ---- Build the ops ---------------------------------------------------------
 static ls_status set_name(ls_graph *graph, ls_node *node, char *name) {
   char *slash = strrchr(name, '/');
   const char *base = slash == NULL ? name : slash + 1;
@@ -326,7 +326,7 @@ static ls_status add_parameter(ls_graph *graph, const op_text *op) {
   return ls_ok();
 }
 
-// The random ops that are made in the graph later have streams of their own.
+// Counts the node's stream, so that random ops added later get other streams.
 static void count_random(ls_graph *graph, const ls_node *node) {
   ls_graph *whole = graph;
   while (whole->parent != NULL)
@@ -336,7 +336,7 @@ static void count_random(ls_graph *graph, const ls_node *node) {
     whole->num_random = (uint32_t)stream + 1;
 }
 
-// Appends the node; from then on the graph owns the regions.
+// Appends the node, which then owns the regions.
 static ls_status parse_append(ls_graph *graph, op_text *op) {
   const ls_op_spec spec = {.type = op->type,
                            .num_inputs = op->inputs.count,
@@ -422,7 +422,8 @@ static ls_status parse_body(ls_parser *parser, ls_graph *graph) {
   while (ls_lexer_at(lexer, "%"))
     LS_RETURN_IF_ERROR(parse_op(parser, graph));
   LS_RETURN_IF_ERROR(parse_results(parser, graph));
-  graph->placed = graph->next_id - 1;  // They have their place: the text.
+  // Ops of a text have a source position: their line.
+  graph->placed = graph->next_id - 1;
   if (ls_lexer_accept(lexer, "}")) return ls_ok();
   return ls_lexer_wanted(lexer, "'%', 'return' or '}'");
 }
@@ -444,7 +445,8 @@ static ls_status parse_graph(ls_parser *parser, ls_graph *parent,
   return ls_ok();
 }
 
-// A rule that the text breaks is the caller's fault, not the library's.
+// Verifies the graph; a broken rule is the caller's fault, not an internal
+// error.
 static ls_status parse_check(const ls_graph *graph) {
   ls_status fault = ls_graph_verify(graph);
   if (ls_status_code(fault) != LS_INTERNAL) return fault;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the parts of the parser. README.md has the grammar.
+// Declarations shared by the parts of the parser. README.md has the grammar.
 #ifndef LS_GRAPH_TEXT_PARSE_H_
 #define LS_GRAPH_TEXT_PARSE_H_
 
@@ -12,40 +12,40 @@
 
 typedef struct ls_parser {
   ls_lexer lexer;
-  ls_arena scratch;  // What is read of an op, until the op is made.
+  ls_arena scratch;  // Parts of an op until it is made.
   ls_runtime *runtime;
   const ls_host_kernel *const *kernels;
   size_t num_kernels;
-  ls_map variables;  // Declared: name + '#' + number -> ls_variable.
-  int depth;         // Of regions.
+  ls_map variables;  // Declared variables: name + '#' + number -> ls_variable.
+  int depth;         // Depth of regions.
 } ls_parser;
 
-// A list in the parser's scratch that doubles as it grows.
+// A growing list in the parser's scratch memory.
 typedef struct ls_parse_list {
   void *items;
   size_t count, capacity;
 } ls_parse_list;
-// Room for one more item at the end, or NULL without memory.
+// Returns room for one more item at the end, NULL without memory.
 void *ls_parse_push(ls_parser *parser, ls_parse_list *list, size_t item_size);
 
-// f32[2,?]
+// Parses a type such as f32[2,?].
 ls_status ls_parse_type(ls_parser *parser, ls_type *out_type);
-// A float of `dtype` into `out`.
+// Parses a float of `dtype` into `out`.
 ls_status ls_parse_float(ls_parser *parser, ls_dtype dtype, void *out);
 ls_status ls_parse_bool(ls_parser *parser, bool *out_value);
-// Parses what follows an array's type: [1, 2.5] or base64 "...". The caller
-// owns the array.
+// Parses the elements after an array's type: [1, 2.5] or base64 "...". The
+// caller owns the array.
 ls_status ls_parse_array(ls_parser *parser, ls_type type, ls_array **out_array);
-// {name = value, ...} or nothing. The attributes are in the scratch; arrays
-// and objects in them hold a reference: see ls_parse_release_attrs.
+// Parses {name = value, ...} or nothing. The attributes are in scratch memory;
+// their arrays and objects hold references, released by ls_parse_release_attrs.
 ls_status ls_parse_attrs(ls_parser *parser, ls_parse_list *out_attrs);
 void ls_parse_release_attrs(const ls_parse_list *attrs);
-// %3 or %3:1. With a graph it must be a value there.
+// Parses %3 or %3:1. If `graph` is given it must have that value.
 ls_status ls_parse_ref(ls_parser *parser, const ls_graph *graph,
                        uint64_t *out_ref);
-// The collections behind a graph, which gets them.
+// Parses the collections that follow a graph, and adds them to it.
 ls_status ls_parse_collections(ls_parser *parser, ls_graph *graph);
-// @"name" or @"name"#2: NULL when it was not declared. The variable is lent.
+// Parses @"name" or @"name"#2, borrowed; NULL if it was not declared.
 ls_status ls_parse_variable(ls_parser *parser, ls_variable **out_variable);
 
 #endif  // LS_GRAPH_TEXT_PARSE_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parser's numbers, and arrays of them.
+// Parses numbers and arrays of them.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,7 +11,8 @@
 #include "lockstep/shape_rules.h"
 
 // ---- Numbers ---------------------------------------------------------------
-// The token as a zero-terminated text, or NULL when it is too long for one.
+// Copies the token as a zero-terminated text; NULL if it is too long for a
+// number.
 static const char *number_text(const ls_token *token, char buffer[64]) {
   if ((token->kind != LS_TOKEN_NUMBER && token->kind != LS_TOKEN_WORD) ||
       token->size >= 64)
@@ -55,7 +56,7 @@ static ls_status bits_to_number(ls_dtype dtype, uint64_t bits, void *out) {
   return ls_ok();
 }
 
-// nan, or nan(0x7fc00001): the bits of one that is not the usual one.
+// Parses nan, or nan(0x7fc00001) with the bits of an unusual one.
 static ls_status parse_nan(ls_parser *parser, ls_dtype dtype, void *out) {
   const size_t width = ls_dtype_size(dtype) * 8;
   uint64_t bits = dtype == LS_DTYPE_F64   ? 0x7ff8000000000000u
@@ -110,7 +111,7 @@ static ls_status parse_integer(ls_parser *parser, ls_dtype dtype, void *out) {
     uint64_t value = 0;
     LS_RETURN_IF_ERROR(parse_unsigned(parser, "an unsigned integer", 10,
                                       UINT64_MAX >> (64 - bits), &value));
-    memcpy(out, &value, (size_t)bits / 8);  // Little-endian machines only.
+    memcpy(out, &value, (size_t)bits / 8);  // Assumes a little-endian machine.
     return ls_ok();
   }
   int64_t value = 0;
@@ -173,7 +174,8 @@ ls_status ls_parse_array(ls_parser *parser, ls_type type,
       type.dtype == LS_DTYPE_RESOURCE || type.dtype == LS_DTYPE_VARIANT)
     return ls_unimplemented("line %d: an array of %s cannot be made from text",
                             lexer->token.line, ls_dtype_name(type.dtype));
-  // Each element takes a character at least: the text bounds the memory.
+  // Each element takes at least one character, so the text's length bounds the
+  // memory.
   if (!ls_shape_is_known(type.shape) || count > lexer->end - lexer->at)
     return ls_invalid_argument("line %d: invalid array %s: the shape must be "
                                "known and every element given",

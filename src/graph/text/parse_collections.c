@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser of collections, which stand behind a build graph.
+// Parses the collections that follow a build graph.
 #include "graph/text/parse.h"
 
-// @"w", op %3, or a value.
+// Parses @"w", op %3, or a value.
 static ls_status parse_entry(ls_parser *parser, ls_graph *graph,
                              ls_nest *out_leaf) {
   ls_lexer *lexer = &parser->lexer;

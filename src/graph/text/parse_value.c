@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parser's types, attributes and their values.
+// Parses types, attributes and their values.
 #include "graph/text/parse.h"
 #include "lockstep/host.h"
 #include "lockstep/shape_rules.h"
@@ -32,7 +32,7 @@ static bool find_dtype(const ls_token *token, ls_dtype *out_dtype) {
   return false;
 }
 
-// [2,?] or [...], behind the word before it.
+// Parses the dimensions [2,?] or [...] after a dtype.
 static ls_status parse_dimensions(ls_parser *parser, ls_shape *out_shape) {
   ls_lexer *lexer = &parser->lexer;
   *out_shape = LS_SCALAR;
@@ -71,7 +71,7 @@ ls_status ls_parse_type(ls_parser *parser, ls_type *out_type) {
 }
 
 // ---- Attributes ------------------------------------------------------------
-// [item, item, ...] by a function for one item.
+// Parses one item of [item, item, ...].
 typedef ls_status (*item_parser)(ls_parser *parser, void *out);
 
 static ls_status parse_list(ls_parser *parser, item_parser parse_item,
@@ -96,7 +96,7 @@ static ls_status parse_string_item(ls_parser *parser, void *out) {
                          NULL);
 }
 
-// 10, or dim(0, 1): dimension 1 of operand 0.
+// Parses 10, or dim(0, 1): dimension 1 of operand 0.
 static ls_status parse_size_item(ls_parser *parser, void *out) {
   ls_size *size = out;
   ls_lexer *lexer = &parser->lexer;
@@ -182,7 +182,7 @@ static ls_status parse_variable(ls_parser *parser, ls_attr *attr) {
   return ls_ok();
 }
 
-// Others than variables are printed by their kind alone.
+// Refuses an object that is not a variable: the text contains only its kind.
 static ls_status refuse_object(ls_parser *parser) {
   const int line = parser->lexer.token.line;
   char *kind = NULL;
@@ -193,7 +193,7 @@ static ls_status refuse_object(ls_parser *parser) {
                           line, kind);
 }
 
-// A value that begins with a dtype: that dtype, or an array.
+// Parses a value that begins with a dtype: the dtype alone, or an array.
 static ls_status parse_dtype_or_array(ls_parser *parser, ls_dtype dtype,
                                       ls_attr *attr) {
   ls_lexer_next(&parser->lexer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printer: any graph but the eager one as text. README.md has the grammar.
+// Prints any graph but the eager one as text. README.md has the grammar.
 #include "graph/text/print.h"
 
 #include "base/require.h"
@@ -9,13 +9,13 @@
 typedef struct printer {
   ls_text *out;
   const ls_graph *root;
-  ls_map variables;  // Address -> its number among those of its name.
+  ls_map variables;  // Address -> number among variables of one name.
   int depth;
 } printer;
 
-// ---- Texts that know their allocator ---------------------------------------
-// The allocator's address stands before the text, which therefore stays
-// aligned and needs nothing but itself to be released.
+// ---- Texts with their allocator --------------------------------------------
+// The allocator's address is stored before the text, which stays aligned and
+// can be released without other data.
 enum { LS_PRINT_PREFIX = 16 };
 
 void ls_print_begin(ls_text *out, ls_allocator *allocator) {
@@ -44,7 +44,7 @@ static const ls_variable *as_variable(const ls_object *object) {
   return (const ls_variable *)(const void *)object;
 }
 
-// Numbers a variable among those of its name, 1 first.
+// Numbers a variable among those of its name, from 1 on.
 static bool print_add_variable(printer *p, const ls_object *object) {
   const ls_variable *variable = as_variable(object);
   if (variable == NULL || ls_map_has(&p->variables, &object, sizeof(object)))
@@ -59,8 +59,9 @@ static bool print_add_variable(printer *p, const ls_object *object) {
   return ls_map_insert(&p->variables, &object, sizeof(object), (void *)number);
 }
 
-// Finds what a leaf of a collection is in the text, NULL if it is no variable:
-// what makes of several one is not there, so it is the first of these.
+// Returns the variable that a collection's leaf is printed as, NULL if it is
+// not a variable. A distributed variable is printed as its first component,
+// because the text has no containers.
 static const ls_variable *collected(ls_nest leaf) {
   if (leaf.kind != LS_KIND_VARIABLE) return NULL;
   const ls_variable *variable = leaf.as.ref;
@@ -173,13 +174,14 @@ static void print_attrs(printer *p, const ls_node *node) {
 static void print_name(printer *p, const ls_graph *graph, ls_node *node) {
   if (node->base == NULL) return;
   const char *name = ls_node_name((ls_graph *)(uintptr_t)graph, node);
-  if (node->rendered == NULL) p->out->failed = true;  // A part of it stands in.
+  // The full name could not be composed.
+  if (node->rendered == NULL) p->out->failed = true;
   ls_text_append(p->out, " # ");
   ls_print_string(p->out, name, strlen(name));
 }
 
-// Prints what a capturing parameter stands for. Without the word `outer` it is
-// a value of the graph around, as the text shows it.
+// Prints the captured value of a parameter. Without the word `outer` it is a
+// value of the enclosing graph as the text shows it.
 static void print_capture(printer *p, const ls_graph *graph,
                           const ls_graph *holder, const ls_node *node) {
   if (node->type != LS_OP_PARAMETER) return;
@@ -255,7 +257,8 @@ static const char *kind_name(ls_graph_kind kind) {
   return "";
 }
 
-// `holder` is the graph whose op holds this one; NULL for the outermost.
+// Prints a graph; `holder` is the graph whose op has it as a region, NULL for
+// the outermost.
 static void print_graph(printer *p, const ls_graph *graph,
                         const ls_graph *holder) {
   ls_text_append_format(p->out, "graph %s ", kind_name(graph->kind));
@@ -278,8 +281,8 @@ static void print_graph(printer *p, const ls_graph *graph,
 }
 
 // ---- Collections -----------------------------------------------------------
-// Returns true if it stands in a text: variables, and ops and values of the
-// graph itself.
+// Returns true if a text can contain the leaf: variables, and ops and values of
+// the graph itself.
 static bool has_text(const printer *p, ls_nest leaf) {
   return collected(leaf) != NULL ||
          (leaf.kind == LS_KIND_TENSOR && leaf.as.tensor.graph == p->root) ||

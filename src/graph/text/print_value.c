@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the text form. What is printed reads back to the same bits.
+// Prints values. A printed value reads back as the same bits.
 #include <math.h>
 #include <stdio.h>
 
@@ -37,7 +37,8 @@ void ls_print_string(ls_text *out, const char *text, size_t size) {
 }
 
 // ---- Numbers ---------------------------------------------------------------
-// The 16-bit patterns are floats for everything but their own rounding.
+// Returns true if the text reads back as the value. 16-bit floats round by
+// their own rules.
 static bool reads_back(ls_dtype dtype, const char *text, double value) {
   switch (dtype) {
   case LS_DTYPE_F64:
@@ -53,7 +54,7 @@ static bool reads_back(ls_dtype dtype, const char *text, double value) {
   }
 }
 
-// The number of fewest digits that reads back as `value`, in `buffer`.
+// Prints the fewest digits that read back as `value`, into `buffer`.
 static void shortest(ls_dtype dtype, double value, char buffer[32]) {
   if (isinf(value)) {
     snprintf(buffer, 32, "%s", value < 0 ? "-inf" : "inf");
@@ -63,12 +64,12 @@ static void shortest(ls_dtype dtype, double value, char buffer[32]) {
     ls_format(buffer, 32, "%.*g", digits, value);
     if (reads_back(dtype, buffer, value)) break;
   }
-  // 100 rather than 1e+02.
+  // Prints 100 rather than 1e+02.
   if (strchr(buffer, 'e') != NULL && fabs(value) < 1e7 && value == trunc(value))
     ls_format(buffer, 32, "%.0f", value);
 }
 
-// A nan: its bits, unless they are the usual ones.
+// Prints a nan, with its bits unless they are the usual ones.
 static void print_nan(ls_text *out, uint64_t bits, uint64_t usual) {
   if (bits == usual)
     ls_text_append(out, "nan");
@@ -88,7 +89,7 @@ static void print_f64(ls_text *out, double value) {
   ls_text_append(out, buffer);
 }
 
-// A float attribute: never looks like an integer.
+// Prints a float attribute so that it never looks like an integer.
 static void print_float(ls_text *out, double value) {
   const size_t before = out->size;
   print_f64(out, value);
@@ -146,7 +147,7 @@ void ls_print_element(ls_text *out, const ls_array *array, int64_t i) {
   }
 }
 
-// Bools other than 0 and 1 are bytes, not truth.
+// Returns true if a bool array has bytes other than 0 and 1.
 static bool has_odd_bools(const ls_array *array) {
   const uint8_t *data = ls_array_data(array);
   if (ls_array_dtype(array) != LS_DTYPE_BOOL) return false;
@@ -160,7 +161,7 @@ static void print_value_print_array(ls_text *out, const ls_array *array) {
   ls_print_type(out, (ls_type){dtype, ls_array_shape(array)});
   ls_text_append_char(out, ' ');
   if (dtype == LS_DTYPE_RESOURCE || dtype == LS_DTYPE_VARIANT) {
-    ls_text_append(out, "opaque");  // Pointers say nothing elsewhere.
+    ls_text_append(out, "opaque");  // Pointers mean nothing elsewhere.
     return;
   }
   if (ls_dtype_is_complex(dtype) || has_odd_bools(array) ||
@@ -264,7 +265,7 @@ void ls_print_value(ls_text *out, const ls_attr *attr) {
     ls_text_append(out, "kernel ");
     ls_print_string(out, attr->as.kernel->name, strlen(attr->as.kernel->name));
     break;
-  case LS_ATTR_OBJECT:  // The printer's: it knows the variables.
+  case LS_ATTR_OBJECT:  // Printed by print.c, which knows the variables.
   case LS_ATTR_NONE:
     ls_text_append(out, "unset");
     break;

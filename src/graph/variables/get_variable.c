@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// New variables as their values, of bf16 stored in f32 where a scope says so.
+// New variables returned as their values; bf16 variables are stored in f32
+// where a scope says so.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -34,7 +35,7 @@ static ls_nest constant_of(const ls_array *array) {
   return ls_leaf(ls_constant(copy));
 }
 
-// Makes the first value of the variable, in its own type.
+// Makes the variable's initial value in its own type.
 static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
   const ls_variable *from = options->initial_of;
   if (from != NULL)
@@ -47,7 +48,7 @@ static ls_nest initial_value(const ls_variable_options *options, ls_nest args) {
   return options->initializer(args, options->initializer_user);
 }
 
-// The same as f32: it is called where initial values are made.
+// Makes the initial value in f32, for the initializer.
 static ls_nest widened(ls_nest args, void *user) {
   const ls_nest made = initial_value(user, args);
   return made.kind == LS_KIND_TENSOR
@@ -65,7 +66,7 @@ static ls_shape get_variable_shape_of(const ls_variable_options *options) {
              : options->shape;
 }
 
-// The same variable in f32.
+// Makes the options of the same variable in f32.
 static void widen(const ls_variable_options *options,
                   ls_variable_options *out_wide) {
   *out_wide = *options;

@@ -13,8 +13,8 @@
 #include "lockstep/device_name.h"
 #include "lockstep/shape_rules.h"
 
-// ---- Creating --------------------------------------------------------------
-// The initial value, as ops of the current (build or eager) graph.
+// ---- Create ----------------------------------------------------------------
+// Makes the initial value, as ops of the current build or eager graph.
 static ls_status initial_tensor(const ls_variable_options *options,
                                 ls_tensor *out_value) {
   *out_value = ls_failed_tensor();
@@ -90,7 +90,7 @@ static ls_status check_initial(const ls_variable_options *options,
   return ls_ok();
 }
 
-// In a build graph: the op that writes the initial value.
+// Adds the op that writes the initial value, in a build graph.
 static ls_status add_initializer(ls_variable *variable, ls_tensor value) {
   ls_graph *graph = variable->graph;
   if (!ls_grow(graph->allocator, &graph->variables, &graph->variables_capacity,
@@ -136,12 +136,12 @@ static ls_status add_to_collections(ls_variable *variable,
              : ls_ok();
 }
 
-// A variable's first value.
+// How a variable gets its first value.
 typedef enum start {
-  START_VALUE,  // A tensor.
-  START_ZERO,   // In eager: zeros, which its memory has already.
-  START_JOINS,  // In eager: the value of others, which is stored once for all.
-  START_NONE,   // In eager: without a value.
+  START_VALUE,  // From a tensor.
+  START_ZERO,   // Eager: zeros, the initial state of its memory.
+  START_JOINS,  // Eager: shares other components' value, stored once for all.
+  START_NONE,   // Eager: without a value.
 } start;
 
 static bool variable_is_given(const ls_variable_options *options) {
@@ -184,7 +184,7 @@ static start start_of(const ls_variable_options *options,
              : START_VALUE;
 }
 
-// Puts it on the device of the scopes around.
+// Sets the device from the enclosing scopes.
 static ls_status place_variable(ls_variable *variable) {
   const char *device = ls_context_current()->scoped.device;
   if (device == NULL) return ls_ok();
@@ -258,8 +258,8 @@ static ls_status check_possible(const ls_variable_options *options,
              : ls_unimplemented("variable '%s': partitioned variables", name);
 }
 
-// Creates it in the current graph, named in scopes that may be those of another
-// graph.
+// Creates a variable in the current graph; its name scopes may be those of
+// another graph.
 static ls_status create_named(const ls_variable_options *options,
                               const ls_name_scope *names, const char *base,
                               ls_variable **out_variable) {
@@ -276,11 +276,12 @@ static ls_status create_named(const ls_variable_options *options,
     const ls_arena_mark_point memory = ls_arena_mark(&graph->arena);
     snprintf(name + at, sizeof(name) - at, "%s", base);
     const ls_status status = variable_create(options, name, out_variable);
-    // The store has the initial value now; what it was made of may go.
+    // The store holds the initial value now, so the values it was computed from
+    // are freed.
     ls_library_layers.eager->drop_since(graph, num_nodes, memory);
     return status;
   }
-  // The variable's name is taken as a scope; its ops stand inside.
+  // Takes the variable's name as a scope for its ops.
   const ls_name_scope *scope = NULL, *parent = NULL;
   if (at > 0)
     LS_RETURN_IF_ERROR(ls_graph_name_scope_path(graph, name, &parent));
@@ -320,7 +321,7 @@ static ls_status create_plain(const ls_variable_options *options,
 }
 
 // ---- Creators --------------------------------------------------------------
-// The rest of the chain.
+// The creators that are left to call.
 struct ls_creator {
   const ls_creator_entry *entry;
 };
@@ -388,7 +389,7 @@ void ls_beside_begin(ls_scope *scope, const ls_variable *variable) {
     context->scoped.creators = NULL;
 }
 
-// ---- Of ops ----------------------------------------------------------------
+// ---- Variables of ops ------------------------------------------------------
 ls_variable *ls_node_variable(const ls_node *node) {
   ls_variable *variable =
       (ls_variable *)ls_node_attr(node, LS_ATTR_ID_VARIABLE)->as.object;

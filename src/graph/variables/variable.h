@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inside of a variable: identity and rules, no value.
+// Variables, private part: identity and rules, without the value.
 #ifndef LS_GRAPH_VARIABLES_VARIABLE_H_
 #define LS_GRAPH_VARIABLES_VARIABLE_H_
 
@@ -10,33 +10,35 @@
 
 extern const ls_object_type ls_variable_object_type;
 
-// Reads and writes of a variable that stands for others, a distributed one or a
-// handle; static data, see distribute/.
+// Rules for reads and writes of a variable that stands for others (a
+// distributed variable or a handle); static tables in distribute/.
 typedef struct ls_variable_rules ls_variable_rules;
 struct ls_variable_rules {
   const char *class_name;
-  // For strategies whose replicas are replicated computations (flow.h): in one
-  // all accesses are of the replica's own, through its handle.
+  // True for strategies whose replicas run in replicated computations (flow.h):
+  // there an access is to the replica's own variable, by its handle.
   bool replicates;
-  // For a handle: it is all of its targets, not one of them, and has itself a
-  // handle in replicated computations and exports only.
+  // For handles: true if it stands for all of its targets at once. It then has
+  // a handle of its own only in replicated computations and exports.
   bool is_replicated;
   ls_tensor (*read)(ls_variable *container);
   ls_tensor (*as_tensor)(ls_variable *container);
   ls_tensor (*write)(ls_variable *container, uint16_t op, ls_tensor value);
   ls_tensor (*scatter)(ls_variable *container, ls_scatter_op op,
                        ls_tensor indices, ls_tensor updates);
-  // The variable that it is where the thread is.
+  // Returns the variable to use on the current thread.
   ls_variable *(*here)(const ls_variable *variable);
-  // Makes what a file holds of the components' values, and what each component
-  // gets of it; arrays of the caller's. NULL: the first one's, and the same.
+  // Combines the components' values for a file, and splits a file's value for
+  // the components; the caller owns the arrays. NULL: saves the first
+  // component's value, and gives it to all.
   ls_status (*make_saved)(ls_variable *container, ls_array *const *components,
                           ls_array **out_value);
   ls_status (*share_saved)(ls_variable *container, const ls_array *value,
                            ls_array **out_share);
 };
 
-// Keeps the first values of variables that get them later, all at once.
+// Holds the initial values of variables that are initialized later, all at
+// once.
 typedef struct ls_late_values {
   ls_status (*initialize)(struct ls_late_values *self);
 } ls_late_values;
@@ -47,91 +49,93 @@ struct ls_variable {
   ls_runtime *runtime;
   char *name;
   ls_type type;
-  uint64_t id;  // Unique in the runtime's life; the order of creation.
+  uint64_t id;  // Unique in the runtime, in order of creation.
   bool trainable;
-  ls_graph *graph;  // Its build graph; NULL in eager.
+  ls_graph *graph;  // Build graph; NULL in eager.
   ls_op initializer;
-  ls_tensor initial_value;  // In a build graph.
+  ls_tensor initial_value;  // In a build graph only.
   ls_variable_synchronization synchronization;
   ls_variable_aggregation aggregation;
   char *device;         // Canonical; NULL: none.
-  ls_object *strategy;  // That made it; NULL: none.
+  ls_object *strategy;  // Strategy that made it; NULL: none.
 
   ls_callback constraint;
   void *constraint_user;
 
-  // For a container: what it is made of, and its rules. A component knows its
-  // container as long as that lives. Its class is what it is called; its policy
+  // For a container: its components and rules. A component points to its
+  // container while that lives. `class_name` is what users see; the policy
   // (distribute/variables/variable_create.h) goes with it.
   const char *class_name;
   void *policy;
   const ls_variable_rules *rules;
   ls_variable **components;
   size_t num_components;
-  size_t *own;  // Which one is replica r's. NULL: number r.
+  size_t *own;  // Component of each replica. NULL: the component of its id.
   ls_variable *container;
-  uint64_t family;  // The id of its container, even of one that has gone; else
-                    // its own.
+  // Id of its container, even after that is freed; else its own id.
+  uint64_t family;
   size_t index;
-  // For a handle (distribute/variables/handle.c): what it stands for, and what
-  // it keeps.
+  // For a handle (distribute/variables/handle.c): its targets, and its state.
   ls_variable **targets;
   size_t num_targets;
   ls_object *kept;
-  ls_variable *packed;  // Of a container: a packed handle over its components.
-  // For a container whose replicas have several cores: for each component the
-  // handle over the replica's cores, which is what users see of it. NULL: none.
+  ls_variable *packed;  // For a container: a packed handle over its components.
+  // For a container whose replicas have several cores: a handle over each
+  // replica's cores, which users see instead of the component. NULL: none.
   ls_variable **replicated;
-  ls_slice_info *slice;    // NULL: none.
-  uint64_t restored_from;  // The file that it started with and that has not
-                           // been restored since (state/saved_file.c); or 0.
-  // For one whose first value has not been stored, and of its components:
-  // before the first read or write it is. The strategy's, NULL: it is there.
+  ls_slice_info *slice;  // NULL: none.
+  // Id of the file that set its first value and has not been restored since
+  // (state/saved_file.c), or 0.
+  uint64_t restored_from;
+  // For variables whose first value is not stored yet, and their components:
+  // the strategy's queue, which stores it before the first read or write. NULL:
+  // already stored.
   ls_late_values *late;
-  bool joining;  // Will be a component: a value of its own is not stored yet.
-  bool is_dropped;  // Its ops went with the refused call that made it.
+  bool joining;     // Will become a component: its own value is not stored yet.
+  bool is_dropped;  // Its ops were removed with the refused call that made it.
 };
 
-// Inside, variables are made beside `variable`: plain if it is (or is NULL),
-// else as the scopes around say. The pair of ls_scope_end.
+// Opens a scope for variables to be made next to `variable`: plain ones if it
+// is plain or NULL, else as enclosing scopes say. Ends with ls_scope_end.
 void ls_beside_begin(ls_scope *scope, const ls_variable *variable);
 #define LS_BESIDE_SCOPE(variable) LS_SCOPE_(ls_beside_begin, variable)
 
-// A component as users see it.
+// Returns a component as users see it.
 static inline ls_variable *ls_variable_seen(const ls_variable *container,
                                             size_t index) {
   return container->replicated != NULL ? container->replicated[index]
                                        : container->components[index];
 }
-// The component of a container that is a replica's own.
+// Returns the component that is a replica's own.
 static inline ls_variable *ls_variable_own(const ls_variable *container,
                                            size_t replica) {
   return container
       ->components[container->own == NULL ? replica : container->own[replica]];
 }
-// The variable of a read or write. Of a replicated computation's only replica,
-// whose ops stand in the graph around it when they are lowered, it is the
-// component on that replica's core.
+// Returns the variable of a read or write. In a one-replica computation, whose
+// ops are lowered into the enclosing graph, it is the component on that
+// replica's core.
 ls_variable *ls_node_variable(const ls_node *node);
-// The plain variable that this one is where the thread is: of a container the
-// component of the replica or update, across replicas that on the current
-// device, else the first; of a handle what it stands for.
+// Returns the plain variable for the current thread. For a container: the
+// component of the current replica or update; across replicas the one on the
+// current device, else the first. For a handle: its target.
 ls_variable *ls_variable_here(const ls_variable *variable);
-// Returns what an access of it means where the thread is: in an export that
-// knows nothing of components the first one, for a container and its packed
-// handle; else itself.
+// Returns the variable that an access refers to. In an export without
+// components it is the first component for a container and its packed handle;
+// else the variable itself.
 ls_variable *ls_variable_meant(const ls_variable *variable);
-// Before a read or write: gives it its first value, with all that wait.
+// Gives it its first value before a read or write, with all others in its
+// queue.
 static inline ls_status ls_variable_settle(const ls_variable *variable) {
   ls_late_values *late = __atomic_load_n(&variable->late, __ATOMIC_ACQUIRE);
   return late == NULL ? ls_ok() : late->initialize(late);
 }
-// Returns true if variables that are made here are a strategy's.
+// Returns true if a strategy makes variables in the current scope.
 bool ls_in_strategy_scope(void);
-// A variable without ops or value: what the parser and the maker use.
+// Makes a variable without ops or value, for the parser and the maker.
 ls_status ls_variable_make(ls_runtime *runtime, const char *name, ls_type type,
                            bool trainable, ls_variable **out_variable);
-// The op that does `type` to the variable itself, whatever it belongs to.
+// Makes the op `type` on the variable itself, without applying its rules.
 ls_tensor ls_variable_op(uint16_t type, ls_variable *variable,
                          const ls_tensor *value);
 ls_tensor ls_variable_scatter_op(ls_variable *variable, ls_scatter_op op,

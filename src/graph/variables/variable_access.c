@@ -7,7 +7,7 @@
 #include "graph/make/make.h"
 #include "graph/variables/variable.h"
 
-// ---- Which one ------------------------------------------------------------
+// ---- Current variable -----------------------------------------------------
 ls_variable *ls_variable_here(const ls_variable *variable) {
   variable = ls_variable_meant(variable);
   return variable->rules != NULL ? variable->rules->here(variable)
@@ -42,7 +42,7 @@ ls_variable_aggregation_of(const ls_variable *variable) {
 }
 
 const char *ls_variable_device(const ls_variable *variable) {
-  // Of handles only a core's is on a device of its own.
+  // Among handles, only that of a core has a device of its own.
   const bool is_core = variable->num_targets > 0 && variable->device != NULL;
   const ls_variable *here = is_core ? variable : ls_variable_here(variable);
   return here->device != NULL ? here->device : "";
@@ -52,7 +52,7 @@ ls_graph *ls_variable_graph(const ls_variable *variable) {
   return variable->graph;
 }
 
-// Returns the first component, or what a handle stands for.
+// Returns the first component, or a handle's first target.
 static ls_variable *primary(const ls_variable *variable) {
   if (variable->num_components > 0) return variable->components[0];
   while (variable->num_targets > 0)
@@ -199,7 +199,7 @@ ls_op ls_global_initializer(void) {
   size_t count = 0;
   for (size_t i = 0; i < graph->num_variables; ++i) {
     const ls_variable *variable = (ls_variable *)graph->variables[i];
-    // A container is initialized by its components.
+    // A container is initialized by its components' initializers.
     if (variable->num_components == 0) ops[count++] = variable->initializer;
   }
   return ls_group(ops, count, "init");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Variables as objects: how they are made, shared, printed and destroyed.
+// Variables as objects: creation, sharing, printing and destruction.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"

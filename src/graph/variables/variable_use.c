@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading and writing variables: ops, or what a variable's rules make of it.
+// Reads and writes of variables: plain ops, or calls of a variable's rules.
 #include "graph/flow.h"
 #include "graph/make/make.h"
 #include "graph/variables/variable.h"

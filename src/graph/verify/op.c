@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The verifier's knowledge of regions: how many an op holds, and what passes
-// between them and it.
+// Verifies regions: how many an op has, and the values passed in and out.
 #include "graph/verify/verify.h"
 
 #include "graph/op_table.h"
@@ -18,7 +17,8 @@ static ls_status op_check_count(const ls_verifier *v, uint32_t regions) {
                           v->node->num_regions);
 }
 
-// Inputs from `input` on become the parameters from `parameter` to `end`.
+// Checks that inputs from `input` on match the parameters from `parameter` to
+// `end`.
 static ls_status check_passing(const ls_verifier *v, uint32_t index,
                                size_t input, size_t parameter, size_t end) {
   const ls_graph *graph = region(v, index);
@@ -35,7 +35,7 @@ static ls_status check_passing(const ls_verifier *v, uint32_t index,
   return ls_ok();
 }
 
-// The op has `own` operands, and behind them what its regions capture.
+// Checks that the op has `own` operands, followed by its regions' captures.
 static ls_status op_check_inputs(const ls_verifier *v, size_t own) {
   const size_t wanted =
       own + ls_count_captures(v->node->regions, v->node->num_regions);
@@ -88,12 +88,13 @@ static ls_status check_call(const ls_verifier *v) {
 }
 
 // ---- Replicate -------------------------------------------------------------
-// The numbers of operands and results.
+// Numbers of operands and results of a replicate op.
 typedef struct replicate {
   int64_t replicas, split, wide_split, gathered, wide_gathered;
 } replicate;
 
-// The split arguments of replica r are the parameters of its body.
+// Checks that the split arguments of each replica match the parameters of its
+// body.
 static ls_status op_check_split(const ls_verifier *v, const replicate *op) {
   const ls_attr *classes = ls_node_attr(v->node, LS_ATTR_ID_CLASSES);
   if (classes == NULL && v->node->num_regions != 1) return op_check_count(v, 1);
@@ -114,14 +115,14 @@ static ls_status op_check_split(const ls_verifier *v, const replicate *op) {
   return ls_ok();
 }
 
-// Returns true if it is a call of all replicas.
+// Returns true if a host op calls once for all replicas.
 static bool calls_for_all(const ls_node *node) {
   return node->type == LS_OP_HOST &&
          ls_node_attr(node, LS_ATTR_ID_REPLICAS) != NULL;
 }
 
-// Wide arguments, which stand behind the split ones: each replica's part is the
-// parameter.
+// Checks wide arguments, which follow the split ones: each replica's part
+// matches the parameter.
 static ls_status check_wide(const ls_verifier *v, const replicate *op) {
   const ls_graph *body = region(v, 0);
   if (op->wide_split + op->wide_gathered > 0) {
@@ -198,7 +199,7 @@ static ls_status check_replicate(const ls_verifier *v) {
   return ls_ok();
 }
 
-// ---- Others ----------------------------------------------------------------
+// ---- Other ops -------------------------------------------------------------
 static ls_status check_merge(const ls_verifier *v) {
   LS_RETURN_IF_ERROR(op_check_count(v, 1));
   const ls_graph *body = region(v, 0);

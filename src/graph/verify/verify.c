@@ -48,7 +48,7 @@ static bool verify_is_value(const ls_graph *graph, uint64_t ref,
          ls_ref_output(ref) < node->num_outputs;
 }
 
-// Says where a status of others belongs, which is taken over.
+// Adds graph and op to another part's error, and takes the status over.
 static ls_status broken_by(const ls_verifier *v, ls_status status) {
   if (ls_status_is_ok(status) ||
       ls_status_code(status) == LS_RESOURCE_EXHAUSTED)
@@ -116,7 +116,7 @@ static ls_status verify_check_type(const ls_verifier *v, unsigned output,
                           LS_SHAPE_TEXT(inferred.dtype, inferred.shape));
 }
 
-// Asks the shape rule again.
+// Runs the shape rule again and compares types.
 static ls_status verify_check_types(ls_verifier *v) {
   const ls_node *node = v->node;
   LS_ARENA_ARRAY_OR_RETURN(&v->scratch, ls_type, in, node->num_inputs);
@@ -181,7 +181,8 @@ static ls_status verify_check_names(ls_verifier *v) {
   return ls_ok();
 }
 
-// Declared parameters come first, then captures, both in the order of ops.
+// Checks that declared parameters come first, then captures, both in order of
+// ops.
 static ls_status check_parameters(const ls_verifier *v) {
   const ls_graph *graph = v->graph;
   size_t seen = 0;
@@ -214,7 +215,8 @@ static ls_status verify_check_captures(const ls_verifier *v, ls_graph *holder) {
       return ls_verify_broken(v, "capture %zu is not parameter %zu", i,
                               graph->num_declared + i);
     const ls_graph *outer = ls_graph_resolve(capture->outer.graph);
-    if (outer == NULL || outer != holder) continue;  // Not to be seen here.
+    // The enclosing graph is not verified here.
+    if (outer == NULL || outer != holder) continue;
     const ls_type from = ls_graph_type(outer, capture->outer.ref);
     const ls_type to = ls_graph_type(graph, capture->inner);
     if (!verify_is_value(outer, capture->outer.ref, UINT64_MAX) ||
@@ -258,9 +260,10 @@ static ls_status check_ops(ls_verifier *v) {
   return ls_ok();
 }
 
-// `holder` is the graph whose op holds this one; NULL for the outermost.
+// Verifies a graph; `holder` is the graph whose op has it as a region, NULL for
+// the outermost.
 static ls_status verify(const ls_graph *graph, ls_graph *holder) {
-  // Names are rendered when asked for: nothing else is written.
+  // Only caches of composed names are written, so the cast is safe.
   LS_OWN(ls_verifier, v) = {.graph = (ls_graph *)(uintptr_t)graph};
   ls_arena_init(&v.scratch, graph->allocator);
   LS_RETURN_IF_ERROR(check_ops(&v));

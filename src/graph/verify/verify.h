@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by the halves of the verifier.
+// Declarations shared by the two halves of the verifier.
 #ifndef LS_GRAPH_VERIFY_VERIFY_H_
 #define LS_GRAPH_VERIFY_VERIFY_H_
 
@@ -9,16 +9,17 @@
 
 typedef struct ls_verifier {
   ls_graph *graph;
-  ls_node *node;  // NULL: the graph as a whole is looked at.
+  ls_node *node;  // NULL: the graph as a whole is checked.
   ls_arena scratch;
 } ls_verifier;
 LS_OWNED_(ls_verifier, ls_verifier, ls_arena_deinit(&ls_owned->scratch))
 
-// INTERNAL: graph and op, then the rule and what was found.
+// Makes an INTERNAL error: graph and op, then the broken rule and what was
+// found.
 ls_status ls_verify_broken(const ls_verifier *v, const char *format, ...)
     LS_PRINTF(2, 3);
-// The number of regions, and that inputs and parameters belong together. The
-// regions themselves are right already.
+// Checks the number of regions, and that inputs match parameters. The regions
+// themselves have been verified.
 ls_status ls_verify_regions(const ls_verifier *v);
 
 #endif  // LS_GRAPH_VERIFY_VERIFY_H_
