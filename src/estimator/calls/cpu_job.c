@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job on a CPU: one model, step by step.
+// Jobs on a CPU: one model, step by step.
 #include "estimator/calls/job.h"
 #include "lockstep/replicate.h"
 
@@ -11,7 +11,7 @@ void ls_job_log_cpu(const ls_job *job) {
 
 ls_status ls_call_model_alone(const ls_estimator_calls *calls, ls_nest features,
                               ls_nest labels, ls_estimator_spec **out_spec) {
-  // Cross-shard optimizers see one shard.
+  // Makes cross-shard optimizers see a single shard.
   LS_SCOPE_(ls_shard_scope_begin, 1);
   return ls_call_model(calls,
                        &(ls_model_inputs){.features = features,
@@ -40,7 +40,7 @@ static ls_status cpu_job_build(ls_job *job) {
   return ls_ok();
 }
 
-// A batch's loss counts as its examples do.
+// Adds a batch's loss, weighted by its number of examples.
 static ls_status cpu_job_take_losses(const ls_job *job, ls_nest fetched,
                                      ls_eval_losses *losses) {
   const int64_t rows = ls_cpu_input_rows(&job->cpu_input);

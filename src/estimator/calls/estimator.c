@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An estimator: what it is made with, and what is in its folder.
+// Estimators: their options, and the checkpoints in their folder.
 #include "estimator/calls/estimator.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "state/own.h"
 #include "state/saved.h"
 
-// ---- What is refused -------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status check_params(ls_nest params) {
   static const char *const reserved[] = {LS_PARAM_BATCH_SIZE, LS_PARAM_CONTEXT};
   if (params.kind == LS_KIND_NONE) return ls_ok();
@@ -109,7 +109,8 @@ static ls_status set_folder(ls_estimator *self, const char *given,
 }
 
 // ---- Making ----------------------------------------------------------------
-// Keeps the configuration: the base adds no counter and no logger.
+// Keeps a copy of the configuration without log_step_count_steps, so that the
+// training loop below adds no counter and no logger of its own.
 static ls_status set_config(ls_estimator *self, ls_run_config *config) {
   static const char *const fields[] = {"log_step_count_steps"};
   self->log_steps = ls_run_config_values(config)->log_step_count_steps;
@@ -184,7 +185,7 @@ void ls_estimator_destroy(ls_estimator *self) {
   ls_release(allocator, self);
 }
 
-// ---- Its fields ------------------------------------------------------------
+// ---- Properties ------------------------------------------------------------
 const char *ls_estimator_model_dir(const ls_estimator *self) {
   return self->model_dir;
 }
@@ -250,9 +251,9 @@ ls_status ls_estimator_latest_checkpoint(const ls_estimator *estimator,
   return step < 0 ? ls_ok() : make_path(estimator, step, out_path);
 }
 
-// ---- The checkpoint with which a call begins -------------------------------
-// Adds to the error of a damaged one, which the caller has named, which of the
-// model's is whole: it is another model, so it is not taken unasked.
+// ---- The checkpoint a call starts from -------------------------------------
+// Adds the newest intact checkpoint to the error of a damaged one that the
+// caller named. That is another model, so it is only suggested.
 static ls_status name_whole(const ls_estimator *self, const char *named,
                             ls_status status) {
   int64_t step = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An estimator inside.
+// Estimators, private part.
 #ifndef LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 #define LS_ESTIMATOR_CALLS_ESTIMATOR_H_
 
@@ -13,9 +13,9 @@
 struct ls_estimator {
   ls_runtime *runtime;
   ls_model_function model_fn;
-  ls_cache_function caches[LS_NUM_MODES];  // Zeroed: none.
+  ls_cache_function caches[LS_NUM_MODES];  // Zeroed if not set.
   char *model_dir;
-  // With log_step_count_steps unset: what it was is `log_steps`.
+  // Has log_step_count_steps unset; its value is in `log_steps`.
   ls_run_config *config;
   ls_opt log_steps;
   ls_nest params;
@@ -24,9 +24,9 @@ struct ls_estimator {
   int64_t *batch_axis;
   size_t num_batch_axes;
   bool exports_to_tpu, replica_0_loss, input_end_fails;
-  ls_warm_start warm_start;  // Lent; path NULL: none.
-  bool has_predictions;      // Some are open.
-  char *compile_error;       // Of the last program; NULL: none.
+  ls_warm_start warm_start;  // Borrowed; path NULL: none.
+  bool has_predictions;      // True while predictions are open.
+  char *compile_error;       // Of the last program; NULL: it compiled.
 };
 
 static inline const ls_run_values *
@@ -34,18 +34,19 @@ ls_estimator_run_values(const ls_estimator *self) {
   return ls_run_config_values(self->config);
 }
 
-// The steps of the checkpoints in the model's folder: the newest, by its name
-// alone; -1: there is none.
+// Returns the step of the newest checkpoint in the model's folder, by its name
+// alone; -1 if there is none.
 LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
                                                int64_t *out_step);
-// The newest of which every byte is as it was written; `tells`: the log is told
-// of newer ones that are passed over. -1: there is none.
-//   LS_DATA_LOSS  there are some, and none is whole.
+// Returns the step of the newest intact checkpoint, of which every byte is as
+// it was written; -1 if there is none. `tells`: logs the newer ones that are
+// skipped.
+// LS_DATA_LOSS  all checkpoints are damaged
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               bool tells, int64_t *out_step);
 
-// The checkpoint with which a call begins: the one that its caller names, which
-// is never passed over, or the newest that is whole. Zeroed: there is none.
+// The checkpoint a call starts from: the one that its caller names, which is
+// never skipped, or the newest intact one. Zeroed if there is none.
 typedef struct ls_estimator_checkpoint {
   ls_saved_file *file;
   char *path;
@@ -57,29 +58,30 @@ void ls_estimator_checkpoint_close(ls_estimator_checkpoint *checkpoint);
 
 // ---- Evaluations of checkpoints as they come, with exports (eval_rounds.c) --
 typedef struct ls_eval_rounds {
-  ls_estimator *estimator;  // Lent, as is all but the path.
+  ls_estimator *estimator;  // Borrowed, as all fields but `previous`.
   const ls_eval_spec *eval;
   ls_opt max_steps;
   const ls_train_stop *stop;
   ls_train_and_evaluation *out;
-  char *previous;  // The checkpoint that was evaluated last.
-  int64_t step;    // Its step.
-  int64_t newest;  // The newest step then, damaged or not.
-  int64_t warned;  // Time of the warning that there is no checkpoint.
+  char *previous;  // Path of the last evaluated checkpoint.
+  int64_t step;    // Step of that checkpoint.
+  int64_t newest;  // Newest step at that time, damaged or not.
+  int64_t warned;  // Time of the last warning that there is no new checkpoint.
   bool has_warned;
 } ls_eval_rounds;
 
-// Evaluates the newest checkpoint, unless it is the last one again, and calls
-// exporters.
+// Evaluates the newest checkpoint, unless that was the last one evaluated, and
+// calls the exporters.
 LS_MUST_USE ls_status ls_eval_rounds_run(ls_eval_rounds *self,
                                          bool *out_is_new);
-// Repeats that until one has the steps of the training or a stop is requested.
+// Evaluates new checkpoints until one has the training's last step or a stop is
+// requested.
 LS_MUST_USE ls_status ls_eval_rounds_go_on(ls_eval_rounds *self);
 void ls_eval_rounds_deinit(ls_eval_rounds *self);
 
-// Returns the least time between evaluations in nanoseconds.
+// Returns the minimum time between evaluations in nanoseconds.
 int64_t ls_eval_rounds_throttle(const ls_eval_spec *eval);
-// Waits; returns true if all of the time has passed without a stop requested.
+// Waits; returns false if a stop was requested before all of the time passed.
 bool ls_eval_rounds_wait(const ls_runtime *runtime, int64_t nanos,
                          const ls_train_stop *stop);
 void ls_eval_rounds_drop_exports(ls_train_and_evaluation *result);

@@ -42,7 +42,8 @@ ls_status ls_eval_losses_add(ls_eval_losses *self, ls_nest losses,
   return ls_ok();
 }
 
-// Adds `count` from there, split at the largest power of two below.
+// Adds `count` sums from index `from` on, splitting at the largest power of two
+// below `count`.
 static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
   size_t left = 1;
   if (count == 1) return self->sums[from];
@@ -52,7 +53,7 @@ static double tree_sum(const ls_eval_losses *self, size_t from, size_t count) {
                            tree_sum(self, from + left, count - left));
 }
 
-// A single one keeps all its bits.
+// The first loss is stored as it is, so that a single one keeps all its bits.
 void ls_eval_losses_add_mean(ls_eval_losses *self, double loss, double weight) {
   if (!(weight > 0)) return;
   const double total = self->weight + weight;
@@ -100,8 +101,7 @@ static ls_status eval_events_write_text(ls_event_writer *writer,
                               ls_text_data(&text));
 }
 
-// Writes summaries that were put together, value by value; other strings as
-// texts.
+// Writes merged summaries value by value, and other strings as texts.
 static ls_status write_strings(ls_event_writer *writer, const char *key,
                                int64_t step, const ls_array *strings) {
   const ls_bytes *items = ls_array_data(strings);
@@ -174,7 +174,7 @@ ls_status ls_write_eval_events(const ls_estimator *self, const char *name,
   LS_RETURN_IF_ERROR(ls_event_writer_open(
       &(ls_event_writer_options){
           .folder = ls_text_data(&folder),
-          .first_step = INT64_MAX,  // Earlier ones stay.
+          .first_step = INT64_MAX,  // Keeps earlier events.
       },
       &writer));
   const ls_status status =

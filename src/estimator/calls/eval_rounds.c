@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evaluates checkpoints as they come.
+// Evaluates checkpoints as a training writes them.
 #include "estimator/calls/estimator.h"
 
 #include <string.h>
@@ -84,7 +84,7 @@ static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
                                  .stop = self->stop},
       &metrics));
   self->step = ls_params_i64(metrics, "global_step", 0);
-  // Without a complete evaluation nothing is exported.
+  // An incomplete evaluation exports nothing.
   if (!ls_estimator_has_evaluated(metrics) ||
       ls_train_stop_requested(self->stop))
     return ls_ok();
@@ -95,8 +95,8 @@ static ls_status eval_rounds_evaluate(ls_eval_rounds *self,
   return export_all(self, checkpoint);
 }
 
-// The newest that is whole is looked for where there is another newest one: all
-// of it is read then.
+// Finding an intact checkpoint reads all of it, so this looks only when there
+// is a new newest one.
 ls_status ls_eval_rounds_run(ls_eval_rounds *self, bool *out_is_new) {
   char *path = NULL;
   int64_t newest = -1;
@@ -144,7 +144,7 @@ ls_status ls_eval_rounds_go_on(ls_eval_rounds *self) {
     if (is_new && is_final(self)) return ls_ok();
     if (!is_new) warn(self);
     wait = throttle - (ls_runtime_now(runtime) - began);
-    // Without throttling it waits for a new one.
+    // Waits at least a second for a new checkpoint, even without throttling.
     if (!is_new && wait < SECOND) wait = SECOND;
   }
   return ls_ok();

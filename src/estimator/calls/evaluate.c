@@ -14,12 +14,12 @@
 #include "train/hooks/hook.h"
 #include "train/hooks/monitored.h"
 
-// Fetches of each run, and the losses so far.
+// The fetches of each run, and the losses so far.
 typedef struct eval_run {
   const ls_estimator_evaluation *evaluation;
-  ls_nest fetches;  // The losses, and an op.
+  ls_nest fetches;  // The losses, and the update op.
   ls_eval_losses losses;
-  int64_t sessions;  // So many were made until these losses.
+  int64_t sessions;  // Number of sessions when `losses` was started.
 } eval_run;
 
 // ---- Checks ------------------------------------------------------
@@ -45,8 +45,8 @@ static ls_status add_update(ls_op *ops, size_t *count, ls_nest update) {
   return ls_ok();
 }
 
-// The step of the evaluation counts batches: one a run, and those that a loop
-// on the device makes besides.
+// Adds the op that counts a batch in the evaluation's step. Batches of a loop
+// on the device are counted apart.
 static ls_status count_step(ls_op *ops, size_t *count) {
   ls_variable *step = NULL;
   LS_RETURN_IF_ERROR(ls_eval_step_get(ls_graph_current(), &step));
@@ -110,7 +110,7 @@ static ls_status evaluate_add_hooks(ls_job *job, const eval_run *e,
   return ls_hook_list_add(hooks, last);
 }
 
-// Lists the metrics' values, by name, and then the global step.
+// Lists the metrics' values by name, and the global step.
 static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
   LS_OWN(ls_nest_builder, values) = {0};
   ls_tensor step;
@@ -124,7 +124,8 @@ static ls_status final_values(ls_job *job, ls_nest metrics, ls_nest *out) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// A new session evaluates from the start.
+// Adds a run's losses; a new session evaluates from the start, so the earlier
+// losses are dropped.
 static ls_status take_losses(ls_job *job, ls_monitored_session *session,
                              ls_nest results, void *user) {
   eval_run *e = user;
@@ -134,7 +135,8 @@ static ls_status take_losses(ls_job *job, ls_monitored_session *session,
   return job->kind->take_losses(job, ls_nest_item(results, 0), &e->losses);
 }
 
-// Where no example was evaluated no metric says anything, not even of a loss.
+// Takes the metrics. If no example was evaluated they say nothing, and only the
+// step is returned.
 static ls_status take_metrics(const ls_job *job, eval_run *e, ls_nest values,
                               ls_nest *out_metrics) {
   static const char *const step[] = {"global_step"};
@@ -191,7 +193,7 @@ static ls_status evaluate_and_write(ls_estimator *self,
                                     const ls_estimator_checkpoint *checkpoint,
                                     ls_nest *out_metrics) {
   LS_RETURN_IF_ERROR(evaluate_from(self, evaluation, checkpoint, out_metrics));
-  // An evaluation cut short by a stop is no measure of the model.
+  // An evaluation cut short by a stop does not measure the model.
   return !ls_estimator_has_evaluated(*out_metrics) ||
                  ls_train_stop_requested(evaluation->stop)
              ? ls_ok()

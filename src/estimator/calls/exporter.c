@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exporters: which of the models that are evaluated are exported, and how many
-// exports are kept.
+// Exporters: decide which evaluated models are exported, and how many exports
+// are kept.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ enum { KEPT = 5 };
 struct ls_exporter {
   ls_exporter_options options;
   char *name, *events;
-  int64_t keep;  // 0: all.
-  ls_nest best;  // None: not known.
+  int64_t keep;  // Number of exports kept; 0: all.
+  ls_nest best;  // Metrics of the best evaluation; none if not known.
   bool recovered;
 };
 
@@ -84,7 +84,8 @@ void ls_exporter_destroy(ls_exporter *self) {
 const char *ls_exporter_name(const ls_exporter *self) { return self->name; }
 
 // ---- The folder ------------------------------------------------------------
-// Returns the second of an export; -1: it is none.
+// Returns an export's time in seconds from its folder's name; -1 if it is not
+// an export.
 static int64_t find_second(const ls_file_entry *entry) {
   const char *name = entry->name;
   if (!entry->is_folder || name[0] == 0 ||
@@ -131,8 +132,8 @@ static ls_status take_away_inner(const ls_file_system *files,
   return files->remove(files->user, folder);
 }
 
-// Takes a file or a folder away, with all in it that is no deeper than so. A
-// link to a folder goes as it is: its target is not the export's.
+// Removes a file or a folder with its contents, down to `depth` levels. Removes
+// a link to a folder, not its target.
 static ls_status take_away(const ls_file_system *files, const char *folder,
                            const ls_file_entry *entry, int depth) {
   LS_OWN(ls_text, path) = {0};
@@ -166,7 +167,7 @@ static ls_status take_oldest(const ls_file_system *files, const char *folder,
   return ls_ok();
 }
 
-// A failure to remove exports is no failure of a training.
+// Removes old exports. A failure is logged, not an error of the training.
 static void keep_newest(const ls_exporter *self, ls_runtime *runtime,
                         const char *folder) {
   const ls_file_system *files = ls_runtime_files(runtime);
@@ -196,7 +197,8 @@ static void set_best(ls_exporter *self, ls_nest metrics) {
   self->best = ls_nest_retain(metrics);
 }
 
-// Makes the metrics of one step, from `*at` on; `*at` becomes that of the next.
+// Collects the metrics of the step at `*at`, and advances `*at` to the next
+// step.
 static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
                               ls_nest *out) {
   const int64_t step = numbers->items[*at].step;
@@ -206,7 +208,8 @@ static ls_status next_metrics(const ls_event_numbers *numbers, size_t *at,
   return ls_params_set(out, "global_step", ls_nest_i64(step));
 }
 
-// Finds the best of all evaluations except the one that is being exported.
+// Finds the best of the earlier evaluations in the event files, excluding the
+// one being exported.
 static ls_status recover(ls_exporter *self, const char *folder, int64_t step) {
   LS_OWN(ls_event_numbers, numbers) = NULL;
   LS_RETURN_IF_ERROR(ls_events_read(folder, NULL, &numbers));

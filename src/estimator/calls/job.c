@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of an estimator: its beginning, its session, and its end.
+// Begins and ends a call of an estimator, and makes its session.
 #include "estimator/calls/job.h"
 
 #include "estimator/config/params.h"
 
 // ---- The system ------------------------------------------------------------
 // A core has one program and one pair of queues, so a system has one user at a
-// time, whose end shuts it down.
+// time, which shuts it down at its end.
 static ls_status refuse_use(const ls_system_use *other, const char *folder) {
   static const char *const acts[LS_NUM_MODES] = {
       [LS_MODE_TRAIN] = "trains on it",
@@ -19,7 +19,7 @@ static ls_status refuse_use(const ls_system_use *other, const char *folder) {
       acts[other->mode]);
 }
 
-// With the runtime's lock held.
+// Registers a use of a system. Requires the runtime's lock.
 static ls_status add_use(ls_system_use *self) {
   ls_estimator_state *state = ls_estimator_state_get(self->runtime);
   if (state == NULL) return ls_out_of_memory();
@@ -84,7 +84,7 @@ static ls_status create_step(ls_job *job) {
 
 ls_status ls_job_begin(ls_job *job, ls_estimator *estimator,
                        ls_estimator_mode mode, const ls_input_function *input) {
-  enum { SOURCES = 3 };  // The loop, and who feeds and takes.
+  enum { SOURCES = 3 };  // The loop, the infeed thread and the outfeed thread.
   const ls_plan *plan = NULL;
   job->estimator = estimator;
   job->input = *input;
@@ -198,8 +198,8 @@ static void job_drop(ls_job *job) {
   system_use_end(&job->use);
 }
 
-// Keeps what the program's compiler has said beyond the job, and beyond later
-// ones that have no program, such as an evaluation on a CPU.
+// Copies the compiler's error to the estimator, where it outlives this job and
+// later ones without a program, such as an evaluation on a CPU.
 static ls_status keep_compile_error(ls_job *job) {
   if (job->device_hook == NULL) return ls_ok();
   ls_estimator *estimator = job->estimator;
@@ -214,7 +214,8 @@ ls_status ls_job_end(ls_job *job, const char *source, ls_status status) {
     job_drop(job);
     return status;
   }
-  // Errors that a session recovers from are not kept there, and still an end.
+  // The rendezvous does not keep errors that a session recovers from, but this
+  // one ended the call.
   LS_OWN(ls_status, own) = ls_status_clone(status);
   if (!ls_status_is_ok(status))
     ls_rendezvous_record(job->rendezvous, source, status, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of a job: with which variables begin, a checkpoint or another
-// run's values; and the position in the input, as part of checkpoints.
+// Initial values of a job's variables, from a checkpoint or another run; and
+// the position in the input, as part of checkpoints.
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static bool has_pattern(const ls_value_choice *choice) {
   return false;
 }
 
-// Variables but the global step: `*variables` keeps the rest in its order.
+// Removes the global step from `variables`, keeping their order; returns the
+// number left.
 static size_t without_step(ls_graph *graph, ls_variable **variables,
                            size_t count) {
   ls_variable *step = NULL;
@@ -31,15 +32,16 @@ static size_t without_step(ls_graph *graph, ls_variable **variables,
   return kept;
 }
 
-// ---- Values alone ----------------------------------------------------------
-// An export, or a file of values, has what a model is: what its optimizer keeps
-// begins with its own values, unless the user says that nothing may be missing.
+// ---- Values without a checkpoint -------------------------------------------
+// Restores from an export or a file of values, which has a model's values only.
+// The optimizer's variables keep their initial values, unless the user forbids
+// missing values.
 typedef struct values_alone {
   const ls_value_choice *users;
   ls_variable **trained;
   size_t num_trained;
-  ls_status fault;  // The first that is trained, and not there.
-  size_t others;    // Not there either; one of them is
+  ls_status fault;  // The first trained variable that is missing.
+  size_t others;    // Number of others that are missing; one of them is
   char other[128];
   const char *path;
 } values_alone;
@@ -66,8 +68,8 @@ static void job_values_look_at(void *user, const ls_value_note *note) {
   }
 }
 
-// Returns whether `choice` is everything in a file without a checkpoint's
-// notes.
+// Returns true if `choice` wants everything from a file that is not a
+// checkpoint.
 static bool takes_values_alone(const ls_saved_info *info,
                                const ls_value_choice *choice) {
   return info->step < 0 && choice->only == NULL &&
@@ -101,7 +103,7 @@ static ls_status restore_values(ls_job *job, const ls_saved_file *file,
   return ls_status_join(status, values.fault);
 }
 
-// Restores from an open file.
+// Restores variables from an open file.
 static ls_status restore_from(ls_job *job, ls_session *session,
                               const ls_saved_file *file, const char *collection,
                               const ls_value_choice *choice, bool with_step) {
@@ -167,8 +169,8 @@ ls_status ls_job_set_values(ls_job *job) {
 }
 
 // ---- The position in the input ---------------------------------------------
-// It is after the steps that were made, and after the last at the end of the
-// data, where the next epoch begins.
+// Saves the position after the steps made so far; at the end of the data that
+// is the start of the next epoch.
 enum { NAME_ROOM = 32 };
 
 static ls_status input_state_save(void *self, ls_record *record) {
@@ -207,14 +209,15 @@ static ls_status input_state_restore_all(const ls_job *job,
   return ls_ok();
 }
 
-// Returns whether an error says that the position is in another input: it is
-// not there, or not of this one. Other errors leave open which input it was.
+// Returns true if an error means that the saved position does not fit this
+// input. Other errors say nothing about the input.
 static bool is_of_another(const ls_status status) {
   const ls_code code = ls_status_code(status);
   return code == LS_INVALID_ARGUMENT || code == LS_NOT_FOUND;
 }
 
-// Training goes on with another input from its start: users may mean that.
+// Restores the position. A different input starts from its beginning, because
+// the user may have changed it on purpose.
 static ls_status input_state_restore(void *self, const ls_record *record) {
   ls_job *job = self;
   const ls_status status = input_state_restore_all(job, record);

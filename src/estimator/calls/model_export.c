@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exports of an estimator's model: a graph for CPUs, which has the variables,
+// Exports an estimator's model: a graph for CPUs, which stores the variables,
 // and one for TPUs, which shares them.
 #include <string.h>
 
@@ -12,20 +12,20 @@
 
 enum { WRAPPED_BATCH = 2048 };
 
-// One graph of an export.
+// One of the graphs.
 typedef struct side {
   ls_job job;
   bool is_tpu;
   ls_serving_receiver receiver;
-  ls_export_outputs outputs;  // Of a TPU, the callee's; else
-  ls_nest values;             //   of another mode than a prediction.
+  ls_export_outputs outputs;  // Of a TPU graph: the callee's; else
+  ls_nest values;             // of modes other than prediction.
   ls_export_output value;
   ls_serving_signature *signatures;
   size_t num_signatures;
 } side;
 
 // ---- A graph ---------------------------------------------------------------
-// Begins a job without what is fed, and without a look at the system.
+// Begins a job that feeds nothing and queries no system.
 static ls_status model_export_begin(side *s, ls_estimator *estimator,
                                     ls_estimator_mode mode) {
   ls_variable *step = NULL;
@@ -84,7 +84,8 @@ static ls_status make_signatures(side *s, const ls_export_output *outputs,
   return ls_ok();
 }
 
-// Takes those of a training or an evaluation: the loss and the predictions.
+// Makes the signature of a training or an evaluation: the loss and the
+// predictions.
 static ls_status take_values(side *s) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(s->job.spec);
@@ -139,7 +140,7 @@ static ls_status model_export_build(side *s, ls_estimator *estimator,
   LS_RETURN_IF_ERROR(model_export_begin(s, estimator, mode));
   const ls_status status = build_in(s, e),
                   first = ls_graph_take_error(s->job.graph);
-  // A failure in the graph is the cause of a later error of the model.
+  // A failure of the graph is the root cause of a later error of the model.
   if (ls_status_is_ok(first)) return status;
   ls_status_free(status);
   return first;
@@ -156,7 +157,7 @@ static void model_export_drop(side *s) {
 }
 
 // ---- Writing ---------------------------------------------------------------
-// `checkpoint` NULL: values are those of the session.
+// Writes the export. `checkpoint` NULL: takes the values from the session.
 static ls_status write(side *sides, size_t count,
                        const ls_estimator_exporting *e, const char *checkpoint,
                        ls_session *session, char **out_path) {
@@ -188,7 +189,7 @@ static ls_status write(side *sides, size_t count,
       out_path);
 }
 
-// Writes the values that a training would begin with.
+// Writes the values that a training would start with.
 static ls_status write_warm(side *sides, size_t count,
                             const ls_estimator_exporting *e, char **out_path) {
   ls_monitored_session *session = NULL;
@@ -200,7 +201,7 @@ static ls_status write_warm(side *sides, size_t count,
   return ls_monitored_session_close(session, status);
 }
 
-// ---- All of it -------------------------------------------------------------
+// ---- Export ----------------------------------------------------------------
 static ls_status model_export_check(const ls_estimator_exporting *e,
                                     ls_estimator_mode mode, bool to_tpu) {
   if (e->receiver.call == NULL)
@@ -217,7 +218,7 @@ static ls_status model_export_check(const ls_estimator_exporting *e,
              : ls_ok();
 }
 
-// `checkpoint` NULL: values are those that a training would begin with.
+// Exports from a checkpoint; NULL: the values that a training would start with.
 static ls_status export_from(ls_estimator *self,
                              const ls_estimator_exporting *e,
                              ls_estimator_mode mode, const char *checkpoint,
@@ -269,7 +270,7 @@ ls_status ls_estimator_export(ls_estimator *estimator,
   return export_model(estimator, exporting, mode, out_path);
 }
 
-// ---- For TPUs --------------------------------------------------------------
+// ---- TPU graphs ------------------------------------------------------------
 static ls_status model_export_wrap(const ls_estimator *self,
                                    ls_run_config *config,
                                    ls_estimator **out_estimator) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prediction: the results of a model for each example, on request.
+// Predictions: results of a model for each example, on request.
 #include <string.h>
 
 #include "base/require.h"
@@ -15,15 +15,16 @@
 struct ls_predictions {
   ls_job job;
   ls_monitored_session *session;
-  ls_estimator_checkpoint checkpoint;  // For a session made anew, too.
+  ls_estimator_checkpoint checkpoint;  // Kept for sessions made again.
   bool batches;
   ls_nest fetches;
-  ls_nest batch;         // The run's predictions that are wanted. Lent.
-  ls_nest whole;         // The same without rows that fill it up.
-  int64_t next, count;   // Rows of it.
-  int64_t given, again;  // Batches; those that a new session makes once more.
-  int64_t sessions;      // So many were made.
-  ls_status ended;       // How, once it has.
+  ls_nest batch;        // The run's requested predictions, borrowed.
+  ls_nest whole;        // The same without rows of padding.
+  int64_t next, count;  // Rows of the batch.
+  // Batches returned, and batches that a new session repeats.
+  int64_t given, again;
+  int64_t sessions;  // Number of sessions made.
+  ls_status ended;   // Result, once ended.
   bool has_ended;
 };
 
@@ -64,7 +65,7 @@ static ls_status predict_choose(const ls_estimator_prediction *prediction,
   return ls_take_nest(ls_nest_builder_finish(&kept, LS_KIND_DICT), out);
 }
 
-// Lists the predictions, then the padding and what host calls give.
+// Lists the predictions, the padding and the results of host calls.
 static ls_status make_fetches(ls_predictions *self,
                               const ls_estimator_prediction *prediction) {
   const ls_job *job = &self->job;
@@ -105,8 +106,8 @@ static ls_status predict_begin(ls_predictions *self,
   return ls_job_session(job, false, &self->session);
 }
 
-// ---- The end ---------------------------------------------------------------
-// Takes `how` over; keeps it for who asks again.
+// ---- End -------------------------------------------------------------------
+// Ends the predictions; takes `how` over and keeps the result for later calls.
 static void predict_end(ls_predictions *self, ls_status how) {
   if (self->has_ended) {
     ls_status_free(how);
@@ -126,8 +127,7 @@ static void predict_end(ls_predictions *self, ls_status how) {
   ls_estimator_checkpoint_close(&self->checkpoint);
 }
 
-// The same of a session that there is. Without any data there is nothing that
-// says stop.
+// Ends a session's predictions. The end of the input is no error.
 static void end_runs(ls_predictions *self, ls_status how) {
   predict_end(self, how);
   if (ls_status_code(self->ended) != LS_OUT_OF_RANGE) return;
@@ -171,7 +171,7 @@ ls_status ls_estimator_predict(ls_estimator *estimator,
 }
 
 // ---- Rows ------------------------------------------------------------------
-// Row `index` of an array, or a none for a leaf that is no array.
+// Returns row `index` of an array, or none for other leaves.
 static ls_nest row_of(ls_nest leaf, void *user) {
   const int64_t index = *(const int64_t *)user;
   const ls_array *from = ls_nest_as_array(leaf);
@@ -203,7 +203,8 @@ static ls_status first_dimension(const char *key, ls_nest leaf,
   return ls_ok();
 }
 
-// How many rows a batch has, all of one number, without those that pad it.
+// Counts a batch's rows without padding; all predictions must have the same
+// number.
 static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
                                     int64_t *out_count) {
   int64_t count = -1;
@@ -217,7 +218,7 @@ static ls_status predict_count_rows(ls_nest batch, ls_nest padding,
   return ls_predictions_keep(batch, padding, out_count);
 }
 
-// A batch of which no row is real is none.
+// Takes the batch; it counts as none if all of its rows are padding.
 static ls_status take_batch(ls_predictions *self, ls_nest padding) {
   ls_nest_release(self->whole);
   self->whole = ls_none();
@@ -231,7 +232,8 @@ static ls_status take_batch(ls_predictions *self, ls_nest padding) {
   return ls_predictions_rows(self->batch, padding, false, &self->whole);
 }
 
-// A new session predicts from the start, of which the caller may have a part.
+// Runs the next batch. A new session starts from the beginning, so batches
+// already returned are repeated.
 static ls_status run_next(ls_predictions *self, ls_nest *out_results) {
   if (ls_monitored_session_should_stop(self->session))
     return LS_STATUS(LS_OUT_OF_RANGE, "predictions have ended");
@@ -260,7 +262,7 @@ static ls_status next_batch(ls_predictions *self) {
 
 static ls_status predict_take(ls_predictions *self, ls_nest *row) {
   const int64_t index = self->next;
-  // After a failure the caller may ask for the same row again.
+  // Advances only after success, so that the caller may retry a row.
   LS_RETURN_IF_ERROR(ls_nest_give(
       self->batches ? ls_nest_retain(self->whole)
                     : ls_nest_map(self->batch, row_of, (void *)&index),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job in the replicas of a strategy: a model each, of which the first gives
-// hooks and scaffold.
+// Jobs in the replicas of a strategy: each calls the model, and the first
+// provides hooks and scaffold.
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
 #include "estimator/calls/job.h"
@@ -12,17 +12,17 @@
 #include "lockstep/strategy_extended.h"
 #include "nn/shares.h"
 
-// ---- A replica -------------------------------------------------------------
-// The loss of the whole batch: the mean over the replicas, each by its number
-// of examples; the sum where the optimizer takes that of the gradients.
+// ---- In a replica ----------------------------------------------------------
+// Returns the loss of the whole batch: the replicas' mean weighted by examples,
+// or their sum if the optimizer sums gradients.
 static ls_tensor batch_loss(ls_tensor loss) {
   const bool sums = ls_graph_sums_gradients(ls_graph_current());
   const ls_shares shares = ls_shares_find(!sums);
   return sums ? ls_shares_sum(&shares, loss) : ls_shares_mean(&shares, loss);
 }
 
-// Returns what a step adds to the losses of an evaluation: where parts differ,
-// times its examples.
+// Returns what a step adds to an evaluation's losses: the loss, times the
+// number of examples if these differ.
 static ls_tensor eval_loss(ls_tensor loss, ls_nest examples) {
   if (examples.kind == LS_KIND_NONE) return loss;
   const ls_shares shares = {.replicas = ls_num_replicas(),
@@ -51,7 +51,8 @@ static ls_nest evaluation_of(const ls_job *job,
                   ls_nest_retain(spec_options->eval_metric_ops));
 }
 
-// The results of a replica in each mode, and what becomes of all of them.
+// How replicas collect results in a mode, and what is done with all replicas'
+// results.
 typedef struct replica_mode {
   ls_nest (*results_of)(const ls_job *job,
                         const ls_estimator_spec_options *spec_options,
@@ -61,7 +62,7 @@ typedef struct replica_mode {
 } replica_mode;
 static const replica_mode *mode_of(const ls_job *job);
 
-// The spec of the first is kept.
+// Takes a replica's spec; the first one's is kept.
 static ls_nest take_spec(ls_job *job, ls_estimator_spec *spec,
                          ls_nest examples) {
   const ls_nest results =
@@ -96,7 +97,7 @@ static ls_nest strategy_job_run_replica(ls_nest args, void *user) {
 // ---- Results ---------------------------------------------------------------
 static ls_status take_training(ls_job *job, ls_nest results) {
   const ls_nest loss = ls_nest_item(results, 0);
-  // The same on all, or that of the first.
+  // Takes a value that is the same on all replicas, or the first replica's.
   job->loss = ls_nest_tensor(
       ls_distributed_count(loss) > 0 ? ls_distributed_component(loss, 0) : loss,
       0);
@@ -112,8 +113,8 @@ static ls_nest strategy_job_gather_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? all : ls_fail(status);
 }
 
-// Joins a metric of all replicas: the first one's value, as they are the same
-// where they are ls_metric_...'s, and all updates together.
+// Joins a metric of all replicas: its value from the first (ls_metric_...
+// return the same value on all), and all updates grouped.
 static ls_nest join_metric(ls_job *job, const char *name, ls_nest pair) {
   const ls_nest value = ls_nest_item(pair, 0);
   const ls_nest update = ls_nest_item(pair, 1);
@@ -137,7 +138,8 @@ static ls_status join_metrics(ls_job *job, ls_nest metrics) {
                       &job->metrics);
 }
 
-// Metrics are of the examples of all replicas, in their order.
+// Takes an evaluation's results. Metrics cover the examples of all replicas, in
+// order of replicas.
 static ls_status take_evaluation(ls_job *job, ls_nest results) {
   const ls_estimator_spec_options *spec_options =
       ls_estimator_spec_values(job->spec);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job on the cores of a TPU system: what feeds them, their program, and what
-// is around it.
+// Jobs on the cores of a TPU system: their input, their program, and the hooks
+// around it.
 #include <string.h>
 
 #include "estimator/calls/job.h"
@@ -45,7 +45,7 @@ static ls_status build_program(ls_job *job) {
   return add_all_to_collection(job->graph, ENQUEUE_OPS, job->feed.ops);
 }
 
-// ---- What is asked for -----------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status check_training(ls_job *job) {
   return job->steps_wanted.set || job->max_steps.set
              ? ls_ok()
@@ -88,8 +88,8 @@ static ls_status check_steps(ls_host_call *call) {
 static const ls_host_kernel has_steps = {
     .name = "has_steps", .start = check_steps, .flags = LS_HOST_INLINE};
 
-// Takes the loss of a run that has made a step. One without ends as on a CPU
-// that finds no batch, and no hook sees what the loop begins with.
+// Takes the loss of a run that made a step. A run without one ends like a CPU
+// run without a batch, and no hook sees the loop's initial loss.
 static ls_status take_loss(ls_job *job) {
   const ls_op made = ls_host_call_add(&has_steps, NULL, &job->program.steps, 1);
   LS_CONTROL_SCOPE(&made, 1);
@@ -112,7 +112,7 @@ static ls_status finish_evaluation(ls_job *job) {
   return ls_nest_status(job->losses);
 }
 
-// A run's loss is a mean over the steps that it has made.
+// Takes a run's losses: a mean over its steps.
 static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
                                      ls_eval_losses *losses) {
   (void)job;
@@ -122,7 +122,7 @@ static ls_status tpu_job_take_losses(const ls_job *job, ls_nest fetched,
 }
 
 // ---- Prediction ------------------------------------------------------------
-// The program is run with what feeds it, once.
+// Appends the program to the ops that feed it, so that one run does both.
 static ls_status finish_prediction(ls_job *job) {
   job->predictions = job->program.predictions;
   ls_allocator *allocator = ls_current_allocator();
@@ -155,7 +155,8 @@ static ls_status tpu_job_build(ls_job *job) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// Predictions are taken by the runs that fetch them, and by nothing else.
+// Adds the hook that feeds the cores. The runs that fetch predictions take them
+// from the outfeed, so the hook does not.
 static ls_status add_device_hook(ls_job *job) {
   const bool predicts = job->calls.plan->mode == LS_MODE_PREDICT;
   LS_RETURN_IF_ERROR(ls_device_hook(
@@ -175,7 +176,7 @@ static ls_status add_device_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, ls_hook_retain(job->device_hook));
 }
 
-// Adds the hook of a training about hosts that go.
+// Adds the hook for hosts that are about to go, in trainings.
 static ls_status add_shutdown_hook(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_graceful_shutdown_hook(
@@ -187,7 +188,7 @@ static ls_status add_shutdown_hook(ls_job *job) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-// Adds the one about a system that is gone.
+// Adds the hook for a system that is gone.
 static ls_status add_preemption_hook(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(ls_preemption_hook(
@@ -223,7 +224,7 @@ static ls_status add_run_hooks(ls_job *job) {
   return add_feed_hook(job);
 }
 
-// When runs end, and how many steps each makes.
+// Adds the hook that sets the steps of each run and ends the training.
 static ls_status stop_training(ls_job *job) {
   ls_hook *hook = NULL;
   LS_RETURN_IF_ERROR(
@@ -245,14 +246,15 @@ static ls_status stop_prediction(ls_job *job) {
   return ls_hook_list_add(&job->hooks, hook);
 }
 
-// Finalizes scaffolds after all hooks have added to the graph; nothing that is
-// made then may reach into the program.
+// Finalizes scaffolds after all hooks have added to the graph; ops made then
+// must not use values of the program.
 static ls_status finalize(void *state) {
   ls_job *job = state;
   return ls_program_finalize(&job->scaffold, job->graph);
 }
 
-// It asks for the step, so that no later hook does: the graph is frozen.
+// Counts steps itself (`counts`), so that no later hook adds ops to the frozen
+// graph.
 static const ls_hook_type finalizer_type = {
     .name = "hook", .counts = true, .needs_session = true, .begin = finalize};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training.
+// Trainings.
 #include <string.h>
 
 #include "base/require.h"
@@ -12,7 +12,7 @@
 #include "train/hooks/hook.h"
 #include "train/hooks/saved.h"
 
-// ---- What is refused -------------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status train_check_count(ls_opt count, const char *name) {
   return count.set && count.value < 1
              ? ls_invalid_argument("Must specify %s > 0, got %lld", name,
@@ -31,9 +31,9 @@ static ls_status train_check(const ls_estimator *self,
   return train_check_count(t->max_steps, "max_steps");
 }
 
-// Finds out whether there is no step to make, by the newest checkpoint that is
-// whole: after one that is not there are steps to be made again. The restoring
-// call reports which are passed over; without one, this does.
+// Finds out if the newest intact checkpoint has reached max_steps. Damaged ones
+// do not count: their steps must be made again. The restoring call logs the
+// skipped ones; if nothing is restored, this function does.
 static ls_status is_done(const ls_estimator *self,
                          const ls_estimator_training *t, bool *out_done,
                          int64_t *out_step) {
@@ -51,7 +51,8 @@ static ls_status is_done(const ls_estimator *self,
 }
 
 // ---- The model -------------------------------------------------------------
-// Compares the op, as other systems name them, or the tag.
+// Returns true for a summary of the loss, recognized by its tag, or by its op's
+// name as in other systems.
 static bool is_of_loss(ls_op summary) {
   const char *tag = ls_summary_tag(summary);
   return strcmp(tag != NULL ? tag : ls_op_name(summary), "loss") == 0;
@@ -69,7 +70,7 @@ static ls_status add_loss_summary(const ls_job *job) {
   return ls_graph_take_error(job->graph);
 }
 
-// It goes on from step `saved`; -1: it begins.
+// Builds the graph of a training from step `saved` on; -1: from scratch.
 static ls_status train_build(ls_job *job, int64_t saved) {
   LS_GRAPH_SCOPE(job->graph);
   LS_RETURN_IF_ERROR(ls_job_open_events(job, saved));
@@ -79,13 +80,14 @@ static ls_status train_build(ls_job *job, int64_t saved) {
 }
 
 // ---- Hooks -----------------------------------------------------------------
-// A loop of so many seconds makes an unknown number: then hooks look each time.
+// Returns the number of steps of a run. A loop limited by seconds has an
+// unknown number: a large one makes hooks act after each run.
 static int64_t steps_per_run(const ls_job *job) {
   return job->length.steps > 0 ? job->length.steps : INT32_MAX;
 }
 
-// Ours keeps the first of so many hours; the configuration's default of more
-// than a year keeps none.
+// Returns the hours between checkpoints to keep. The configuration's default,
+// more than a year, means never, which the saver writes as 0.
 static double kept_hours(const ls_run_values *config) {
   enum { NEVER = 10000 };
   const int64_t hours = config->keep_checkpoint_every_n_hours.value;
@@ -126,7 +128,7 @@ static ls_status add_saver(ls_job *job, const ls_estimator_training *t) {
   return ls_hook_list_add(&job->hooks, saver);
 }
 
-// All summaries of the graph, in one hook.
+// Adds one hook that writes all summaries of the graph.
 static ls_status add_summaries(ls_job *job) {
   const ls_opt every =
       ls_estimator_run_values(job->estimator)->save_summary_steps;
@@ -191,7 +193,7 @@ static ls_status train_add_hooks(ls_job *job, const ls_estimator_training *t) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// Lists them by name, for hooks too (ls_run_context_number).
+// Lists the fetches by name; hooks use the names, too (ls_run_context_number).
 static ls_nest list_fetches(const ls_job *job) {
   const char *const names[] = {"loss", "train_op"};
   const ls_nest items[] = {ls_leaf(job->loss), ls_nest_op(job->train_op)};
@@ -207,7 +209,7 @@ static ls_status take_loss(ls_job *job, ls_monitored_session *session,
   return ls_ok();
 }
 
-// Has the global step read at the end, into `*step`.
+// Adds the hook that reads the global step at the end, into `*step`.
 static ls_status add_last_step(ls_job *job, ls_nest *step) {
   ls_hook *last = NULL;
   ls_tensor read;
@@ -237,7 +239,8 @@ static ls_status train(ls_job *job, const ls_estimator_training *t,
   return ls_job_check_input_end(job);
 }
 
-// `*again`: the data had ended where it was left, and there was no step.
+// Trains once. `*again`: the saved position was at the end of the data, so no
+// step was made.
 static ls_status train_once(ls_estimator *self, const ls_estimator_training *t,
                             int64_t saved, bool afresh, ls_training_end *end,
                             bool *again) {

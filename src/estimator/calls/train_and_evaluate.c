@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training with its evaluations, in one process or as one of several.
+// Trains and evaluates, in one process or as one task of a cluster.
 #include <string.h>
 
 #include "base/require.h"
@@ -61,23 +61,24 @@ static ls_status train_and_evaluate_check(const ls_train_spec *train,
   return check_exporters(eval);
 }
 
-// ---- Local -----------------------------------------------------------------
-// Listens to the saver. Where a training and an evaluation cannot go on at once
-// it asks for a stop, and the evaluation comes between two trainings.
+// ---- In one process --------------------------------------------------------
+// Listens to the saver. If training and evaluation cannot run at the same time,
+// it stops the training, evaluates, and trains again.
 typedef struct local {
   ls_eval_rounds evaluator;
   ls_runtime *runtime;
   const ls_train_spec *train;
   int64_t throttle;  // In nanoseconds.
   bool between;
-  bool has_first;     // The first checkpoint was passed over.
-  bool wants;         // An evaluation between,
-  bool has_ended;     //   or there was one at the end.
-  int64_t last;       // Moment of the last evaluation, or the first checkpoint.
-  int64_t evaluated;  // At which step.
+  bool has_first;  // True after the first checkpoint, which is not evaluated.
+  bool wants;      // A stop for an evaluation was requested,
+  bool has_ended;  // or the training's end was evaluated.
+  int64_t last;    // Time of the last evaluation or of the first checkpoint.
+  int64_t evaluated;  // Step of the last evaluation.
 } local;
 
-// A stop that was requested would cut the evaluation short.
+// Evaluates now, unless a stop was requested, which would cut the evaluation
+// short.
 static ls_status evaluate_now(local *self, int64_t step) {
   bool is_new = false;
   if (ls_train_stop_requested(self->train->stop)) return ls_ok();
@@ -136,7 +137,8 @@ static ls_status train_once(local *self, const ls_save_listener *listeners,
       end);
 }
 
-// Makes trainings that go on where the earlier one was ended for an evaluation.
+// Trains in parts; each continues where the previous one was stopped for an
+// evaluation.
 static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
                                 size_t count, ls_training_end *end) {
   do {
@@ -148,7 +150,8 @@ static ls_status train_in_parts(local *self, const ls_save_listener *listeners,
       part.loss = end->loss;
     }
     *end = part;
-    // Without a run there is one that was wanted, and would be again.
+    // Evaluates even if a part made no run: the requested evaluation would be
+    // requested again.
     if ((part.has_loss || self->wants) && self->has_first &&
         self->evaluated != part.step)
       LS_RETURN_IF_ERROR(evaluate_now(self, part.step));
@@ -170,8 +173,8 @@ static ls_status run_local(local *self, ls_training_end *end) {
                        : train_once(self, all, count + 1, end);
 }
 
-// Finds out whether both are on one system of cores, which has one program at a
-// time.
+// Finds out if training and evaluation use one system of cores, which has one
+// program at a time.
 static ls_status share_cores(const ls_estimator *e, bool *out_share) {
   const ls_plan *training = NULL, *evaluation = NULL;
   LS_RETURN_IF_ERROR(ls_plans_get(e->plans, LS_MODE_TRAIN, false, &training));
@@ -199,7 +202,7 @@ static ls_status train_and_evaluate(ls_estimator *estimator,
   return status;
 }
 
-// ---- One of several --------------------------------------------------------
+// ---- Task of a cluster -----------------------------------------------------
 static ls_status train_alone(ls_estimator *estimator,
                              const ls_train_spec *train,
                              ls_train_and_evaluation *out) {
@@ -266,7 +269,7 @@ static ls_status train_and_evaluate_run(ls_estimator *estimator,
                           task);
 }
 
-// ---- All of it -------------------------------------------------------------
+// ---- Train and evaluate ----------------------------------------------------
 void ls_train_and_evaluation_deinit(ls_train_and_evaluation *result) {
   if (result == NULL) return;
   ls_nest_release(result->metrics);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The role of a process in its cluster, by TF_CONFIG in the environment.
+// Reads the role of a process in its cluster from TF_CONFIG in the environment.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 static const char variable[] = "TF_CONFIG";
 
 // ---- Reading ---------------------------------------------------------------
-// The whole of it, in the configuration's memory; NULL: there is none.
+// Parses all of TF_CONFIG, in the configuration's memory; NULL if it is not
+// set.
 static ls_status environment_read_all(ls_run_config *config,
                                       const ls_json **out) {
   const char *text = ls_runtime_environment(config->runtime, variable);
@@ -28,7 +29,7 @@ static const ls_json *environment_find(const ls_json *object, const char *key) {
   return found != NULL && found->kind != LS_JSON_NULL ? found : NULL;
 }
 
-// Stays as it is where the member is not there.
+// Reads a member's text; without the member `*text` stays unchanged.
 static ls_status find_text(const ls_json *object, const char *key,
                            const char **text) {
   const ls_json *found = environment_find(object, key);
@@ -83,7 +84,7 @@ static int compare_jobs(const void *a, const void *b) {
                 ((const ls_cluster_job *)b)->name);
 }
 
-// By name.
+// Reads the jobs; the cluster is sorted by name.
 static ls_status read_cluster(ls_run_config *config, const ls_json *cluster) {
   size_t count = 0;
   if (cluster == NULL) return ls_ok();
@@ -119,8 +120,8 @@ typedef struct task {
   int64_t index;
 } task;
 
-// Nothing but digits behind at most one '-', and no more than there is room
-// for.
+// Reads digits with an optional '-'; returns false if there is anything else,
+// or the number is too large.
 static bool read_whole(const char *text, int64_t *out) {
   const char *digits = text + (text[0] == '-');
   char *end = NULL;
@@ -136,7 +137,7 @@ static ls_status read_task(const ls_json *all, task *out) {
   LS_RETURN_IF_ERROR(find_text(object, "type", &out->type));
   const ls_json *index = environment_find(object, "index");
   if (index == NULL) return ls_ok();
-  // Numbers as texts, as some schedulers write them, are understood.
+  // Some schedulers write numbers as texts, which is accepted.
   out->has_index = true;
   out->index = index->integer;
   if (index->kind == LS_JSON_NUMBER && index->is_integer) return ls_ok();
@@ -197,8 +198,8 @@ static ls_status check_task(const ls_cluster_spec *cluster, const task *t) {
                                    job->num_addresses);
 }
 
-// ---- What follows ----------------------------------------------------------
-// The chief first, then by job and index, then "ps".
+// ---- Derived values --------------------------------------------------------
+// Returns the global id: the chief first, then by job and index, "ps" last.
 static int64_t global_id(const ls_cluster_spec *cluster, const char *chief,
                          const task *t) {
   int64_t id = t->index;
@@ -271,7 +272,7 @@ static ls_status stand_alone(ls_run_config *config, const task *t,
   return ls_ok();
 }
 
-// Given twice, it is the same.
+// Sets model_dir; if options give it, too, the two must be equal.
 static ls_status set_model_dir(ls_run_config *config, const ls_json *all) {
   const char *dir = NULL;
   ls_run_values *values = &config->values;

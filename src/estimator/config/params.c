@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of users' functions: a dict.
+// Parameters of user functions: a dict.
 #include "estimator/config/params.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@
 #include "base/values/numbers.h"
 #include "lockstep/runtime_settings.h"
 
-// Makes a dict of the items of `params` where `key` has `value`, taken over;
-// after the others if it is new.
+// Returns the items of `params` with `key` set to `value`, which is taken over;
+// a new key comes last.
 static ls_nest with(ls_nest params, const char *key, ls_nest value) {
   LS_OWN(ls_nest_builder, made) = {.tag = ""};
   for (size_t i = 0; i < ls_nest_count(params); ++i)

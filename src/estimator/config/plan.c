@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans: what a mode's input and batches are, by its configuration and system.
+// Plans: input and batches of a mode, derived from its configuration and
+// system.
 #include "estimator/config/plan.h"
 
 #include "base/plain.h"
@@ -10,7 +11,8 @@ struct ls_plans {
   ls_runtime *runtime;
   ls_estimator_facts facts;
   bool one_core;
-  ls_plan_system systems[2];  // One, where masters are the same.
+  // Evaluations share the first if their master is the same.
+  ls_plan_system systems[2];
   struct {
     ls_plan plan;
     bool is_made;
@@ -102,8 +104,8 @@ static void count_feeders(ls_plan *plan) {
                                                     : system->replicas_per_host;
 }
 
-// The share of one of so many parts: the largest where shorter ones are padded,
-// else the smallest.
+// Returns the batch size of one of `parts`: the largest share if shorter ones
+// are padded, else the smallest.
 static ls_opt plan_share(const ls_plan *plan, int64_t parts) {
   const ls_row_shares shares = {.parts = parts};
   const ls_opt all = plan->batch_size;
@@ -228,8 +230,8 @@ ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode, bool exports,
   return ls_ok();
 }
 
-// ---- Places ----------------------------------------------------------------
-// Job names are short enough: see ls_plan_system_init.
+// ---- Devices ---------------------------------------------------------------
+// Names a host's device. Job names fit: see ls_plan_system_init.
 static ls_device_name name_host(const char *job, const char *alone,
                                 int64_t task) {
   ls_device_name name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Systems of plans: their cores and replicas, checked against the
+// Systems of plans: finds cores and replicas, and checks them against the
 // configuration.
 #include "estimator/config/plan.h"
 
@@ -18,7 +18,7 @@ ls_status ls_configured_job(const ls_run_values *config, const char *master,
                             const char **out_job) {
   *out_job = config->tpu->tpu_job_name;
   if (*out_job != NULL) return ls_ok();
-  // A virtual pod has no cluster, but a job.
+  // A virtual pod has no cluster, but it has a job.
   const ls_session_config *session = config->session_config;
   const ls_cluster_spec *cluster = session != NULL ? session->cluster : NULL;
   if (is_virtual(master) && cluster == NULL) {
@@ -43,8 +43,8 @@ static ls_status check_job(const char *job) {
 }
 
 // ---- The system ------------------------------------------------------------
-// Finds the configuration's own resolver, where that is its master; else one of
-// the name, and of the job whose devices are named.
+// Finds the resolver: the configuration's if it has this master, else one made
+// from the master's name and the job in device names.
 static ls_status find_resolver(ls_plan_system *self,
                                const ls_run_values *config) {
   const char *master = self->master;

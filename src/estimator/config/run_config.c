@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Configurations of estimators: defaults, checks, copies with other fields.
+// Configurations of estimators: defaults, checks, and copies with changed
+// fields.
 #include "estimator/config/run_config.h"
 
 #include "base/require.h"
@@ -182,8 +183,8 @@ ls_status ls_run_config_create(const ls_run_config_options *options,
   return ls_ok();
 }
 
-// ---- On a TPU system -------------------------------------------------------
-// Sessions have the system's cluster.
+// ---- TPU systems -----------------------------------------------------------
+// Gives sessions the system's cluster.
 static ls_status join_system(ls_run_config *self, ls_tpu_resolver *resolver) {
   ls_run_values *v = &self->values;
   ls_master master;
@@ -275,7 +276,7 @@ static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   const ls_run_values *v = &from->values;
   ls_run_values *out = &to->values;
   *out = *v;
-  // Own copies, which would be given back twice.
+  // Clears pointers that the copy must own itself.
   out->train_distribute = out->eval_distribute = NULL;
   out->resolver = NULL;
   out->session_config = NULL;
@@ -294,7 +295,7 @@ static ls_status run_config_copy(const ls_run_config *from, ls_run_config *to) {
   return v->tpu != NULL ? ls_run_config_set_tpu(to, v->tpu) : ls_ok();
 }
 
-// ---- Replacing -------------------------------------------------------------
+// ---- Replace ---------------------------------------------------------------
 static const char tpu_field[] = "tpu_config";
 static const char *const fields_of_all[] = {
     "model_dir",
@@ -345,7 +346,7 @@ static ls_opt *run_config_number_of(ls_run_values *v, const char *field) {
   return NULL;
 }
 
-// The numbers of options, by the fields of values.
+// Takes the numbers from options, in the form of values.
 static ls_run_values numbers_of(const ls_run_config_options *o) {
   return (ls_run_values){
       .random_seed = o->random_seed,
@@ -396,7 +397,7 @@ static ls_status replace_one(ls_run_config *self, const char *field,
   return ls_run_config_check_job(self);
 }
 
-// An interval that is given unsets the other, if that is not given, too.
+// Setting one save interval unsets the other, unless both are set.
 static ls_status replace_intervals(ls_run_config *self,
                                    const char *const *fields, size_t count) {
   ls_run_values *v = &self->values;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an estimator uses a TPU system.
+// Options of an estimator on a TPU system: checks and defaults.
 #include "base/require.h"
 #include "estimator/config/params.h"
 #include "estimator/config/run_config.h"
@@ -112,7 +112,8 @@ ls_status ls_run_config_find_job(ls_run_config *config) {
   return ls_ok();
 }
 
-// Devices are named by the one, and the system is found by the other.
+// Device names contain the configured job, but the resolver finds the system by
+// its own: they must be equal.
 ls_status ls_run_config_check_job(const ls_run_config *config) {
   const ls_tpu_resolver *resolver = config->values.resolver;
   const char *wanted = config->tpu.tpu_job_name;

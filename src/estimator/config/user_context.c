@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The context that users' functions are given.
+// The context that user functions receive.
 #include "base/require.h"
 #include "estimator/config/params.h"
 #include "estimator/config/plan.h"
 
-// ---- An object among the parameters ----------------------------------------
+// ---- Contexts as parameters ------------------------------------------------
 static void user_context_destroy(ls_object *object) {
   ls_release(ls_current_allocator(), object);
 }
@@ -30,7 +30,7 @@ const ls_user_context *ls_params_context(ls_nest params) {
                                                               : NULL;
 }
 
-// ---- What it says ----------------------------------------------------------
+// ---- Properties ------------------------------------------------------------
 static ls_status refuse_model(const ls_user_context *user, const char *noun) {
   return user->is_input ? ls_ok()
                         : ls_failed_precondition(
@@ -43,7 +43,7 @@ ls_status ls_user_context_deployment(const ls_user_context *user,
   LS_REQUIRE(user);
   LS_RETURN_IF_ERROR(refuse_model(user, "current_input_fn_deployment"));
   const ls_estimator_input *input = &user->plan->input;
-  // A feeder of cores calls the input function for each.
+  // With a feeder for cores, the input function is called for each core.
   const bool per_core = input->way == LS_FEED_CORES;
   const int64_t calls = per_core ? input->replicas_per_feeder : 1;
   *out = (ls_input_deployment){.host = user->host,

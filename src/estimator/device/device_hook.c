@@ -19,15 +19,16 @@
 typedef struct device_hook {
   ls_device_hook_options options;
   ls_runtime *runtime;
-  bool initializes;                  // The system, and shuts it down.
-  bool has_begun;                    // It is initialized, by this hook.
-  ls_tensor count;                   // Steps of the next run.
-  ls_nest counted;                   // The same, read.
-  ls_nest fed, taken;                // Results of the threads' runs.
-  ls_nest initializers, finalizers;  // Ops.
-  int64_t take_every, sleep;         // Steps; nanoseconds.
+  bool initializes;    // Initializes the system, and shuts it down.
+  bool has_begun;      // This hook has initialized the system.
+  ls_tensor count;     // Number of steps of the next run.
+  ls_nest counted;     // Its value, read before the run.
+  ls_nest fed, taken;  // Results of the two threads' runs.
+  ls_nest initializers, finalizers;  // Lists of ops.
+  int64_t take_every, sleep;         // In steps, and in nanoseconds.
   char *compile_error;
-  bool input_ended, closed_outfeeds;  // Atomic; the second: one thread's.
+  // Atomic; only one thread sets the second.
+  bool input_ended, closed_outfeeds;
   ls_device_work works[LS_DEVICE_THREADS];
   ls_device_threads threads;
 } device_hook;
@@ -36,14 +37,14 @@ static size_t num_ops(ls_nest ops) {
   return ops.kind == LS_KIND_NONE ? 0 : ls_nest_num_leaves(ops);
 }
 
-// Runs ops for their effect; an empty list is nothing to do.
+// Runs ops for their effects; an empty list does nothing.
 static ls_status run_ops(ls_session *session, ls_nest ops, ls_nest *results) {
   return num_ops(ops) == 0 ? ls_ok()
                            : ls_session_run(session, ops, NULL, 0, results);
 }
 
-// ---- The thread that feeds -------------------------------------------------
-// Sleeps in pieces, so that it can be ended.
+// ---- The infeed thread -----------------------------------------------------
+// Sleeps in short pieces, so that the thread can be ended.
 static ls_status sleep_first(void *user) {
   enum { PIECE_NANOS = 50 * 1000 * 1000 };
   const device_hook *self = user;
@@ -64,8 +65,8 @@ static ls_status feed_steps(void *user, int64_t count) {
   return ls_ok();
 }
 
-// Ends waits for what is not fed any more: the loop ends after its last whole
-// step.
+// Reports the end of the input, so that nobody waits for more: the loop ends
+// after its last complete step.
 static ls_status report_end(device_hook *self) {
   LS_OWN(ls_nest, results) = ls_none();
   return self->options.predicts
@@ -74,13 +75,13 @@ static ls_status report_end(device_hook *self) {
                        &results);
 }
 
-// The end of the input is no error of the loop.
+// Handles the end of the input, which is no error of the loop.
 static ls_status map_feed_error(void *user, ls_status status) {
   device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE) return status;
   if (self->options.predicts) {
-    // Without an element there is no stop signal: ends the waits for
-    // predictions.
+    // An empty input sends no stop signal, so waits for predictions must be
+    // ended here.
     ls_status_free(status);
     return report_end(self);
   }
@@ -98,14 +99,15 @@ static ls_status map_feed_error(void *user, ls_status status) {
   return report_end(self);
 }
 
-// ---- The thread that takes -------------------------------------------------
+// ---- The outfeed thread ----------------------------------------------------
 static ls_status begin_to_take(void *user) {
   (void)user;
   return ls_ok();
 }
 
-// A round takes one step's tuples. Where no step sends any there are no rounds:
-// nothing would pace them, or end them where the input ends before `count`.
+// Takes the tuples of `count` steps, one step a round. If steps send none,
+// there are no rounds: nothing would pace them, or stop them when the input
+// ends early.
 static ls_status take_steps(void *user, int64_t count) {
   device_hook *self = user;
   const int64_t steps = num_ops(self->options.dequeue_ops) > 0 ? count : 0;
@@ -115,7 +117,8 @@ static ls_status take_steps(void *user, int64_t count) {
   return ls_ok();
 }
 
-// Once the program has ended early, all there was has been taken.
+// After an early end of the program, a closed outfeed means that all tuples
+// have been taken.
 static ls_status map_take_error(void *user, ls_status status) {
   const device_hook *self = user;
   if (ls_status_code(status) != LS_OUT_OF_RANGE ||
@@ -166,12 +169,12 @@ static ls_status device_hook_begin(void *state) {
   return ls_graph_take_error(graph);
 }
 
-// ---- A session begins ------------------------------------------------------
+// ---- Start of a session ----------------------------------------------------
 // Ends a run by closing its session.
 typedef struct limit {
   ls_timer timer;
   ls_session *session;
-  bool reached;  // Atomic: the last that is touched.
+  bool reached;  // Atomic; the last field touched.
 } limit;
 
 static void reach_limit(ls_timer *timer) {
@@ -236,7 +239,7 @@ static ls_status device_hook_after_create(void *state,
     LS_RETURN_IF_ERROR(ls_device_system_begin(self->options.plan));
     self->has_begun = true;
   } else {
-    // Others have used it: drops what they have left or closed.
+    // Drops what other users have left in the queues, and reopens them.
     ls_device_system_clear(self->options.plan);
   }
   LS_RETURN_IF_ERROR(initialize_writers(self, context->session));
@@ -263,7 +266,8 @@ static bool has_input_ended(const device_hook *self) {
   return __atomic_load_n(&self->input_ended, __ATOMIC_ACQUIRE);
 }
 
-// Ends taking: there are fewer steps than the thread has counted.
+// Closes the outfeeds, because the input ended before the thread's count of
+// steps.
 static ls_status end_taking(device_hook *self) {
   if (num_ops(self->options.dequeue_ops) == 0) return ls_ok();
   __atomic_store_n(&self->closed_outfeeds, true, __ATOMIC_RELEASE);
@@ -280,7 +284,7 @@ static ls_status device_hook_after_run(void *state, ls_run_context *context,
   return end_taking(self);
 }
 
-// A run without a step ends by the end of the input, and the loop with it.
+// A run without any step fails when the input ends, which ends the loop.
 static ls_status device_hook_run_failed(void *state, ls_status status) {
   device_hook *self = state;
   status = ls_device_threads_run_ended(&self->threads, status);
@@ -292,11 +296,11 @@ static ls_status device_hook_run_failed(void *state, ls_status status) {
   return ended;
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- End -------------------------------------------------------------------
 static ls_status device_hook_end(void *state, ls_run_context *context) {
   device_hook *self = state;
   LS_OWN(ls_nest, results) = ls_none();
-  // A prediction that is left early would go on for ever.
+  // Cancels predictions that were abandoned, which would never end.
   if (self->options.predicts) ls_cancel_request(self->threads.cancel);
   ls_device_threads_join(&self->threads, LS_INFEED_THREAD);
   ls_rendezvous_record_done(self->options.rendezvous, "infeed");
@@ -312,7 +316,8 @@ static ls_status device_hook_end(void *state, ls_run_context *context) {
 static void device_hook_destroy(void *state) {
   device_hook *self = state;
   ls_device_threads_deinit(&self->threads);
-  // There is no end after a failure; the next job may want another system.
+  // After a failure `end` is not called; shut the system down, because the next
+  // job may use another one.
   if (self->has_begun) ls_status_free(ls_device_system_end(self->options.plan));
   ls_nest_release(self->counted);
   ls_nest_release(self->fed);

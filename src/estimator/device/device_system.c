@@ -8,8 +8,8 @@
 #include "runtime/own.h"
 #include "tpu/pod/pod.h"
 
-// ---- Runs of their own -----------------------------------------------------
-// Builds fetches in the current graph.
+// ---- Separate runs ---------------------------------------------------------
+// Builds the fetches of a run in the current graph.
 typedef ls_status (*build_function)(const ls_plan *plan, ls_nest *out_fetches);
 
 static ls_status build_in(ls_graph *graph, const ls_plan *plan,
@@ -42,7 +42,7 @@ static ls_status build_begin(const ls_plan *plan, ls_nest *out_fetches) {
 ls_status ls_device_system_begin(const ls_plan *plan) {
   ls_runtime *runtime = plan->runtime;
   const int64_t began = ls_runtime_now(runtime);
-  // One that was shut down is not there any more.
+  // Connects again, because a system that was shut down is disconnected.
   LS_RETURN_IF_ERROR(ls_tpu_connect(plan->system->resolver));
   LS_RETURN_IF_ERROR(run_alone(plan, build_begin));
   ls_runtime_log(runtime, LS_LOG_INFO, "estimator",
@@ -82,7 +82,7 @@ ls_status ls_device_system_close_outfeeds(const ls_plan *plan) {
   return run_alone(plan, build_closes);
 }
 
-// ---- How compiling went ----------------------------------------------------
+// ---- Compile status --------------------------------------------------------
 ls_status ls_device_system_compile_error(const ls_array *status,
                                          char **out_text) {
   enum { MESSAGE = 2 };

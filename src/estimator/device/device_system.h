@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starting, clearing and ending the system of an estimator beside its programs:
-// each in a graph and a session of its own.
+// Starts, clears and ends an estimator's system, each in a graph and session of
+// its own.
 #ifndef LS_ESTIMATOR_DEVICE_DEVICE_SYSTEM_H_
 #define LS_ESTIMATOR_DEVICE_DEVICE_SYSTEM_H_
 
 #include "estimator/config/plan.h"
 
-// Connects to it, and initializes it again.
+// Connects to the system and initializes it.
 LS_MUST_USE ls_status ls_device_system_begin(const ls_plan *plan);
-// Empties and opens the queues of one that others have initialized.
+// Empties and reopens the queues of a system that others initialized.
 void ls_device_system_clear(const ls_plan *plan);
-// Shuts it down.
+// Shuts the system down.
 LS_MUST_USE ls_status ls_device_system_end(const ls_plan *plan);
-// Closes its outfeeds: a dequeue gets OUT_OF_RANGE after what is there.
+// Closes the system's outfeeds: after the remaining tuples a dequeue fails with
+// OUT_OF_RANGE.
 LS_MUST_USE ls_status ls_device_system_close_outfeeds(const ls_plan *plan);
-// Gives the error in a compile status, an own copy; "": there is none.
-//   LS_INTERNAL  it is no compile status.
+// Copies the error text of a compile status; "" if it compiled.
+// LS_INTERNAL  not a compile status
 LS_MUST_USE ls_status ls_device_system_compile_error(const ls_array *status,
                                                      char **out_text);
 

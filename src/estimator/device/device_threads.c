@@ -38,7 +38,8 @@ static ls_status read_counts(ls_device_thread *self) {
   return ls_ok();
 }
 
-// Returns whether it ended because the session goes, which is no cause.
+// Returns true if the thread ended because its session closes, which is not a
+// root cause.
 static bool is_consequence(const ls_device_threads *all, ls_status status) {
   return (all->lost || ls_cancel_is_requested(all->cancel)) &&
          (ls_status_code(status) == LS_CANCELLED ||
@@ -48,7 +49,7 @@ static bool is_consequence(const ls_device_threads *all, ls_status status) {
 static void device_threads_end(ls_device_thread *self, ls_status status) {
   ls_device_threads *all = self->all;
   ls_mutex_lock(&all->lock);
-  // The helper may have ended it already.
+  // ls_device_threads_post may have ended the thread already.
   if (self->has_ended) {
     ls_mutex_unlock(&all->lock);
     ls_status_free(status);
@@ -60,7 +61,8 @@ static void device_threads_end(ls_device_thread *self, ls_status status) {
   }
   self->has_ended = true;
   self->failure = ls_status_clone(status);
-  // The run under way has no use any more, whether or not it is made again.
+  // Closes the session: the current run is useless even if the session
+  // recovers.
   const bool loses = !ls_status_is_ok(status) && all->runs && !all->lost;
   if (loses) all->lost = true;
   ls_mutex_unlock(&all->lock);
@@ -83,7 +85,7 @@ bool ls_device_threads_should_end(const ls_device_threads *self) {
   return ls_cancel_is_requested(self->cancel);
 }
 
-// ---- Both ------------------------------------------------------------------
+// ---- Start and stop --------------------------------------------------------
 ls_status ls_device_threads_start(ls_device_threads *self,
                                   ls_session *session) {
   if (self->session != NULL) ls_device_threads_stop(self);
@@ -117,7 +119,7 @@ void ls_device_threads_stop(ls_device_threads *self) {
 }
 
 // ---- Runs ------------------------------------------------------------------
-// Returns the error of a thread, the infeed's first.
+// Returns the error of a thread, the infeed thread's first.
 static ls_status failure_of(const ls_device_threads *self) {
   for (int i = 0; i < LS_DEVICE_THREADS; ++i)
     if (!ls_status_is_ok(self->threads[i].failure))
@@ -134,15 +136,16 @@ ls_status ls_device_threads_unkept(const ls_device_threads *self) {
   return ls_ok();
 }
 
-// Works in its place, on the calling thread. A failure is reported at once, so
-// that no session need be closed for it.
+// Does an idle thread's work on the calling thread. Returns a failure at once,
+// so no session need be closed for it.
 static ls_status device_threads_help(ls_device_thread *self) {
   ls_device_threads *all = self->all;
   ls_status status = self->work->work(all->user, 1);
   if (ls_status_is_ok(status)) return status;
   status = self->work->map_error(all->user, status);
   ls_mutex_lock(&all->lock);
-  // The other one's failure, which has closed the session, is reported then.
+  // A consequence of the other thread's failure, which closed the session, is
+  // not recorded.
   const bool follows = is_consequence(all, status);
   self->has_ended = true;
   if (!follows) self->failure = ls_status_clone(status);

@@ -12,18 +12,18 @@
 
 typedef struct source {
   char *name;
-  ls_status status;  // Kept; NULL: it has ended well.
+  ls_status status;  // First error; OK (NULL): ended well.
 } source;
 
 struct ls_rendezvous {
   ls_runtime *runtime;
   ls_allocator *allocator;
   ls_mutex lock;
-  source *sources;  // In the order in which they said something.
+  source *sources;  // In the order of their first report.
   size_t num_sources, capacity, wanted;
   ls_timer timer;       // Closes `session`.
-  ls_session *session;  // NULL: none is to be closed.
-  bool waits;           // The timer is set. Atomic: the last that it touches.
+  ls_session *session;  // NULL: no session to close.
+  bool waits;  // True while the timer is set. Atomic; the last field touched.
 };
 
 static void close_session(ls_timer *timer) {
@@ -32,8 +32,8 @@ static void close_session(ls_timer *timer) {
   ls_mutex_lock(&self->lock);
   const bool closes = self->session != NULL;
   ls_mutex_unlock(&self->lock);
-  // Told without the lock, which who hears of it may need, and before the run
-  // ends by it.
+  // Logs without the lock, which log handlers may need, and before closing, so
+  // that the line precedes the end of the run.
   if (closes)
     ls_runtime_log(self->runtime, LS_LOG_WARNING, "estimator",
                    "closing the session: a source has failed");
@@ -43,7 +43,7 @@ static void close_session(ls_timer *timer) {
   __atomic_store_n(&self->waits, false, __ATOMIC_RELEASE);
 }
 
-// After this nothing calls it.
+// Cancels the timer: afterwards it is not running.
 static void clear_timer(ls_rendezvous *self) {
   while (__atomic_load_n(&self->waits, __ATOMIC_ACQUIRE))
     if (ls_timer_clear(self->runtime, &self->timer))
@@ -82,7 +82,7 @@ void ls_rendezvous_destroy(ls_rendezvous *self) {
 }
 
 // ---- Recording -------------------------------------------------------------
-// The entry of that name, made if there is none; NULL without memory.
+// Returns the entry of a source, made if there is none; NULL without memory.
 static source *entry_of(ls_rendezvous *self, const char *name) {
   for (size_t i = 0; i < self->num_sources; ++i)
     if (strcmp(self->sources[i].name, name) == 0) return &self->sources[i];
@@ -107,7 +107,8 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_status_free(status);
     return;
   }
-  // A check of numbers is in the run itself, which ends by it.
+  // A failed check of numbers is in the run itself, and ends it without
+  // closing.
   const bool closes =
       session != NULL && ls_status_cause(status) != LS_CAUSE_NUMBERS;
   ls_mutex_lock(&self->lock);
@@ -121,7 +122,7 @@ void ls_rendezvous_record(ls_rendezvous *self, const char *name,
     ls_timer_set(self->runtime, &self->timer, 5000000000);
   }
   ls_mutex_unlock(&self->lock);
-  // Without memory for the entry the failure is in the log alone.
+  // Without memory for the entry, the failure goes to the log only.
   if (of == NULL)
     ls_runtime_log(self->runtime, LS_LOG_ERROR, "estimator", "%s: %s", name,
                    ls_status_message(status));
@@ -163,7 +164,7 @@ static ls_status best(const ls_rendezvous *self) {
 
 ls_status ls_rendezvous_status(ls_rendezvous *self, double seconds) {
   enum { LOOK_NANOS = 10 * 1000 * 1000 };
-  const double most = 1e9;  // For ever; of a NaN nothing is waited.
+  const double most = 1e9;  // Practically forever; a NaN waits not at all.
   LS_REQUIRE(self);
   const int64_t until =
       ls_runtime_now(self->runtime) +

@@ -12,7 +12,7 @@ enum { MOST_SECONDS = 60, ANSWER_SECONDS = 5 };
 static const int64_t SECOND = INT64_C(1000000000);
 
 typedef struct ls_watchdog {
-  struct ls_watchdog *next;  // Of the runtime's.
+  struct ls_watchdog *next;  // Next in the runtime's list.
   ls_allocator *allocator;
   ls_runtime *runtime;
   ls_pod *pod;
@@ -45,7 +45,7 @@ static void destroy_watchdog(ls_watchdog *self) {
 
 LS_OWNED_POINTER(ls_watchdog, destroy_watchdog)
 
-// NULL is fine.
+// Ends a list of watchdogs, which may be NULL.
 static void end_watchdogs(ls_watchdog *first) {
   while (first != NULL) {
     ls_watchdog *next = first->next;
@@ -71,15 +71,15 @@ static ls_status watchdog_make(ls_runtime *runtime, ls_tpu_resolver *resolver,
   return ls_ok();
 }
 
-// ---- The runtime's ---------------------------------------------------------
-// One of a system that was shut down has nothing to do any more.
+// ---- The runtime's list ----------------------------------------------------
+// Returns false if the system was shut down, so that the watchdog is idle.
 static bool is_at_work(ls_runtime *runtime, const ls_watchdog *self) {
   ls_pod *there = ls_pod_find(runtime, self->pod->name, self->pod->job);
   ls_object_release(there);
   return there == self->pod;
 }
 
-// Takes those out that are not at work. With the runtime's lock held.
+// Takes idle watchdogs out of the list. Requires the runtime's lock.
 static ls_watchdog *take_idle(ls_runtime *runtime, ls_estimator_state *state) {
   ls_watchdog *idle = NULL;
   for (ls_watchdog **at = &state->watchdogs; *at != NULL;) {
@@ -103,8 +103,9 @@ static bool is_watched(const ls_estimator_state *state,
   return at != NULL;
 }
 
-// With the runtime's lock held, so that a system has one. Idle ones are the
-// caller's, who ends them without the lock, for which their threads may wait.
+// Starts a watchdog unless the system has one. Requires the runtime's lock. The
+// caller ends the idle ones without the lock, because their threads may need
+// it.
 static ls_status watchdog_start(ls_runtime *runtime, ls_tpu_resolver *resolver,
                                 int64_t seconds, ls_watchdog **out_idle,
                                 bool *out_begun) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that ends when its evaluations, or a function, say so.
+// Hooks that end a training when its evaluations, or a user function, say so.
 #include "lockstep/early_stopping.h"
 
 #include <math.h>
@@ -15,10 +15,10 @@
 #include "train/hooks/saved.h"
 
 // ---- Rules over a metric ---------------------------------------------------
-// By what evaluations have written.
+// A rule over the metrics that evaluations have written to event files.
 typedef struct eval_rule {
   ls_stop_rule rule;
-  char *metric, *folder;  // The rule's own.
+  char *metric, *folder;  // Owned by the rule.
   double threshold;
   int64_t max_steps, min_steps;
 } eval_rule;
@@ -120,7 +120,8 @@ static bool crosses(const eval_rule *rule, const ls_event_number *number) {
   return true;
 }
 
-// `best` is the best so far; what is no number is worse than any.
+// Returns true if a metric has not improved for the allowed steps; `*best` is
+// the best so far. A NaN is worse than any number.
 static bool stands_still(const eval_rule *rule, const ls_event_number *number,
                          const ls_event_number **best) {
   if (*best == NULL || is_better(rule, number->value, (*best)->value) ||
@@ -137,7 +138,8 @@ static bool stands_still(const eval_rule *rule, const ls_event_number *number,
   return true;
 }
 
-// A name that is never written would never stop anything.
+// Warns of a metric name that no evaluation writes: the rule would never stop
+// anything.
 static void warn_of_name(const eval_rule *rule,
                          const ls_event_numbers *numbers) {
   LS_OWN(ls_text, tags) = {0};
@@ -175,15 +177,15 @@ static ls_status eval_rule_ask(const eval_rule *rule, bool *out_stop) {
 
 // ---- The state -------------------------------------------------------------
 typedef struct early {
-  ls_early_stopping_options options;  // Of a function.
-  eval_rule eval;                     // Of another rule.
+  ls_early_stopping_options options;  // Options of a rule by function.
+  eval_rule eval;                     // Options of a rule by metric.
   ls_step_timer timer;
-  ls_tensor stop;  // The variable, read.
+  ls_tensor stop;  // The read stop variable.
   ls_op set;
 } early;
 
 // ---- The variable ----------------------------------------------------------
-// NULL: there is none.
+// Finds the stop variable, NULL if there is none.
 static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
   LS_OWN_MEMORY(ls_current_allocator(), ls_variable *, variables) = NULL;
   size_t count = 0;
@@ -196,8 +198,8 @@ static ls_status find_variable(const ls_graph *graph, ls_variable **out) {
   return ls_ok();
 }
 
-// The graph has it; the result is lent. It is in no checkpoint: what stopped a
-// former training is not about this one.
+// Makes the stop variable, borrowed from the graph. It is local, hence in no
+// checkpoint: the stop of an earlier training must not stop this one.
 static ls_status make_variable(ls_variable **out) {
   static const char *const collections[] = {LS_COLLECTION_LOCAL_VARIABLES};
   LS_RETURN_IF_ERROR(
@@ -258,7 +260,7 @@ static ls_status chief_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// ---- Others ----------------------------------------------------------------
+// ---- Other workers ---------------------------------------------------------
 static ls_status other_before_run(void *state, ls_run_context *context,
                                   ls_run_wish *wish) {
   (void)context;

@@ -46,14 +46,14 @@ ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
       out_hook);
 }
 
-// ---- A step that does not move ---------------------------------------------
-// Runs in a row that may leave the step as it is: a train op of a user's may
-// count once in several runs, as one that adds gradients up does.
+// ---- A global step that does not move --------------------------------------
+// Limits of runs in a row that leave the step unchanged. A user's train op may
+// count once in several runs, for example if it accumulates gradients.
 enum { MOST_STEPS = 100, LEAST_RUNS = 2 };
 
 typedef struct moving {
   const char *train_op;
-  int64_t most, runs;  // Without a move.
+  int64_t most, runs;  // Limit and count of runs without a change.
   int64_t step;
 } moving;
 
@@ -71,7 +71,7 @@ static ls_status moving_hook_after_run(void *state, ls_run_context *context,
   int64_t step = context->steps;
   (void)results;
   if (step == self->step && ++self->runs < self->most) return ls_ok();
-  // The step that was read in the run may be from before its own.
+  // A step fetched by the run may be the one before its update; read it again.
   if (step == self->step)
     LS_RETURN_IF_ERROR(ls_run_context_steps(context, &step));
   const bool moves = step != self->step;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts that will go, which are asked after each run, while all that they have
-// computed is there; and a system that is gone for good.
+// Hooks for hosts that announce their end, checked after each run while the
+// results are still there; and for a system that is gone for good.
 #include "lockstep/shutdown_hooks.h"
 
 #include <stdio.h>
@@ -18,15 +18,15 @@ static const int64_t FIRST_NANOS = INT64_C(5000000000);
 typedef struct graceful {
   ls_tpu_resolver *resolver;
   ls_shutdown_mode mode;
-  int64_t nanos;   // For an answer.
-  bool saves;      // Before hosts are shut down; where no hook saves, in
-  char *folder;    //   this folder, NULL: nowhere.
-  ls_pod *pod;     // NULL: nobody is asked.
-  bool *lame;      // By host of the pod.
-  ls_status ends;  // With which the training ends.
+  int64_t nanos;   // Time to wait for a host's answer.
+  bool saves;      // Save before shutting hosts down: by a saver hook, else to
+  char *folder;    // `folder`; NULL: nowhere.
+  ls_pod *pod;     // NULL: no host is queried.
+  bool *lame;      // By host of the pod: announces its end.
+  ls_status ends;  // Status that ends the training.
 } graceful;
 
-// ---- Hosts that will go: the environment -----------------------------------
+// ---- Hosts about to go: environment ----------------------------------------
 static ls_status read_mode(ls_shutdown_mode *mode) {
   static const char *const names[] = {[LS_SHUTDOWN_WORKER] = "shutdown_worker",
                                       [LS_SHUTDOWN_COMPUTATION] =
@@ -46,8 +46,9 @@ static ls_status read_mode(ls_shutdown_mode *mode) {
                              setting.name, value);
 }
 
-// ---- Asking ----------------------------------------------------------------
-// A host that is gone, and will be back with the next session, can tell.
+// ---- Query -----------------------------------------------------------------
+// Returns true if a host supports health checks. One that is gone counts: it
+// will be back with the next session.
 static bool can_tell(ls_pod *pod, int32_t host) {
   ls_pod_health health;
   const ls_status status = ls_pod_ask_health(pod, host, FIRST_NANOS, &health);
@@ -102,12 +103,12 @@ static ls_status find_lame(graceful *self, int32_t *out_count) {
   return ls_ok();
 }
 
-// ---- Shutting down ---------------------------------------------------------
+// ---- Shut down -------------------------------------------------------------
 typedef struct lame_text {
   char text[160];
 } lame_text;
 
-// "1, 3": as many as there is room for.
+// Prints host numbers such as "1, 3", as many as fit.
 static lame_text print_lame(const graceful *self) {
   lame_text out = {.text = ""};
   size_t used = 0;
@@ -157,7 +158,7 @@ static ls_status act(graceful *self, ls_run_context *context) {
   return ls_ok();
 }
 
-// ---- The hook of hosts -----------------------------------------------------
+// ---- Hook for hosts --------------------------------------------------------
 static ls_status graceful_begin(void *state) {
   graceful *self = state;
   ls_status_free(self->ends);
@@ -239,14 +240,15 @@ typedef struct preemption {
   ls_tpu_resolver *resolver;
   ls_train_stop *stop;
   int64_t nanos;
-  char *folder;  // To save in, where no hook saves; NULL: nowhere.
+  char *folder;  // Where to save without a saver hook; NULL: nowhere.
   ls_worker worker;
-  const char *state;  // Atomic. Of a system that is gone; NULL: it is there.
+  // Atomic. Name of the final state; NULL: the system exists.
+  const char *state;
 } preemption;
 
-// ---- A system that is gone: the worker -------------------------------------
-// It notes that the system is gone and requests a stop; everything else is done
-// by the loop, which then ends as usual, with its last checkpoint.
+// ---- A system that is gone: polling thread ---------------------------------
+// Notes that the system is gone and requests a stop. The loop then ends as
+// usual and saves its last checkpoint.
 static bool poll_state(void *user) {
   preemption *self = user;
   bool lost = false;
@@ -271,9 +273,9 @@ static const char *state_of(const preemption *self) {
   return __atomic_load_n(&self->state, __ATOMIC_ACQUIRE);
 }
 
-// ---- The hook of the system ------------------------------------------------
-// The thread asks before there is a session, and while a lost one is made
-// again: for a system that is gone nobody shall wait.
+// ---- Hook for the system ---------------------------------------------------
+// Starts the polling thread before there is a session, and again while a lost
+// one is recovered, so that nobody waits for a system that is gone.
 static ls_status preemption_begin(void *state) {
   preemption *self = state;
   ls_worker_join(&self->worker);
@@ -293,7 +295,7 @@ static ls_status preemption_after_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// Hooks that save have saved at their end.
+// Saves unless a saver hook did so at its end, and fails the training.
 static ls_status preemption_end(void *state, ls_run_context *context) {
   preemption *self = state;
   int64_t step = -1;

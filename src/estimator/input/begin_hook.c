@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hook that begins data sets. A new iterator stands at its start; one whose
-// session was lost goes back there, unless a checkpoint says where it was.
+// The hook that starts data sets. A new iterator is at its start; after a lost
+// session it goes back there, unless a checkpoint restored its position.
 #include "estimator/input/begin_hook.h"
 
 #include "base/memory/own.h"
@@ -9,10 +9,11 @@
 #include "train/hooks/hook.h"
 
 typedef struct beginning {
-  bool has_begun;  // There was a session before.
+  bool has_begun;  // An earlier session has begun.
   size_t count;
   ls_iterator **iterators;
-  int64_t *restores;  // Of each, when the latest session began.
+  // Number of restores of each iterator at the latest session's start.
+  int64_t *restores;
   ls_allocator *allocator;
 } beginning;
 
@@ -33,7 +34,7 @@ static ls_status begin_sets(void *state, ls_run_context *context) {
     if (self->has_begun && iterator->restores == self->restores[i])
       LS_RETURN_IF_ERROR(ls_iterator_seek_epoch(iterator, 0));
     self->restores[i] = iterator->restores;
-    // Threads begin with the first elements.
+    // Lets threads read the first elements ahead.
     (void)ls_ahead_is_ready(iterator->ahead, NULL, NULL);
   }
   self->has_begun = true;

@@ -5,8 +5,8 @@
 #include "lockstep/hook.h"
 #include "lockstep/iterator.h"
 
-// A hook that begins iterators, retained, once there is a session: where it was
-// restored to, else at the start.
+// Makes the hook that starts iterators when a session begins: at the restored
+// position, else at the start. Holds references.
 LS_MUST_USE ls_status ls_begin_hook(ls_iterator *const *iterators, size_t count,
                                     ls_hook **out_hook);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input on CPUs. Programs of the graph are made for sizes: batches of unknown
-// sizes, and shares of replicas, come by placeholders, of which each size is a
-// program. A hook feeds them from a data set of whole batches.
+// Input on CPUs. Programs are compiled for sizes: batches of unknown sizes and
+// the replicas' shares are fed to placeholders, with a program for each size. A
+// hook feeds them from a data set of whole batches.
 #include "estimator/input/cpu_input.h"
 
 #include <string.h>
@@ -20,23 +20,24 @@
 #include "train/hooks/hook.h"
 
 // ---- The feeder ------------------------------------------------------------
-// Feeds stand leaf by leaf, each with all replicas; after them, where shares
-// may differ, the number of examples of each replica.
+// State of the feeding hook. Feeds are ordered leaf by leaf, each with all
+// replicas; if shares may differ, the replicas' numbers of examples follow.
 typedef struct feeder {
   ls_allocator *allocator;
-  ls_hook *begin;  // Of its iterator.
+  ls_hook *begin;  // Starts the iterator.
   ls_iterator *iterator;
-  ls_row_shares shares;  // One part a replica.
+  ls_row_shares shares;  // One part per replica.
   int64_t *axes;
   bool has_strategy;
   size_t num_leaves, num_replicas;
   ls_nest element;
-  ls_nest *leaves;      // Of the element, lent.
-  ls_nest *parts;       // Of each leaf, one a replica.
-  ls_array **examples;  // Of each replica; NULL: all have as many.
+  ls_nest *leaves;  // Leaves of the element, borrowed.
+  ls_nest *parts;   // Parts of each leaf, one per replica.
+  // One per replica; NULL: all replicas have equal numbers.
+  ls_array **examples;
   ls_feed *feeds;
   size_t num_feeds;
-  int64_t rows;  // Of the latest batch.
+  int64_t rows;  // Rows of the latest batch.
 } feeder;
 
 static void destroy_feeder(void *state) {
@@ -62,7 +63,7 @@ static ls_status begin_feeder(void *state, ls_run_context *context) {
   return begin->type->after_create_session(begin->state, context);
 }
 
-// Counts examples along an axis; -1: unknown.
+// Counts examples along an axis; -1: not known.
 static int64_t count_examples(ls_nest features, int64_t axis) {
   const ls_row_shares whole = {
       .parts = 1, .room = INT64_MAX, .axes = &axis, .num_axes = 1};
@@ -127,7 +128,8 @@ static const ls_hook_type feeder_type = {.name = "data set of the input",
                                          .destroy = destroy_feeder};
 
 // ---- Placeholders ----------------------------------------------------------
-// Even shares of a known size have it.
+// Returns a share's shape: its size along the axis is known only if shares are
+// equal.
 static ls_shape share_shape(const feeder *self, ls_shape whole, int axis) {
   if (self->has_strategy && ls_has_axis(whole, axis))
     whole.dim[axis] = self->examples != NULL
@@ -136,7 +138,7 @@ static ls_shape share_shape(const feeder *self, ls_shape whole, int axis) {
   return whole;
 }
 
-// Makes a placeholder for each replica; the feeds know them.
+// Makes a placeholder for each replica and adds it to the feeds.
 static ls_nest place_replicas(feeder *self, ls_dtype dtype, ls_shape shape,
                               const char *name) {
   LS_OWN_ARRAY(self->allocator, ls_nest, values, self->num_replicas);
@@ -207,7 +209,7 @@ static ls_status init_feeder(feeder *self, const ls_estimator_calls *calls,
   return self->examples != NULL ? ls_ok() : ls_out_of_memory();
 }
 
-// Makes placeholders of features and labels, which a hook feeds.
+// Makes placeholders for features and labels, which a hook feeds.
 static ls_status make_fed(const ls_estimator_calls *calls,
                           const ls_feed_source *source, ls_cpu_input *input,
                           ls_feed_element *out_fed) {
@@ -246,7 +248,7 @@ static bool is_static(const ls_dataset *dataset) {
   return true;
 }
 
-// Gives what the graph reads, or a hook feeds.
+// Makes the features and labels: read by the graph itself, or fed by a hook.
 static ls_status make_element(const ls_estimator_calls *calls,
                               ls_feed_source *source, ls_cpu_input *input,
                               ls_feed_element *out_fed) {

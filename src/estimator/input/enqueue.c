@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enqueue functions: the elements of a source go into infeed queues. There are
-// five ways: a call for each core, one element for a host's replicas or for
-// all, one for each of them, and the same one for all.
+// Enqueue functions: put the elements of a source into infeed queues, in one of
+// five ways: one call per core, one element cut over a host's replicas or over
+// all, one element per replica, or the same element for all.
 #include "estimator/input/enqueue.h"
 
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include "lockstep/element_spec.h"
 #include "tpu/own.h"
 
-// How the elements of one way are read, and how they are cut.
+// How a feed way reads elements and distributes them.
 typedef struct enqueue_way {
   bool calls_each;  // The input function is called for each replica.
-  bool takes_each;  // Each replica takes an element of the data set.
+  bool takes_each;  // Each replica takes its own element of the data set.
   bool cuts;        // One element is cut over the replicas,
   bool by_axes;     //   along batch_axis.
 } enqueue_way;
@@ -48,7 +48,7 @@ static ls_status call_input(const ls_enqueue *self, int64_t invocation,
       out_value);
 }
 
-// Checks that nothing that is cut along the first axis is padded along another.
+// Checks that batches are cut and padded along the same axis, the first.
 static ls_status check_axes(const ls_enqueue *self) {
   const ls_input_feed_options *options = self->options.feed;
   for (size_t i = 0; i < options->num_batch_axes; ++i)
@@ -76,7 +76,7 @@ static ls_status check_source(const ls_enqueue *self, bool is_dataset) {
              : ls_ok();
 }
 
-// Chooses how batches get the shapes that the program is made for.
+// Chooses how batches get the shapes that the program was compiled for.
 static ls_even_options choose_even(const ls_enqueue *self) {
   const enqueue_way *way = enqueue_way_of(self);
   const ls_input_feed_options *feed = self->options.feed;
@@ -101,7 +101,8 @@ static ls_even_options choose_even(const ls_enqueue *self) {
   return even;
 }
 
-// An iterator would refuse it, too, and know nothing of features and labels.
+// Checks for static shapes. An iterator would refuse others, too, but could not
+// name features and labels.
 static ls_status check_static(const ls_feed_source *source) {
   LS_OWN(ls_feed_element, specs) = {0};
   if (source->dataset == NULL) return ls_ok();
@@ -167,7 +168,7 @@ void ls_enqueue_deinit(ls_enqueue *self) {
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Lists that are being read: of elements, and of scalars that say `ended`.
+// Lists built while reading: elements, and bool scalars `ended`.
 typedef struct reading {
   ls_nest_builder elements, ended;
 } reading;
@@ -178,7 +179,7 @@ static void reading_deinit(reading *self) {
 }
 LS_OWNED_STRUCT(reading, reading_deinit)
 
-// All replicas stop when the first one does.
+// Makes a replica stop with the first one: replaces its stop signal.
 static ls_status share_stopping(ls_feed_element *fed, ls_nest first) {
   static const char *const keys[] = {LS_SIGNAL_STOPPING, LS_SIGNAL_PADDING};
   if (fed->signals.kind == LS_KIND_NONE || first.kind == LS_KIND_NONE)
@@ -192,7 +193,7 @@ static ls_status share_stopping(ls_feed_element *fed, ls_nest first) {
       &fed->signals);
 }
 
-// Reads the next element of a source as a list of tensors.
+// Reads the next element of a source, as a list of tensors.
 static ls_status read_element(ls_enqueue *self, ls_feed_source *source,
                               reading *r, ls_nest *out_list) {
   LS_OWN(ls_feed_element, fed) = {0};
@@ -229,7 +230,8 @@ static ls_status read_core(ls_enqueue *self, int64_t core, reading *r,
   return read_element(self, &source, r, out_list);
 }
 
-// Each waits for the earlier ones, so that the first replica gets the first.
+// Reads a replica's element after those of earlier replicas, so that replicas
+// get elements in order.
 static ls_status read_replica(ls_enqueue *self, size_t replica, reading *r,
                               ls_nest *out_list) {
   ls_enqueue_values *read = &self->read;
@@ -248,7 +250,7 @@ static ls_status read_each(ls_enqueue *self, reading *r) {
   const size_t count = (size_t)self->num_replicas;
   self->read.givers = ls_new_array(self->allocator, ls_op, count);
   LS_RETURN_IF_NO_MEMORY(self->read.givers);
-  // It is meant to have so many ops, and no reason for the iterator's warning.
+  // Hides the intended number of ops from the iterator's warning.
   if (takes_each) self->source.iterator->num_ops -= (int)count;
   for (size_t i = 0; i < count; ++i) {
     ls_nest list = ls_none();
@@ -261,7 +263,7 @@ static ls_status read_each(ls_enqueue *self, reading *r) {
                       &self->read.values);
 }
 
-// Reads one element, which is cut over the replicas, or given to all.
+// Reads one element that is cut over the replicas or given to all.
 static ls_status read_one(ls_enqueue *self, reading *r) {
   LS_OWN(ls_nest, list) = ls_none();
   LS_RETURN_IF_ERROR(read_element(self, &self->source, r, &list));
@@ -322,7 +324,8 @@ ls_status ls_enqueue_make_queue(const ls_enqueue *self,
       out_queue);
 }
 
-// A mask, which follows the user's tensors, has one axis.
+// Sets the batch axes. With any_batch the last element is the mask, whose axis
+// is 0.
 static ls_status set_axes(const ls_enqueue *self, ls_infeed_queue *queue) {
   const ls_input_feed_options *options = self->options.feed;
   const size_t count = options->num_batch_axes, all = count + 1;
@@ -346,7 +349,7 @@ static ls_status enqueue_split(ls_enqueue *self, ls_infeed_queue *queue,
                                            out_ops);
 }
 
-// Nobody is fed before all have something.
+// Feeds the replicas after all elements were read.
 ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
   const ls_infeed_places places = {.ordinal_of = find_ordinal,
                                    .place_of = find_place,
@@ -355,7 +358,7 @@ ls_status ls_enqueue_feed(ls_enqueue *self, ls_nest *out_ops) {
                                        LS_SOME(self->num_replicas)};
   LS_OWN(ls_infeed_queue, queue) = NULL;
   *out_ops = ls_none();
-  // NULL would be a scope without outer ones.
+  // A control scope of NULL would leave the outer scopes.
   const ls_op none = {0};
   LS_CONTROL_SCOPE(self->read.num_givers > 0 ? self->read.givers : &none,
                    self->read.num_givers);

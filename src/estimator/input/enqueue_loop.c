@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops on hosts: an element is read and fed in each trip, one after another;
-// or those of all hosts, where one may end before others. The variable that
-// says how many trips there are.
+// Loops on hosts: each iteration reads and feeds an element, or those of all
+// hosts if one host's data may end before the others'. Also the variable with
+// the number of iterations.
 #include "estimator/input/enqueue.h"
 
 #include "base/memory/own.h"
@@ -14,8 +14,8 @@
 #include "lockstep/host.h"
 #include "lockstep/variable_parts.h"
 
-// ---- The variable ----------------------------------------------------------
-// Notes in the graph that it is placed with the global step.
+// ---- The loop variable -----------------------------------------------------
+// Notes in the graph that the variable is colocated with the global step.
 static ls_status mark_beside(const ls_variable *variable,
                              const ls_variable *step) {
   LS_OWN(ls_text, place) = {0};
@@ -45,7 +45,7 @@ static ls_status loop_steps_make(ls_graph *graph, ls_variable *step,
                                                 .collections = collections,
                                                 .num_collections = 2},
                          out_variable));
-  ls_variable_release(*out_variable);  // The graph has it.
+  ls_variable_release(*out_variable);  // The graph holds a reference.
   return mark_beside(*out_variable, step);
 }
 
@@ -94,7 +94,7 @@ static ls_nest enqueue_loop_goes_on(ls_nest values, void *user) {
   return ls_leaf(ls_not(ls_nest_tensor(stops, 0)));
 }
 
-// Makes the value of the next trip, once this one's tuples are in the queues.
+// Makes the loop's next value, after this iteration's tuples are in the queues.
 static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
                            ls_nest signals, ls_nest *out_next) {
   const size_t count = ls_nest_count(ops);
@@ -107,8 +107,9 @@ static ls_status make_next(const looping *l, ls_tensor last, ls_nest ops,
   return ls_take_nest(LS_LIST(ls_leaf(next)), out_next);
 }
 
-// ---- Several ---------------------------------------------------------------
-// Fails when all hosts have ended; each of its inputs is one that says so.
+// ---- Several hosts ---------------------------------------------------------
+// Fails with OUT_OF_RANGE when the data of all hosts have ended, which the
+// inputs tell host by host.
 static ls_status start_rendezvous(ls_host_call *call) {
   bool has_ended = true;
   for (size_t i = 0; i < call->num_inputs; ++i)
@@ -125,7 +126,7 @@ static const ls_host_kernel rendezvous = {
     .flags = LS_HOST_INLINE | LS_HOST_ENDS,
 };
 
-// Reads an element of each host, in order.
+// Reads an element for each host, in order.
 static ls_status read_hosts(const looping *l, ls_op *out_met) {
   size_t count = 0;
   for (size_t i = 0; i < l->count; ++i) {
@@ -193,7 +194,7 @@ ls_status ls_enqueue_loop(ls_enqueue *enqueues, size_t count,
   }
   const ls_tensor first =
       ls_scalar(l.predicts ? LS_DTYPE_BOOL : LS_DTYPE_I32, 0);
-  // Else the bodies of the loop would fail, and know no reason.
+  // Otherwise the loop's bodies would fail without naming the reason.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   LS_OWN(ls_nest, values) =
       ls_while(enqueue_loop_goes_on, feed_once, &l, LS_LIST(ls_leaf(first)), 0);

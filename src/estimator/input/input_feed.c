@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Feeds of cores: enqueue functions of all hosts, in loops where they read data
-// sets, and the queue of the program.
+// Feeds of cores: the enqueue functions of all hosts, in loops if they read
+// data sets, and the program's infeed queue.
 #include "estimator/input/input_feed.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "tpu/feeds/infeed_queue.h"
 #include "tpu/own.h"
 
-// A feed that is being made.
+// A feed being made.
 typedef struct making {
   const ls_estimator_calls *calls;
   const ls_plan *plan;
@@ -22,7 +22,7 @@ typedef struct making {
   ls_input_feed feed;
   ls_recorder recorder;
   size_t num_enqueues;
-  bool ends_differ;  // Data of hosts may end at different times.
+  bool ends_differ;  // Hosts' data may end at different times.
   ls_enqueue *enqueues;
   ls_nest_builder ops;
   ls_allocator *allocator;
@@ -62,7 +62,7 @@ static bool has_data(const ls_enqueue *enqueue) {
   return enqueue->source.iterator != NULL;
 }
 
-// Builds the loop of some enqueue functions.
+// Builds a loop of some enqueue functions.
 static ls_status build_loop(making *m, ls_enqueue *enqueues, size_t count) {
   ls_tensor last;
   LS_RETURN_IF_ERROR(ls_enqueue_loop(enqueues, count, &last));
@@ -99,8 +99,8 @@ static ls_status make_enqueue(making *m, size_t index) {
   return m->ends_differ ? ls_ok() : build_ops(m, &m->enqueues[index]);
 }
 
-// Checks that hosts are alike: a run of the ops feeds a loop where there are
-// data sets, else one step.
+// Checks that all hosts have data sets or none has: a run of the ops then feeds
+// a loop, or one step.
 static ls_status check_alike(const making *m) {
   for (size_t i = 1; i < m->num_enqueues; ++i)
     if (has_data(&m->enqueues[i]) != has_data(&m->enqueues[0]))
@@ -109,7 +109,8 @@ static ls_status check_alike(const making *m) {
   return ls_ok();
 }
 
-// Builds one loop for all hosts with data sets. Values have no end.
+// Builds one loop for all hosts with data sets. Plain values never end and need
+// none.
 static ls_status build_together(making *m) {
   LS_DEVICE_SCOPE(m->enqueues[0].place.text);
   if (has_data(&m->enqueues[0]))
@@ -132,7 +133,7 @@ static ls_status make_all(making *m) {
   return m->ends_differ ? build_together(m) : ls_ok();
 }
 
-// ---- Together --------------------------------------------------------------
+// ---- Common parts ----------------------------------------------------------
 static ls_status take_iterators(making *m) {
   ls_input_feed *feed = &m->feed;
   feed->iterators = ls_new_array(m->allocator, ls_iterator *, m->num_enqueues);
@@ -147,7 +148,7 @@ static ls_status take_iterators(making *m) {
              : ls_begin_hook(feed->iterators, feed->num_iterators, &feed->hook);
 }
 
-// The type of element `i` that one replica gets.
+// Returns the type of element `i` for one replica.
 static ls_status shard_type(const ls_infeed_queue *queue, size_t i,
                             ls_type *out_type) {
   *out_type = ls_infeed_queue_type(queue, i);
@@ -176,7 +177,7 @@ static ls_status check_queues(const making *m) {
   return ls_ok();
 }
 
-// Gives the queue the types of the first host's, of all replicas.
+// Sets the queue's types to those of the first host, for all replicas.
 static ls_status fill_queue(const making *m, int64_t replicas,
                             ls_infeed_queue *queue) {
   const ls_infeed_queue *first = m->enqueues[0].queue;
@@ -208,7 +209,7 @@ static ls_status input_feed_make_queue(making *m) {
   return ls_ok();
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- Closing ---------------------------------------------------------------
 static ls_status make_closes(making *m) {
   const ls_plan_system *system = m->plan->system;
   LS_OWN(ls_nest_builder, ops) = {0};
@@ -223,7 +224,7 @@ static ls_status make_closes(making *m) {
                       &m->feed.close_ops);
 }
 
-// Checks for threads that nobody starts here, so that they feed nothing.
+// Refuses queue runners, because nobody starts their threads here.
 static ls_status check_runners(void) {
   static const char *const text =
       "input_fn has added to the graph's QueueRunners (collection "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Feeds of the cores of a program: ops on the hosts, made of an input function
-// in the current graph.
+// Feeds of a program's cores: ops on the hosts, made from an input function in
+// the current graph.
 #ifndef LS_ESTIMATOR_INPUT_INPUT_FEED_H_
 #define LS_ESTIMATOR_INPUT_INPUT_FEED_H_
 
@@ -11,54 +11,54 @@
 #include "lockstep/iterator.h"
 
 typedef struct ls_input_feed_options {
-  // One a tensor, lent. Default: 0. Along it batches are filled up, and cut
-  // where one element is for the replicas of a host.
+  // Batch axis of each tensor, borrowed; default 0. Batches are padded along
+  // it, and cut if one element serves the replicas of a host.
   const int64_t *batch_axis;
   size_t num_batch_axes;
-  // Batches of any size, a last one too, are padded to those of the program,
-  // and come with a mask. Of a batch for several replicas each gets its even
-  // share (sizes differ by at most one, larger ones first), which stands at the
-  // beginning of what it is fed. Hosts whose data have ended are fed padding
-  // until those of all others have.
+  // Accept batches of any size: they are padded to the program's size and get a
+  // mask. A batch for several replicas is split evenly (sizes differ by at most
+  // one, larger ones first), and each share is padded at its end. Hosts whose
+  // data have ended feed padding until all others have ended.
   bool any_batch;
 } ls_input_feed_options;
 
 typedef struct ls_input_feed {
-  // The program dequeues from it: tuples of all replicas together, of which
-  // each gets one. Counted.
+  // The queue that the program dequeues from; a tuple for each replica. Holds a
+  // reference.
   ls_infeed_queue *queue;
-  // A list of ops, of which a run feeds one step (`each_step`), or as many as
-  // the loop variable says, or all up to the stop signal.
+  // A list of ops. A run feeds one step (`each_step`), or as many as the loop
+  // variable says, or all up to the stop signal.
   ls_nest ops;
   bool each_step;
-  ls_nest close_ops;  // Say that there is nothing more, to all cores. A list.
-  // The first host's of a prediction: a bool scalar, true once it has fed the
-  // stop signal. Else failed.
+  // List of ops that tell all cores that the input has ended.
+  ls_nest close_ops;
+  // Bool scalar of the first host in predictions: true once it has fed the stop
+  // signal. Else failed.
   ls_tensor stopping;
-  ls_nest structure;  // Of tuples: features, labels, mask, signals.
-  // Begins the data sets of each session, where a checkpoint has put them, else
-  // at their start. NULL: there is no data set.
+  ls_nest structure;  // Structure of tuples: features, labels, mask, signals.
+  // Starts the data sets in each session, at the position that a checkpoint
+  // restored, else at the start. NULL without data sets.
   ls_hook *hook;
-  // Their positions go into checkpoints, in the order of hosts: those of the
-  // steps that were fed, whatever is read ahead. Counted.
+  // Iterators whose positions go into checkpoints, by host. Their positions
+  // count fed steps, whatever was read ahead. Holds references.
   ls_iterator **iterators;
   size_t num_iterators;
 } ls_input_feed;
 
-// Calls the input function for all hosts, or cores. Not where the calls' mode
-// runs on CPUs: see cpu_input.h.
+// Calls the input function for all hosts or cores. Modes that run on CPUs use
+// cpu_input.h.
 LS_MUST_USE ls_status ls_input_feed_make(const ls_estimator_calls *calls,
                                          const ls_input_feed_options *options,
                                          ls_input_feed *out_feed);
-void ls_input_feed_drop(ls_input_feed *feed);  // Zeroed is fine.
+void ls_input_feed_drop(ls_input_feed *feed);  // May be zeroed.
 
-// Sets how many steps the next run feeds, and makes.
+// Sets the number of steps that the next run feeds and makes.
 LS_MUST_USE ls_status ls_load_iterations(const ls_run_context *context,
                                          ls_variable *variable, int64_t count);
 
 // ---- For tests -------------------------------------------------------------
-// Puts ops of values that are no data set's into loops on the hosts, too.
-// Default off; of the current runtime.
+// Also puts ops of plain values into loops on the hosts. Default off; per
+// runtime.
 LS_MUST_USE ls_status ls_input_feed_set_loops(bool on);
 
 #endif  // LS_ESTIMATOR_INPUT_INPUT_FEED_H_

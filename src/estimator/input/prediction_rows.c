@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions: signals of their batches, and real rows.
+// Predictions: signals of their batches, and rows that are not padding.
 #include "estimator/input/prediction_rows.h"
 
 #include "base/values/nest_internal.h"
@@ -29,7 +29,8 @@ static ls_shape prediction_rows_shape_of(ls_nest leaf) {
                                      : LS_SHAPE_UNKNOWN;
 }
 
-// A tensor of unknown size is checked once it is an array.
+// Returns true for a tensor of unknown size, which is checked later as an
+// array.
 static bool is_unknown(ls_nest leaf, ls_shape shape) {
   return leaf.kind == LS_KIND_TENSOR &&
          (shape.rank < 0 || (shape.rank > 0 && shape.dim[0] < 0));

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Predictions: signals that come with their batches, and which rows are real:
-// the first ones.
+// Predictions: the signals of their batches, and which rows are not padding
+// (the first ones).
 #ifndef LS_ESTIMATOR_INPUT_PREDICTION_ROWS_H_
 #define LS_ESTIMATOR_INPUT_PREDICTION_ROWS_H_
 
 #include "distribute/input/feed.h"
 #include "lockstep/ops.h"
 
-// The stop signal of a batch: stopping[0][0] of [batch, 1], a bool scalar in
-// the current graph.
+// Returns the stop signal of a batch: stopping[0][0] of [batch, 1], a bool
+// scalar in the current graph.
 ls_tensor ls_stopping_signal(ls_nest signals);
-// Returns true to stop: of a tensor an op that says it; of a scalar or an array
-// the bool.
-//   failed  the signal is no bool
+// Returns if a signal says stop: for a tensor as an op, for a scalar or array
+// as a bool.
+// failed  the signal is not a bool
 ls_nest ls_should_stop(ls_nest signal);
 
 // Checks that predictions, a dict of tensors or arrays, have a row for each
-// element of the mask of their batch; of tensors as far as that is known.
-//   LS_INVALID_ARGUMENT  names the key of one that has not
+// element of their batch's mask; tensors as far as sizes are known.
+// LS_INVALID_ARGUMENT  names the key of a prediction that has not
 LS_MUST_USE ls_status ls_predictions_check(ls_nest predictions, int64_t rows);
 
-// Counts the real rows of arrays: those that `padding`, an i32 array of 0 and
-// 1, does not mark. Without one (none) all rows of the first leaf, if it has
-// rows.
-//   LS_INVALID_ARGUMENT  as above; a real row follows one that is padded
+// Counts the rows that `padding`, an i32 array of 0 and 1, does not mark.
+// Without padding (none) counts the rows of the first leaf, if it has rows.
+// LS_INVALID_ARGUMENT  a prediction lacks rows; a row follows padding
 LS_MUST_USE ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
                                           int64_t *out_rows);
-// The real rows of each leaf, as views; the leaves as they are, if nothing is
-// padded, or if it is the batch that says stop. The caller's.
+// Returns views of each leaf without padding; the leaves unchanged if nothing
+// is padded or the batch says stop. The caller releases them.
 LS_MUST_USE ls_status ls_predictions_rows(ls_nest predictions, ls_nest padding,
                                           bool stops, ls_nest *out_rows);
 

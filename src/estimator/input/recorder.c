@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The structure of the tuples that go to cores.
+// The structure of the tuples that are fed to cores.
 #include "estimator/input/recorder.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ void ls_recorder_deinit(ls_recorder *self) {
   *self = (ls_recorder){0};
 }
 
-// ---- How it is cut ---------------------------------------------------------
-// Returns true for sizes of parts: whole numbers in a list, one a dimension.
+// ---- Partitions ------------------------------------------------------------
+// Returns true for numbers of parts: a list of integers, one per dimension.
 static bool are_parts(ls_nest dims) {
   if (dims.kind == LS_KIND_NONE) return true;
   const size_t count = ls_nest_count(dims);
@@ -45,7 +45,7 @@ static ls_shape recorder_parts_of(ls_nest dims) {
 
 typedef struct cutting {
   const char *what;  // "features" or "labels".
-  size_t number;     // In input_partition_dims.
+  size_t number;     // Index in input_partition_dims.
   ls_shape *parts;
   size_t count;
 } cutting;
@@ -84,7 +84,7 @@ static bool same_keys(ls_nest a, ls_nest b) {
   return true;
 }
 
-// Walks values and their partitions in step, down to the leaves.
+// Walks values and their partitions in parallel, down to the leaves.
 static ls_status recorder_cut(cutting *c, ls_nest value, ls_nest dims) {
   if (!ls_nest_is_node(value) && are_parts(dims)) {
     c->parts[c->count++] = recorder_parts_of(dims);
@@ -112,7 +112,7 @@ static void leave_whole(cutting *c, ls_nest value) {
     c->parts[c->count++] = LS_SHAPE_UNKNOWN;
 }
 
-// Finds how each leaf is cut.
+// Finds the partition of each leaf.
 static ls_status cut_fed(const ls_recorder *self, const ls_feed_element *fed,
                          ls_shape *parts) {
   const ls_nest features = ls_nest_item(self->dims, 0);
@@ -187,7 +187,7 @@ ls_status ls_recorder_parts(const ls_recorder *self, const ls_shape **out_parts,
   return ls_ok();
 }
 
-// ---- The way back ----------------------------------------------------------
+// ---- Restore the structure -------------------------------------------------
 ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
                                 ls_feed_element *out_fed) {
   *out_fed = (ls_feed_element){0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that steps send to their hosts.
+// Tensors that steps send to their hosts, and the functions called with them.
 #include "estimator/loop/host_calls.h"
 
 #include <string.h>
@@ -91,14 +91,14 @@ ls_status ls_host_calls_enqueue(const ls_host_calls *calls, ls_op *out_op) {
 }
 
 // ---- On the hosts ----------------------------------------------------------
-// Returns true for a host call that does not wait for a step's tuples by its
-// tensors. Metrics do not either, but their values are read after the last
-// step.
+// Returns true for a host call without tensors, which must wait for a step's
+// tuples explicitly. Metrics without tensors need not: their values are read
+// after the last step.
 static bool takes_nothing(const ls_recorded_call *call) {
   return call->count == 0 && strcmp(call->name, "host_call") == 0;
 }
 
-// Takes those of one replica, on its host.
+// Takes a replica's tuple on its host.
 static ls_status take_one(const ls_host_calls *calls, const ls_type *types,
                           int64_t replica, ls_op *out_op) {
   const int64_t ordinal = calls->plan->system->replicas[replica].ordinal;
@@ -166,7 +166,7 @@ ls_status ls_host_calls_close(const ls_host_calls *calls, ls_nest *out_ops) {
   return ls_take_nest(ls_nest_builder_finish(&list, LS_KIND_LIST), out_ops);
 }
 
-// Packs the function's tensors, as the hosts have them.
+// Packs a function's tensors in the form that hosts have them.
 static ls_status pack_tensors(const ls_host_calls *calls,
                               const ls_recorded_call *call, ls_nest *out_nest) {
   LS_OWN_ARRAY_OR_RETURN(calls->allocator, ls_nest, leaves, call->count + 1);

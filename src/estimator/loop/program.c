@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs: a loop of steps on the cores, and beside it what hosts do.
+// Programs: a loop of steps on the cores, and the work of the hosts beside it.
 #include "estimator/loop/program.h"
 
 #include "base/require.h"
@@ -27,13 +27,13 @@ void ls_program_drop(ls_estimator_program *program) {
   *program = (ls_estimator_program){0};
 }
 
-// ---- Ops beside a loop -----------------------------------------------------
+// ---- Checks of variables ---------------------------------------------------
 static bool is_float(ls_dtype dtype) {
   return dtype == LS_DTYPE_F16 || dtype == LS_DTYPE_BF16 ||
          dtype == LS_DTYPE_F32 || dtype == LS_DTYPE_F64;
 }
 
-// Makes an op that fails the run unless all of the variable is finite.
+// Makes an op that fails the run unless all numbers of a variable are finite.
 static ls_status check_variable(ls_variable *variable, ls_op *out_op) {
   LS_OWN(ls_text, message) = {0};
   ls_text_init(&message, ls_current_allocator());
@@ -65,7 +65,7 @@ ls_status ls_tpu_sync_ops(ls_graph *graph, bool broadcast, ls_nest *out_ops) {
   LS_REQUIRE_OUT(out_ops);
   LS_REQUIRE(graph);
   LS_OWN(ls_nest_builder, list) = {0};
-  // The current one is not entered again: its control scopes count.
+  // The current graph is not entered again, so that its control scopes apply.
   LS_SCOPE_BLOCK_(scope);
   if (graph != ls_graph_current()) ls_graph_begin(&scope, graph);
   if (broadcast)
@@ -95,7 +95,8 @@ static ls_nest list_inputs(int64_t num_replicas) {
   return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
-// Takes the results: they are the same on all replicas, or replica 0's count.
+// Takes the results of replica 0; results are the same on all replicas, or only
+// replica 0's count.
 static void program_take_results(const ls_model_steps *steps, ls_nest outputs,
                                  ls_estimator_program *out) {
   const ls_nest first = ls_nest_item(outputs, 0);
@@ -123,8 +124,8 @@ static ls_status replicate(ls_model_steps *steps, ls_estimator_program *out) {
   return ls_ok();
 }
 
-// ---- After it --------------------------------------------------------------
-// Makes one op that waits for all of a list and for `other`, id 0 for none.
+// ---- After the loop --------------------------------------------------------
+// Makes one op that waits for all ops of a list and for `other` (id 0: none).
 static ls_status group(ls_allocator *allocator, ls_nest list, ls_op other,
                        ls_op *out_op) {
   const size_t count = ls_nest_count(list);
@@ -137,7 +138,7 @@ static ls_status group(ls_allocator *allocator, ls_nest list, ls_op other,
                                   : ls_ok();
 }
 
-// Checks the variables after the loop.
+// Checks the variables after the loop, if options say so.
 static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   const bool broadcast = steps->options->calls->plan->input.broadcast;
   LS_OWN(ls_nest, ops) = ls_none();
@@ -150,8 +151,7 @@ static ls_status sync(ls_model_steps *steps, ls_estimator_program *out) {
   return group(steps->allocator, ops, other, &out->run);
 }
 
-// Says to the takers of predictions that there are no more, also where there
-// were none.
+// Closes the outfeeds after the loop, which ends the prediction.
 static ls_status close_outfeeds(ls_model_steps *steps,
                                 ls_estimator_program *out) {
   LS_OWN(ls_nest, ops) = ls_none();
@@ -161,8 +161,8 @@ static ls_status close_outfeeds(ls_model_steps *steps,
   return group(steps->allocator, ops, (ls_op){0}, &out->run);
 }
 
-// ---- What hosts do ---------------------------------------------------------
-// Adds the ops, and those of tensors, of a nest.
+// ---- On the hosts ----------------------------------------------------------
+// Appends the ops of a nest, and those of its tensors.
 static ls_status append_ops(ls_allocator *allocator, ls_nest nest,
                             ls_nest_builder *list) {
   const size_t count = ls_nest_num_leaves(nest);
@@ -176,8 +176,8 @@ static ls_status append_ops(ls_allocator *allocator, ls_nest nest,
   return ls_ok();
 }
 
-// Takes each metric's value with an op that waits for the run; its update goes
-// to what hosts do in each step.
+// Pairs each metric's value with an op that waits for the run; its update joins
+// the ops that hosts run each step.
 static ls_status take_metrics(ls_model_steps *steps, ls_nest made,
                               ls_nest_builder *updates,
                               ls_estimator_program *out) {
@@ -195,7 +195,8 @@ static ls_status take_metrics(ls_model_steps *steps, ls_nest made,
                       &out->metrics);
 }
 
-// Without metrics the loss carries what waits for the run.
+// Collects an evaluation's results. Without metrics, the loss waits for the
+// run.
 static ls_status program_evaluate(ls_model_steps *steps,
                                   ls_nest_builder *updates,
                                   ls_estimator_program *out) {
@@ -207,7 +208,7 @@ static ls_status program_evaluate(ls_model_steps *steps,
   return ls_ok();
 }
 
-// Refuses to fetch a GiB and more in one run.
+// Refuses to fetch a GiB or more in one run.
 static ls_status program_check_size(ls_nest predictions) {
   double size = 0;
   LS_OWN(ls_text, text) = {0};
@@ -238,15 +239,15 @@ static ls_status take_signals(ls_nest signals, ls_estimator_program *out) {
   out->stopping = ls_stopping_signal(signals);
   LS_RETURN_IF_ERROR(ls_graph_take_error(ls_graph_current()));
   if (ls_tensor_is_failed(out->padding)) return ls_ok();
-  // Rows that fill a batch up are cut off by this mask.
+  // The mask cuts off rows of padding.
   const ls_shape mask = ls_tensor_shape(out->padding);
   return mask.rank != 1 || mask.dim[0] < 0
              ? ls_ok()
              : ls_predictions_check(out->predictions, mask.dim[0]);
 }
 
-// The signal waits for `host_ops`: a run that fetches it runs the hosts'
-// functions.
+// Collects a prediction's results. The stop signal waits for `host_ops`, so
+// that a run that fetches it also runs the hosts' functions.
 static ls_status predict(ls_model_steps *steps, ls_nest ops,
                          ls_estimator_program *out) {
   LS_OWN(ls_nest, signals) = ls_none();
@@ -276,7 +277,7 @@ static ls_status call_hosts(ls_model_steps *steps, ls_estimator_program *out) {
                                        : ls_ok();
 }
 
-// ---- All of it -------------------------------------------------------------
+// ---- Build -----------------------------------------------------------------
 static ls_status program_check(const ls_program_options *options) {
   return options->feed != NULL && options->feed->queue != NULL
              ? ls_ok()
@@ -305,7 +306,7 @@ ls_status ls_program_build(const ls_program_options *options,
   LS_RETURN_IF_ERROR(ls_infeed_attempt_begin(&attempt, options->feed->queue));
   ls_status status = ls_model_steps_init(&steps, options);
   if (ls_status_is_ok(status)) status = program_build(&steps, out_program);
-  // A refused program leaves the graph and the queue as they were.
+  // A refused program leaves the graph and the queue unchanged.
   status = ls_infeed_attempt_end(&attempt, status, &none);
   if (!ls_status_is_ok(status)) ls_program_drop(out_program);
   return status;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss that a program reports: each replica's is added in order of steps,
-// and the replicas' once, at the end of a run, along the canonical tree.
+// The loss that a program reports. Each replica sums its losses in order of
+// steps; the replicas' sums are added once, at the end of a run, along the
+// canonical tree.
 #include "base/values/numbers.h"
 #include "estimator/loop/steps.h"
 #include "lockstep/flow.h"
 #include "nn/shares.h"
 
-// Returns the type in which losses are added.
+// Returns the type in which losses are summed.
 static ls_dtype find_wide(const ls_model_steps *steps) {
   return ls_is_half(steps->loss_dtype) ? LS_DTYPE_F32 : steps->loss_dtype;
 }
 
-// Returns this replica's weight, by its examples; of an evaluation those of all
-// steps.
+// Returns this replica's weight, by its number of examples; in an evaluation
+// that of all steps.
 static ls_shares find_shares(const ls_model_steps *steps, ls_tensor examples) {
   return (ls_shares){.replicas = (int32_t)steps->num_replicas,
                      .differ = ls_model_steps_count_examples(steps),
@@ -65,8 +66,8 @@ static ls_tensor train_loss(const ls_model_steps *steps,
   return ls_shares_mean(&shares, loss);
 }
 
-// Returns the loss of all steps: by examples where their numbers differ, else
-// by steps. Without any it is 0.
+// Returns the mean loss of all steps: per example if their numbers may differ,
+// else per step. 0 without any.
 static ls_tensor eval_loss(const ls_model_steps *steps, const ls_tensor *state,
                            ls_tensor count) {
   const ls_dtype wide = find_wide(steps);

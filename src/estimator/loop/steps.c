@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps on a replica's core: each takes a tuple of the infeed, calls the model
-// function on it, and sends to the hosts.
+// Steps on a replica's core: each takes a tuple from the infeed, calls the
+// model function, and sends tensors to the hosts.
 #include "estimator/loop/steps.h"
 
 #include "base/runtime_internal.h"
@@ -17,7 +17,8 @@
 #include "lockstep/tensor_tracer.h"
 
 // ---- Summaries of the model ------------------------------------------------
-// Steps on cores write none: their hosts do, by the host call.
+// Skips a summary of the model: steps on cores write none. Hosts do, by the
+// host call.
 static ls_status leave_out(void *user, const char *tag) {
   ls_model_steps *steps = user;
   if (steps->has_left_out) return ls_ok();
@@ -67,10 +68,10 @@ static ls_tensor *find_cache(const ls_model_steps *steps, ls_tensor *state) {
   return state + 1 + ls_model_steps_count_examples(steps);
 }
 
-// Returns how many examples of a replica's batch a cache is for.
+// Returns the number of examples of a replica's batch, for its cache.
 static int64_t cache_batch(const ls_plan *plan) {
   const int64_t size = plan->model_batch_size.value;
-  // Divides by the replicas if each is given the whole batch.
+  // Divides by the replicas if each gets the whole batch.
   return plan->input.way == LS_FEED_ALL ? size / plan->system->num_replicas
                                         : size;
 }
@@ -88,7 +89,7 @@ static ls_status call_cache(const ls_model_steps *steps, ls_nest *out_cache) {
                                    "tensors");
 }
 
-// Puts what the model has given for the next step in the place of the cache.
+// Replaces the cache by what the model returned for the next step.
 static ls_status replace_cache(const ls_model_steps *steps,
                                const ls_estimator_spec_options *spec,
                                ls_tensor *cache) {
@@ -116,13 +117,13 @@ typedef struct step {
   const ls_step *loop;
   ls_tensor *state;
   ls_feed_element fed;
-  ls_tensor examples;  // Of this replica, with batches of any size; an i64.
-  ls_estimator_spec *spec;  // Lent.
+  ls_tensor examples;  // Of this replica, an i64; set with batches of any size.
+  ls_estimator_spec *spec;  // Borrowed.
   const ls_estimator_spec_options *spec_options;
   ls_op sent;  // Sends to hosts; id 0: nothing is sent.
 } step;
 
-// A list of what the model is given, or none.
+// Lists the cache for the model, or none.
 static ls_nest list_cache(const step *s) {
   if (ls_model_steps_predict(s->steps)) return ls_none();
   const ls_tensor *cache = find_cache(s->steps, s->state);
@@ -163,8 +164,8 @@ static ls_status make_model(step *s) {
 }
 
 // ---- Sending to hosts ------------------------------------------------------
-// Adds the mask to a list's tensors, or as "mask" to a dict: metrics count by
-// it.
+// Adds the mask to a list of tensors, or as "mask" to a dict, so that metrics
+// weight examples by it.
 static ls_nest with_mask(const step *s, ls_nest tensors) {
   const bool is_dict = tensors.kind == LS_KIND_DICT;
   LS_OWN(ls_nest_builder, items) = {0};
@@ -203,8 +204,8 @@ static ls_status record_host_call(const step *s) {
   return ls_host_calls_pace(&s->steps->host);
 }
 
-// Enqueues in a branch, if hosts hear of every n-th step alone; a branch needs
-// a value.
+// Enqueues in a branch, if hosts get only every n-th step. The value is only
+// there because a branch must return one.
 static ls_nest enqueue_then(ls_nest none, void *user) {
   ls_op op = {0};
   (void)none;
@@ -239,7 +240,7 @@ static ls_status send_to_hosts(step *s) {
 }
 
 // ---- Modes -----------------------------------------------------------------
-// Lists the ops to trace on the way to the loss, and to the train op.
+// Lists the ops to trace for the loss and the train op.
 static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
   *loss = s->spec_options->loss;
   *out_ops = ls_none();
@@ -248,7 +249,8 @@ static ls_status steps_trace(const step *s, ls_tensor *loss, ls_nest *out_ops) {
              : ls_ok();
 }
 
-// Hosts hear of the step after these ops, and its loss is there after that.
+// Finishes a training step: hosts get its tensors after the ops, and the loss
+// waits for that.
 static ls_status finish_training(step *s, const ls_op *ops, size_t count,
                                  ls_tensor loss) {
   LS_CONTROL_SCOPE(ops, count);
@@ -320,7 +322,7 @@ static ls_status predicts_on(const ls_step *loop, void *user,
   return ls_ok();
 }
 
-// Fills the state that a run begins with, which has room for the cache.
+// Fills the initial state of a run, including the cache.
 static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
                              ls_tensor *state) {
   const bool trains = steps->mode == LS_MODE_TRAIN;
@@ -330,7 +332,8 @@ static ls_status begin_state(const ls_model_steps *steps, ls_nest cache,
   }
   state[LS_STATE_LOSS] =
       ls_scalar(LS_DTYPE_F64, trains ? LS_INITIAL_LOSS : LS_ZERO_LOSS);
-  // A training that makes no step reports what it begins with.
+  // A training without a step reports the initial loss: one example keeps its
+  // mean defined.
   if (ls_model_steps_count_examples(steps))
     state[LS_STATE_EXAMPLES] = ls_scalar_i64(LS_DTYPE_I64, trains);
   ls_tensor *first = find_cache(steps, state);

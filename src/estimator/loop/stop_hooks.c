@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that say how many steps a run makes, also by the time that they take,
-// and when there is no other one.
+// Hooks that choose the number of steps of each run, also from the time they
+// take, and end the loop.
 #include "lockstep/iteration_count.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 #include "lockstep/estimator_hooks.h"
 #include "train/hooks/hook.h"
 
-// ---- Counts of iterations --------------------------------------------------
+// ---- Number of steps of a run ----------------------------------------------
 typedef struct sample {
-  double seconds;  // Of all its steps.
+  double seconds;  // Time of all its steps.
   int64_t steps;
 } sample;
 
@@ -22,8 +22,8 @@ struct ls_iteration_count {
   ls_allocator *allocator;
   sample *ring;
   size_t capacity, count;
-  int64_t seen;  // Samples ever.
-  double last;   // The last result.
+  int64_t seen;  // Number of samples so far.
+  double last;   // The last estimate.
 };
 
 ls_status ls_iteration_count_create(ls_opt capacity, ls_iteration_count **out) {
@@ -113,7 +113,7 @@ ls_status ls_iteration_count_get(ls_iteration_count *self, double seconds,
   if (self->count == 0) return ls_ok();
   LS_RETURN_IF_ERROR(is_stable(self, seconds, &stable));
   if (!stable) self->last = fmax(seconds / find_mean(self, step_time), 1);
-  // 2^62 is more than there are steps, and a number of both kinds.
+  // 2^62 exceeds any number of steps, and is exact as a double and an integer.
   *out_steps = (int64_t)fmin(floor(self->last + 0.5), 0x1p62);
   return ls_ok();
 }
@@ -124,8 +124,8 @@ typedef struct tpu_stop {
   ls_opt num_steps;
   int64_t last;  // -1: not known yet.
   ls_variable *iterations;
-  ls_iteration_count *count;  // Of a time; else NULL.
-  int64_t loaded, began;      // Of the run at hand.
+  ls_iteration_count *count;  // Set if runs are limited by time, else NULL.
+  int64_t loaded, began;      // Steps of the current run, and when it began.
 } tpu_stop;
 
 static void tpu_stop_destroy(void *state) {
@@ -163,7 +163,7 @@ static ls_status tpu_stop_before_run(void *state, ls_run_context *context,
   return ls_ok();
 }
 
-// The step is read by a run of its own: what a run fetches may be from before
+// Reads the step in a separate run: the value fetched by the run may precede
 // its loop.
 static ls_status tpu_stop_after_run(void *state, ls_run_context *context,
                                     ls_nest results) {
@@ -270,9 +270,9 @@ ls_status ls_predict_stop_hook(ls_tensor stopping, ls_hook **out_hook) {
                       &(setter){.steps = 1, .stopping = stopping}, out_hook);
 }
 
-// ---- Counting evaluations --------------------------------------------------
+// ---- Count evaluations -----------------------------------------------------
 typedef struct counter {
-  int64_t most, every;  // 0: no end; runs between lines.
+  int64_t most, every;  // Limit of runs, 0: none; and runs between log lines.
   ls_tensor step;
 } counter;
 

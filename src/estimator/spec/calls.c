@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of users' functions.
+// Calls user functions.
 #include "estimator/spec/calls.h"
 
 #include <stdio.h>
@@ -16,8 +16,9 @@
 #include "graph/graph.h"
 #include "lockstep/ops.h"
 
-// ---- What functions declare ------------------------------------------------
-// Nothing declared: all is taken.
+// ---- Declared arguments ----------------------------------------------------
+// Returns true if a function accepts an argument; one that declares none
+// accepts all.
 static bool takes(const ls_parameters *arguments, const char *name) {
   if (arguments == NULL || arguments->any_names) return true;
   for (size_t i = 0; i < arguments->count; ++i)
@@ -71,7 +72,7 @@ static ls_status needs_params(const ls_parameters *arguments,
 }
 
 // ---- Parameters ------------------------------------------------------------
-// Adds a batch size, if there is one.
+// Adds a batch size to the parameters, if it is set.
 static ls_status set_batch_size(ls_nest *params, ls_opt size) {
   if (!size.set) return ls_ok();
   return ls_params_set(params, LS_PARAM_BATCH_SIZE, ls_nest_i64(size.value));
@@ -100,7 +101,7 @@ static ls_status call_there(const ls_estimator_calls *calls, const char *device,
   LS_DEVICE_SCOPE(device);
   LS_OWN(ls_nest, value) = calls->input->call(calls->input->user, call);
   LS_RETURN_IF_ERROR(ls_nest_status(value));
-  // A failure of the user's makers comes before one of ours.
+  // A failure of the user's op makers takes precedence over later checks.
   LS_RETURN_IF_ERROR(ls_graph_error(ls_graph_current()));
   *out_value = ls_give(&value);
   return ls_ok();
@@ -118,7 +119,8 @@ ls_status ls_call_input(const ls_estimator_calls *calls,
   LS_RETURN_IF_ERROR(needs_params(arguments, "input_fn"));
   LS_OWN(ls_nest, params) = ls_params_copy(calls->params);
   LS_RETURN_IF_ERROR(input_params(calls, place, &params));
-  ls_input_call call = {.params = ls_give(&params)};  // May be replaced.
+  // The user's function may replace it.
+  ls_input_call call = {.params = ls_give(&params)};
   if (takes(arguments, "mode")) call.mode = calls->plan->mode;
   if (takes(arguments, "config")) call.config = calls->config;
   const ls_status status =
@@ -137,7 +139,7 @@ ls_status ls_returned_check_leaf(const ls_leaf_spec *spec) {
                    "ragged: make it dense in the data set");
 }
 
-// `name`: its tensor's, or "".
+// Refuses a leaf's type; `name` is its tensor's name, or "".
 static ls_status refuse_type(const char *noun, size_t number, const char *name,
                              ls_type type) {
   return ls_invalid_argument(
@@ -182,7 +184,7 @@ ls_status ls_returned_check_static(ls_nest features, ls_nest labels) {
   return check_leaves(labels, "labels");
 }
 
-// ---- What a model is given -------------------------------------------------
+// ---- Model arguments -------------------------------------------------------
 static ls_status calls_check_inputs(const ls_estimator_calls *calls,
                                     const ls_model_inputs *inputs) {
   const ls_parameters *arguments = calls->model->arguments;
@@ -210,7 +212,7 @@ static ls_status model_params(const ls_estimator_calls *calls,
   return set_context(params, &(ls_user_context){.plan = plan});
 }
 
-// ---- What comes back -------------------------------------------------------
+// ---- Results ---------------------------------------------------------------
 static ls_status check_predictions(ls_nest predictions) {
   if (predictions.kind != LS_KIND_DICT)
     return ls_invalid_argument("predictions on TPUs must be a dict of tensors");
@@ -237,7 +239,8 @@ static ls_status check_train_spec(const ls_estimator_spec_options *spec_options,
   return ls_ok();
 }
 
-// On every path, and of an export: a spec of another mode lacks what is used.
+// Checks that a spec is of the mode, also in exports: one of another mode lacks
+// fields that are used.
 static ls_status calls_check_mode(ls_estimator_mode mode,
                                   const ls_estimator_spec *spec) {
   const ls_estimator_mode given = ls_estimator_spec_values(spec)->mode;
@@ -284,7 +287,7 @@ static ls_status calls_call_model(const ls_estimator_calls *calls,
                            : ls_invalid_argument("model_fn returns no spec");
 }
 
-// On a CPU the spec is a plain one, else one that fits.
+// Converts the spec to a plain one on a CPU; else checks that it fits TPUs.
 static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   if (!plan->on_cpu) return check_spec(plan->mode, *spec);
   ls_estimator_spec *plain = NULL;
@@ -294,8 +297,8 @@ static ls_status calls_finish(const ls_plan *plan, ls_estimator_spec **spec) {
   return ls_ok();
 }
 
-// A failure of the graph is the cause of the model's, or of a check of its
-// spec: an op is missing then.
+// Returns the graph's failure if there is one: it caused the error of the
+// model, or of a check that misses an op.
 static ls_status first_cause(ls_status status) {
   ls_graph *graph = ls_graph_current();
   if (ls_status_is_ok(status) || graph == NULL) return status;
@@ -305,8 +308,8 @@ static ls_status first_cause(ls_status status) {
   return first;
 }
 
-// Warns of what a model function has added to collections of a loop's body,
-// where nobody looks for it; once for each collection.
+// Warns if a model function has added to collections of a loop's body, which
+// nobody reads; once per collection.
 static void warn_of_collections(void) {
   const ls_graph *graph = ls_graph_current();
   ls_map_item item;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Export outputs through the rewrite for inference.
+// Passes export outputs through the rewrite for inference.
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -8,7 +8,7 @@
 #include "estimator/own.h"
 #include "lockstep/estimator_export.h"
 
-// The names of an output's tensors; 0: those that it has.
+// Names of an output's tensors; count 0: its own names.
 typedef struct kind_names {
   const char *names[2];
   size_t count;
@@ -77,7 +77,7 @@ ls_nest ls_export_output_tensors(const ls_export_output *output) {
 }
 
 // ---- Rebuilding ------------------------------------------------------------
-// Rebuilds the values that are there, by their names.
+// Rebuilds an output from the values that are present, by name.
 static ls_status export_outputs_rebuild(const ls_export_output *output,
                                         const kind_names *names,
                                         ls_nest tensors, const char **keys,
@@ -87,7 +87,7 @@ static ls_status export_outputs_rebuild(const ls_export_output *output,
     const ls_nest leaf = ls_nest_item(tensors, i);
     const char *name =
         names->count > 0 ? names->names[i] : ls_nest_key(output->tensors, i);
-    // A value that is absent from a prediction is a name without a tensor.
+    // A prediction's absent value leaves a name without a tensor.
     if (leaf.kind == LS_KIND_NONE && names->count > 0) continue;
     keys[count] = name;
     leaves[count++] = leaf;
@@ -132,7 +132,7 @@ void ls_export_outputs_release(ls_export_outputs *outputs) {
 typedef struct rewriting {
   ls_export_model model;
   void *user;
-  ls_export_outputs outputs;  // As the model gave them.
+  ls_export_outputs outputs;  // As the model returned them.
 } rewriting;
 
 static void rewriting_deinit(rewriting *r) {
@@ -161,7 +161,7 @@ static ls_status keep_outputs(rewriting *r,
   return ls_ok();
 }
 
-// Makes a list of all tensors that are there.
+// Lists all tensors that are present.
 static ls_nest collect(const ls_export_outputs *outputs) {
   LS_OWN(ls_nest_builder, all) = {0};
   for (size_t i = 0; i < outputs->count; ++i) {
@@ -184,7 +184,7 @@ static ls_nest export_outputs_call_model(ls_nest args, void *user) {
   return ls_status_is_ok(status) ? collect(&r->outputs) : ls_fail(status);
 }
 
-// Puts the copies on the host in the places of the computed tensors.
+// Replaces the computed tensors by their copies on the host.
 static ls_status replace(ls_export_outputs *outputs, ls_nest copies) {
   size_t next = 0;
   for (size_t i = 0; i < outputs->count; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metrics are sums in variables and a quotient of them. Sums are in f64, so
-// that counts of examples stay exact. In replicas each has sums of its own,
-// which are added where the metric is read.
+// Metrics: sums in variables, and a quotient of sums. Sums are f64, so that
+// counts of examples are exact. Each replica has sums of its own, which are
+// added when the metric is read.
 #include "lockstep/metrics.h"
 #include "base/memory/own.h"
 
@@ -14,11 +14,11 @@
 enum { MOST_SUMS = 4 };
 
 // ---- Sums ------------------------------------------------------------------
-// A sum of one shape that batches are added to.
+// A sum to which batches are added.
 typedef struct sum {
-  ls_variable *variable;  // The graph has it.
-  ls_tensor before;       // Its value, where the metric is read.
-  ls_tensor after;        // Behind an update.
+  ls_variable *variable;  // The graph holds a reference.
+  ls_tensor before;       // Value for reading the metric.
+  ls_tensor after;        // Value after the update.
 } sum;
 
 static ls_status make_sum(const char *name, ls_tensor of_batch, sum *out) {
@@ -50,7 +50,7 @@ static bool metrics_is_given(ls_tensor weights) {
 
 static ls_tensor as_f64(ls_tensor x) { return ls_convert(x, LS_DTYPE_F64); }
 
-// How much each element of `values` counts.
+// Returns the weight of each element of `values`.
 static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
   return ls_broadcast_like(
       metrics_is_given(weights) ? as_f64(weights) : ls_scalar(LS_DTYPE_F64, 1),
@@ -58,7 +58,7 @@ static ls_tensor weights_like(ls_tensor weights, ls_tensor values) {
 }
 
 // ---- Pairs -----------------------------------------------------------------
-// x / y, and 0 where y is.
+// Returns x / y, or 0 if y is 0.
 static ls_tensor quotient(ls_tensor x, ls_tensor y) {
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0);
   const ls_tensor is_some = ls_greater(y, zero);
@@ -77,7 +77,7 @@ static ls_nest pair_of(ls_tensor value, const sum *sums, size_t count) {
                                  : ls_fail(status);
 }
 
-// The sums of some values, or a failure of making them.
+// Makes a metric from sums over batches, or fails if a sum cannot be made.
 static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
                            size_t count,
                            ls_tensor (*value_of)(const ls_tensor *sums)) {
@@ -95,9 +95,9 @@ static ls_nest make_metric(const char *const *names, const ls_tensor *of_batch,
   return pair_of(value_of(before), sums, count);
 }
 
-// ---- What does not fit -----------------------------------------------------
-// One broadcast over the other would count each label several times. Failed
-// ones say so themselves.
+// ---- Checks ----------------------------------------------------------------
+// Returns true if the shapes agree: broadcasting would count labels several
+// times. Failed tensors pass, because they report their own failure.
 static bool is_alike(ls_tensor labels, ls_tensor predictions) {
   return ls_tensor_is_failed(labels) || ls_tensor_is_failed(predictions) ||
          ls_shape_compatible(ls_tensor_shape(labels),
@@ -166,7 +166,8 @@ ls_nest ls_metric_rmse(ls_tensor labels, ls_tensor predictions,
 }
 
 // ---- Positives -------------------------------------------------------------
-// How much there is of both bools, and of the first without the second.
+// Makes a metric from two sums: of elements where both bools hold, and where
+// the first holds.
 static ls_nest share_metric(ls_tensor of, ls_tensor that, ls_tensor weights,
                             const char *both, const char *one) {
   const char *const names[] = {both, one};
@@ -194,7 +195,8 @@ ls_nest ls_metric_recall(ls_tensor labels, ls_tensor predictions,
 }
 
 // ---- Curves ----------------------------------------------------------------
-// Makes [thresholds, 1]: the first and the last are beyond all predictions.
+// Makes [thresholds, 1]; the first and last are outside the range of
+// predictions.
 static ls_tensor make_thresholds(int64_t count) {
   const double beyond = 1e-7;
   LS_OWN(ls_array, array) = NULL;
@@ -209,8 +211,8 @@ static ls_tensor make_thresholds(int64_t count) {
   return ls_constant(array);
 }
 
-// Sums true and false positives of each threshold, and all positives and
-// negatives.
+// Computes the area from sums of true and false positives per threshold, and of
+// all positives and negatives.
 static ls_tensor area_of(const ls_tensor *sums) {
   const double tiny = 1e-7;
   const ls_tensor tpr =

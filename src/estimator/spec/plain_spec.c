@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A spec for TPUs as CPUs use it: what the host does is part of each run.
+// Converts a TPU spec to a plain one for CPUs: each run includes the host
+// calls.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "estimator/own.h"
@@ -8,11 +9,12 @@
 #include "lockstep/tensor_tracer.h"
 #include "train/hooks/hook.h"
 
-// ---- What a host call gives ------------------------------------------------
-// Beside it, the graph's writers of summaries are looked after.
+// ---- Host call hook --------------------------------------------------------
+// A hook that fetches the host call's results, and initializes and flushes the
+// graph's summary writers.
 typedef struct host_call {
   ls_nest fetches;
-  ls_nest initializers, flushers;  // Of the writers, once it has begun.
+  ls_nest initializers, flushers;  // Of the writers; set when the hook begins.
 } host_call;
 
 static void drop_writers(host_call *self) {
@@ -66,7 +68,7 @@ static const ls_hook_type host_call_type = {.name = "host call",
                                             .destroy = plain_spec_destroy};
 
 // ---- The spec --------------------------------------------------------------
-// The list with one more behind it.
+// Appends a hook to a list.
 static ls_status plain_spec_append(ls_arena *memory, ls_hook *const **hooks,
                                    size_t *count, ls_hook *hook) {
   ls_hook **longer = ls_arena_new_array(memory, ls_hook *, *count + 1);
@@ -88,7 +90,7 @@ static ls_status add_hook(ls_estimator_spec_options *o, ls_arena *memory,
                            &o->num_prediction_hooks, hook);
 }
 
-// Hooks that run what host calls give: the model's, and the tracer's.
+// Hooks for the host calls' results and for the tracer.
 enum { MOST_HOOKS = 2 };
 typedef struct host_hooks {
   ls_hook *items[MOST_HOOKS];
@@ -113,7 +115,7 @@ static ls_status call_host(const ls_host_function *function, const char *name,
   return ls_ok();
 }
 
-// Traces the spec's tensors and all that they need.
+// Traces the spec's tensors and all ops they need.
 static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
                                   host_hooks *hooks) {
   if (!ls_tensor_tracer_is_on()) return ls_ok();
@@ -131,7 +133,7 @@ static ls_status plain_spec_trace(const ls_estimator_spec_options *from,
   return status;
 }
 
-// Calls the host's functions; the hooks are the caller's.
+// Calls the host functions; the caller releases the hooks.
 static ls_status call_functions(const ls_estimator_spec_options *from,
                                 ls_nest *out_metrics, host_hooks *hooks) {
   if (from->eval_metrics.call != NULL) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaffolds beside the program: ops that reach into it are refused.
+// Scaffold scopes: refuse ops that use values of a program. Also makes train
+// ops.
 #include "base/runtime_internal.h"
 #include "estimator/spec/calls.h"
 #include "graph/flow.h"
@@ -77,8 +78,8 @@ static ls_status train_op_make(ls_optimizer *optimizer, ls_tensor loss,
   const ls_tensor one = ls_op_is_failed(trained)
                             ? ls_failed_tensor()
                             : ls_scalar_i64(LS_DTYPE_I64, 1);
-  // A replica that went on would meet the others at another place than they
-  // are at, or with nothing, and that would be told in place of the cause.
+  // Stops here: a replica that continued would miss a collective or use the
+  // wrong one, and that error would hide the root cause.
   if (ls_tensor_is_failed(one)) return ls_graph_take_error(ls_graph_current());
   const ls_op ops[] = {trained,
                        ls_tensor_op(ls_variable_assign_add(step, one))};

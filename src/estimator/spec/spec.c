@@ -8,7 +8,7 @@
 #include "lockstep/ops.h"
 
 // ---- Copies ----------------------------------------------------------------
-// A list of hooks of its own, each retained.
+// Replaces a list of hooks by a copy that holds references.
 static ls_status keep_hooks(ls_arena *memory, ls_hook *const **hooks,
                             size_t count) {
   ls_hook **copy = ls_arena_new_array(memory, ls_hook *, count + 1);
@@ -55,7 +55,7 @@ static ls_nest dict_of(ls_nest predictions) {
   return ls_nest_dict("", &key, &predictions, 1);
 }
 
-// In a prediction there is always one that is served.
+// Copies the export outputs; a prediction always has a default one.
 static ls_status keep_exports(ls_estimator_spec *self,
                               const ls_estimator_spec_options *from) {
   const size_t count = from->num_export_outputs;
@@ -148,7 +148,7 @@ static ls_status spec_make(const ls_estimator_spec_options *options,
   ls_arena_init(&self->memory, allocator);
   self->is_tpu = is_tpu;
   self->options = *options;
-  // Own items are counted as they are kept.
+  // Counts items again while they are copied.
   self->options.num_training_hooks = self->options.num_evaluation_hooks = 0;
   self->options.num_prediction_hooks = self->options.num_training_chief_hooks =
       0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of a model function's spec in each mode.
+// Checks a model function's spec in each mode.
 #include <string.h>
 
 #include "base/memory/own.h"
@@ -12,7 +12,7 @@
 #include "train/hooks/hook.h"
 
 // ---- Functions on the host -------------------------------------------------
-// Checks that the function fits its tensors; `name` is "eval_metrics" or
+// Checks that a host function fits its tensors; `name` is "eval_metrics" or
 // "host_call".
 static ls_status host_function_check(const ls_host_function *function,
                                      const char *name) {
@@ -34,8 +34,8 @@ static ls_status host_function_check(const ls_host_function *function,
   return ls_ok();
 }
 
-// Returns the first summary of the old style after the first `before`, which
-// other steps than the host's would write; zeroed: none.
+// Returns the first ls_summary op made after the first `before` ones, which the
+// training loop instead of the host would run; zeroed if there is none.
 static ls_op new_summary(const ls_graph *graph, size_t before) {
   const size_t count =
       ls_graph_collection(graph, LS_COLLECTION_SUMMARIES, NULL, 0);
@@ -45,7 +45,7 @@ static ls_op new_summary(const ls_graph *graph, size_t before) {
   return leaves[before].kind == LS_KIND_OP ? leaves[before].as.op : (ls_op){0};
 }
 
-// `summary`: its op or tag.
+// Refuses a summary, given by its op's name or its tag.
 static ls_status refuse_summary(const char *name, const char *summary) {
   return ls_invalid_argument(
       "the function of %s makes a summary by ls_summary ('%s'), which is not "
@@ -54,7 +54,8 @@ static ls_status refuse_summary(const char *name, const char *summary) {
       name, summary);
 }
 
-// Without a writer in force ls_summary would do nothing, and say nothing.
+// Replaces the default, silent no-op of ls_summary without a writer by an
+// error.
 static ls_status refuse_instead(void *user, const char *tag) {
   return refuse_summary(user, tag);
 }
@@ -79,7 +80,7 @@ static ls_nest call_with_writer(const ls_host_function *function,
   return made;
 }
 
-// Calls it; what it makes must not be of the old style.
+// Calls a host function and checks that it makes no ls_summary ops.
 static ls_nest spec_check_call(const ls_host_function *function,
                                const char *name) {
   const ls_graph *graph = ls_graph_current();
@@ -239,7 +240,7 @@ static ls_status spec_check_mode(const ls_estimator_spec_options *o) {
              : check_predictions(o->predictions);
 }
 
-// One of several must be the one that is served.
+// If there are several export outputs, one must be the default.
 static ls_status check_exports(const ls_estimator_spec_options *o) {
   bool has_default = o->num_export_outputs < 2;
   for (size_t i = 0; i < o->num_export_outputs; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values found of tensors are computed beside them; one op on the host then
-// logs some tensors at once.
+// Tensor tracing: computes facts about tensors next to them; ops on the host
+// log several tensors each.
 #include "lockstep/tensor_tracer.h"
 #include "base/values/nest_builder.h"
 #include "base/values/nest_internal.h"
@@ -18,18 +18,18 @@
 #include "lockstep/replicate.h"
 #include "tpu/replicate/context.h"
 
-// Tensors of an op on the host.
+// Number of tensors per host op.
 enum { TENSORS_OF_OP = 64, PART_SIZE = 3 };
 
 typedef struct tracer {
   ls_arena memory;
   ls_tracer_flags flags;
   ls_graph *graph;
-  ls_map needed;  // Ops, by id.
-  ls_op *left;    // Of which what they need was not looked at.
+  ls_map needed;  // Ids of needed ops.
+  ls_op *left;    // Needed ops whose inputs are not listed yet.
   size_t num_left, left_capacity;
-  ls_tensor *tensors;  // That are traced,
-  ls_tensor *found;    // and what is found of each.
+  ls_tensor *tensors;  // Traced tensors,
+  ls_tensor *found;    // and the fact computed for each.
   size_t count;
 } tracer;
 
@@ -40,7 +40,7 @@ static void tracer_deinit(tracer *self) {
 }
 LS_OWNED_STRUCT(tracer, tracer_deinit)
 
-// ---- What is needed --------------------------------------------------------
+// ---- Needed ops ------------------------------------------------------------
 static ls_status tensor_tracer_need(tracer *self, ls_op op) {
   if (op.id == 0 || op.graph != self->graph ||
       ls_map_has(&self->needed, &op.id, sizeof(op.id)))
@@ -65,9 +65,9 @@ static ls_status tensor_tracer_find_needed(tracer *self) {
   return ls_ok();
 }
 
-// ---- What is traced --------------------------------------------------------
-// Returns true of an op that is in no computation, or on a host, beside one
-// that is traced.
+// ---- Choose tensors --------------------------------------------------------
+// Returns true for an op outside of the traced computation, or compiled
+// outside.
 static bool is_elsewhere(ls_op op, const ls_tpu_context *computation) {
   const ls_attr *mark = NULL;
   ls_status status = ls_op_attr(op, LS_MARK_OUTSIDE, &mark);
@@ -103,7 +103,7 @@ static bool is_of_numbers(const tracer *self, ls_tensor tensor) {
          (self->flags.scalars || shape.rank != 0);
 }
 
-// In order of creation.
+// Chooses the tensors to trace, in order of creation.
 static ls_status tensor_tracer_choose(tracer *self) {
   const size_t ops = ls_graph_num_ops(self->graph);
   size_t most = 0;
@@ -127,8 +127,9 @@ static ls_status tensor_tracer_choose(tracer *self) {
   return ls_ok();
 }
 
-// ---- What is found ---------------------------------------------------------
-// All of it, where the size is not known: the host shows no more.
+// ---- Facts -----------------------------------------------------------------
+// Returns the first elements; all elements if the size is not known, because
+// the host prints no more than that.
 static ls_tensor tensor_tracer_first_part(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   int64_t count = 1;
@@ -170,7 +171,7 @@ static ls_status look_at_all(tracer *self) {
   return ls_ok();
 }
 
-// Reads flags, and adds what is found of all that `roots` need.
+// Reads the flags and computes facts for all ops that `roots` need.
 static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
                                      const ls_op *roots, size_t num_roots) {
   *self = (tracer){.graph = graph};
@@ -184,7 +185,7 @@ static ls_status tensor_tracer_begin(tracer *self, ls_graph *graph,
   return look_at_all(self);
 }
 
-// ---- Ops on the host -------------------------------------------------------
+// ---- Host ops --------------------------------------------------------------
 // Makes a list of tensors.
 static ls_nest tensor_tracer_list_of(const ls_tensor *tensors, size_t count) {
   LS_OWN(ls_nest_builder, list) = {0};
@@ -193,7 +194,8 @@ static ls_nest tensor_tracer_list_of(const ls_tensor *tensors, size_t count) {
   return ls_nest_builder_finish(&list, LS_KIND_LIST);
 }
 
-// A function on the host: `user` is of ls_trace_lines_create. A list of the op.
+// Adds the log op, as a host function; `user` is from ls_trace_lines_create.
+// Returns a list of the op.
 static ls_nest add_lines(ls_nest tensors, void *user) {
   LS_NAME_SCOPE("tensor_tracer");
   ls_allocator *allocator = ls_current_allocator();
@@ -209,7 +211,8 @@ static ls_nest add_lines(ls_nest tensors, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, &leaf, 1);
 }
 
-// Adds ops; where a computation is made they are outside of it.
+// Adds the log op for some tensors, outside of the current computation if there
+// is one.
 static ls_status add_some(const tracer *self, size_t first, size_t count,
                           ls_op *out_op) {
   LS_OWN(ls_object, lines) = NULL;

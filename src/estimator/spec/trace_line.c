@@ -23,7 +23,7 @@ static void trace_line_destroy(ls_object *object) {
   ls_release(self->allocator, self);
 }
 
-// Replicas' ops of one tensor mean the same.
+// Returns true if two replicas' ops are for the same tensors.
 static bool same(const ls_object *a, const ls_object *b) {
   const lines *x = (const lines *)a, *y = (const lines *)b;
   bool same = x->mode == y->mode && x->count == y->count;
@@ -84,7 +84,7 @@ static ls_status trace_line_write_line(const ls_host_call *call, size_t input,
       call->input_types[input].dtype, call->input_types[input].shape,
       (void *)(uintptr_t)(data + stride * (size_t)(replica - call->replica)),
       NULL, NULL, &value));
-  // The number of elements that are no numbers says only if there are any.
+  // LS_TRACE_NAN_INF prints only if there are NaNs or infinities, not how many.
   const bool is_bad =
       self->mode == LS_TRACE_NAN_INF && ls_array_f64(value, 0) > 0;
   ls_text_init(&line, ls_runtime_allocator(call->runtime));

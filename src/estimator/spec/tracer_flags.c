@@ -21,13 +21,13 @@ const char *ls_trace_mode_name(ls_trace_mode mode) { return mode_names[mode]; }
 
 // ---- One flag --------------------------------------------------------------
 typedef struct flag {
-  const char *start;         // With "--".
-  const char *name, *value;  // Not ended by a zero. NULL: no value.
+  const char *start;         // Begins with "--".
+  const char *name, *value;  // Not zero-terminated. NULL: no value.
   size_t name_size, value_size;
 } flag;
 
-// The flag at `*at`, which goes behind it. False at the end; what is no flag
-// has no name.
+// Reads the flag at `*at` and advances. Returns false at the end; a word that
+// is not a flag has no name.
 static bool next_flag(const char **at, flag *out) {
   const char *text = *at + strspn(*at, blanks);
   *out = (flag){.start = text, .name = text};
@@ -66,10 +66,10 @@ static bool is_on(const flag *f) {
   return false;
 }
 
-// ---- What flags set --------------------------------------------------------
+// ---- Apply flags -----------------------------------------------------------
 typedef struct reading {
   ls_arena *memory;
-  const char *name;  // Of the text.
+  const char *name;  // Name of the text, for messages.
   ls_tracer_flags *out;
 } reading;
 
@@ -96,7 +96,7 @@ static ls_status set_mode(reading *r, const flag *f) {
                              f->value != NULL ? f->value : "");
 }
 
-// A number at `*at`, which goes behind it.
+// Reads a number at `*at` and advances.
 static bool tracer_flags_read_number(const char **at, int64_t *out) {
   char *end = NULL;
   errno = 0;
@@ -204,7 +204,7 @@ ls_status ls_tracer_flags_read(ls_arena *memory, ls_tracer_flags *out_flags) {
                      setting.value != NULL ? setting.value : "", out_flags);
 }
 
-// The first says it.
+// Reads the flag `enable`; if it is repeated, the first one counts.
 bool ls_tensor_tracer_is_on(void) {
   ls_runtime *runtime = ls_runtime_current();
   ls_setting setting;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor tracing: its settings in the environment, and its lines.
+// Tensor tracing: its flags in the environment, and its log lines.
 #ifndef LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
 #define LS_ESTIMATOR_SPEC_TRACER_FLAGS_H_
 
@@ -29,26 +29,26 @@ typedef struct ls_tracer_flags {
   bool enabled;
   ls_trace_mode mode;
   bool scalars;
-  int64_t first, last;  // Of what would be traced.
+  int64_t first, last;  // Range among the tensors that would be traced.
   const char **patterns[LS_TRACER_LISTS];
   size_t num_patterns[LS_TRACER_LISTS];
 } ls_tracer_flags;
 
-// Reads the flags of the environment; texts are in the arena.
-//   LS_INVALID_ARGUMENT  lists all flags
+// Reads the flags in the environment; texts are in the arena.
+// LS_INVALID_ARGUMENT  lists all flags
 LS_MUST_USE ls_status ls_tracer_flags_read(ls_arena *memory,
                                            ls_tracer_flags *out_flags);
-// Returns true if an op of this name and type is to be traced.
+// Returns true if an op of this name and type should be traced.
 bool ls_tracer_flags_take(const ls_tracer_flags *flags, const char *name,
                           const char *type);
 
 // ---- Lines of the log about tensors: an op on the host (trace_line.c) -------
-// Makes the state of such an op: the mode, and the names of some tensors.
-// `*out` is counted.
+// Makes the state of an op that logs tensors: the mode, and the tensors' names.
+// The caller releases `*out`.
 LS_MUST_USE ls_status ls_trace_lines_create(ls_trace_mode mode,
                                             const ls_tensor *tensors,
                                             size_t count, ls_object **out);
-// Adds the op, which logs a value found of each tensor. Id 0: it failed, with
+// Adds the op, which logs a fact found for each tensor. Id 0 if it failed, with
 // the error in its graph.
 ls_op ls_trace_lines_add(ls_object *lines, const ls_tensor *found,
                          size_t count);
