@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The class of a kind of strategy: one static table a kind.
+// The class of a kind of strategy: one static table per kind.
 //
-// The public functions check what they are given and call the table; nobody
-// asks which kind it is. A new kind is a file with its table and a public
-// header with its constructor. It takes from the other tables what it shares
-// with them.
+// Public functions check their arguments and call the table; no code tests
+// which kind a strategy is. A new kind is a file with its table and a public
+// header with its constructor; it reuses functions of other tables.
 #ifndef LS_DISTRIBUTE_BASE_CLASS_H_
 #define LS_DISTRIBUTE_BASE_CLASS_H_
 
@@ -19,65 +18,68 @@
 typedef struct ls_crossing ls_crossing;
 typedef struct ls_update_call ls_update_call;
 
-// A data set, or the function that makes one for each pipeline.
+// Input to distribute: a data set, or the function that makes one for each
+// pipeline.
 typedef struct ls_input_request {
-  const char *noun;  // The call, for messages.
+  const char *noun;  // Name of the call, for messages.
   ls_nest dataset;
   ls_dataset_function function;  // NULL: `dataset` is given.
   void *user;
-  const struct ls_input_options *options;  // Not NULL; see distribute_input.h.
+  // Never NULL; see distribute_input.h.
+  const struct ls_input_options *options;
 } ls_input_request;
 
-// A run of a callable, with the arguments as it gets them.
+// A run of a callable, with the arguments in the form that it receives.
 typedef struct ls_run_request {
   ls_callable callable;
   ls_nest args;
-  // The last of them is a dict of arguments by name: an argument each.
+  // True if the last argument is a dict of arguments by name.
   bool has_names;
-  const ls_run_options *options;  // Not NULL.
+  const ls_run_options *options;  // Never NULL.
 } ls_run_request;
 
 typedef struct ls_strategy_class {
-  const char *name;  // Of labels; devices follow where there are any.
-  size_t size;       // Of its struct, which begins with an ls_strategy.
-  // In force where no other one is; its scope hides none and can be left out.
+  const char *name;  // Start of labels; devices follow, if there are any.
+  size_t size;       // Size of its struct, which begins with an ls_strategy.
+  // True for the strategy outside all scopes. Its own scope hides no other and
+  // is optional.
   bool is_default;
-  // Values and variables have a component for each replica, on its device.
-  // Else there is one replica, for which they are what they are.
+  // True if values and variables have a component for each replica, on its
+  // device. Else there is one replica, and they are plain.
   bool distributes;
-  // Variables can be put beside a component of another one, as beside all.
+  // Allow placing variables next to a single component of another one.
   bool beside_components;
-  bool has_host_tables;  // A table made in its scope is one on each host.
-  bool gathers_equal;    // What its replicas gather has one shape on all.
-  // The most inputs of an add or a concatenation over components; 0: any
-  // number.
+  bool has_host_tables;  // Tables made in its scope have a copy per host.
+  bool gathers_equal;    // All replicas gather values of equal shapes.
+  // Limit of the inputs of an add or a concatenation over components; 0: none.
   size_t most_inputs;
-  bool needs_static_shapes;  // Of what replicas are given, but for batches.
-  // Functions of data sets have one pipeline a host, and none a replica.
+  // Arguments of replicas, except batches, need static shapes.
+  bool needs_static_shapes;
+  // Functions of data sets are called for each host, never for each replica.
   bool has_host_pipelines;
-  // The classes of its variables; NULL: they are plain.
+  // Classes of its variables; NULL: plain variables.
   const ls_variable_class_map *classes;
   const ls_variable_policy_map *policies;
 
-  // Checks a run before anything of it is done: its arguments are not yet bound
-  // to `parameters`, which may be NULL. `noun` is what runs, for messages.
-  // NULL: there is nothing to check, and options for TPU strategies are
-  // refused.
+  // Checks a run before it starts. The arguments are not bound to `parameters`
+  // (may be NULL) yet; `noun` names the callable in messages. NULL: nothing to
+  // check, but options for TPU strategies are refused.
   ls_status (*check_run)(const ls_strategy *strategy,
                          const ls_run_request *request,
                          const ls_parameters *parameters, const char *noun);
-  // On the replicas, from cross-replica context. Plain callables make new
-  // `results`, traced ones fill those of the call before.
+  // Runs on the replicas, from cross-replica context. Plain callables make new
+  // `results`; traced ones fill those of the last call.
   ls_status (*run)(ls_strategy *strategy, ls_crossing *crossing,
                    const ls_run_request *request, ls_nest *results);
-  // A plain callback for each replica. NULL: that is to run it.
+  // Calls a plain callback for each replica. NULL: runs it.
   ls_status (*call_each)(ls_strategy *strategy, ls_callback callback,
                          ls_nest args, void *user, ls_nest *results);
 
-  // In cross-replica context. A nest or a batch of leaves in, one out.
+  // Reduces in cross-replica context: a nest or a list of leaves to one nest or
+  // list.
   ls_status (*reduce)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                       const ls_reduce_options *options, ls_nest *out_value);
-  // These two check `op` themselves.
+  // reduce_to and batch_reduce_to check `op` themselves.
   ls_status (*reduce_to)(ls_strategy *strategy, ls_reduce_op op, ls_nest value,
                          ls_destinations where, ls_nest *out_value);
   ls_status (*batch_reduce_to)(ls_strategy *strategy, ls_reduce_op op,
@@ -91,7 +93,7 @@ typedef struct ls_strategy_class {
   ls_status (*fetch)(ls_strategy *strategy, ls_nest value, const char *device,
                      ls_callback fn, void *user, ls_nest *out_value);
 
-  // Where the thread is.
+  // Updates and maps in the thread's current context.
   ls_status (*update)(const ls_update_call *call, ls_variable *variable,
                       ls_nest *out_value);
   ls_status (*update_non_slot)(const ls_update_call *call,
@@ -104,37 +106,38 @@ typedef struct ls_strategy_class {
                                ls_variable **out_variable);
   ls_status (*distribute)(ls_strategy *strategy,
                           const ls_input_request *request, ls_nest *out_value);
-  // Returns the value as others see it; NULL: itself.
+  // Returns the value that other code sees for a leaf; NULL: the leaf.
   ls_nest (*value_container)(ls_nest leaf);
-  // After a container and its components have been made; NULL: nothing.
+  // Called after a container and its components were made. May be NULL.
   ls_status (*adopt)(ls_strategy *strategy, const ls_variable_options *options,
                      ls_variable *container);
-  // After a scope of it was left; NULL: nothing.
+  // Called after a scope of it was left. May be NULL.
   void (*leave)(ls_strategy *strategy);
-  // As ls_strategy_non_slot_devices.
+  // Implements ls_strategy_non_slot_devices.
   ls_status (*non_slot_devices)(const ls_strategy *strategy,
                                 ls_variable *const *variables,
                                 size_t num_variables, const char **devices,
                                 size_t capacity, size_t *out_count);
-  // Frees its fields beyond an ls_strategy, half-made too. NULL: nothing.
+  // Frees the fields after the ls_strategy, also of a partly built one. May be
+  // NULL.
   void (*destroy)(ls_strategy *strategy);
 } ls_strategy_class;
 
-// Makes one of a kind; what the kind knows beyond an ls_strategy is zero. A
-// kind that distributes says where each replica is, and then all name it: see
+// Makes a strategy of a kind; the fields after the ls_strategy are zero. A kind
+// that distributes then sets the devices of all replicas: see
 // ls_strategy_set_label.
 ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy);
-// Where replica `index` is; from num_replicas on the next column, if there are
-// several.
-//   LS_INVALID_ARGUMENT  no name of a device.
+// Sets the device of replica `index`; indices from num_replicas on are of the
+// next column of devices, if there are several.
+// LS_INVALID_ARGUMENT  not the name of a device
 ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device);
 
 extern const ls_strategy_class ls_default_strategy_class;
 extern const ls_strategy_class ls_mirrored_strategy_class;
 
-// ---- What strategies with a device for each replica do ----------------------
+// ---- Shared by strategies with a device for each replica --------------------
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
                           const ls_run_request *request, ls_nest *results);
 ls_status ls_mirrored_reduce(ls_strategy *strategy, ls_reduce_op op,

@@ -21,7 +21,8 @@ static char *hosts_copy(const ls_host_map *map, const char *text) {
   return ls_copy_text(map->allocator, text, strlen(text));
 }
 
-// The rooms for as many hosts, and as many devices a host, as there may be.
+// Allocates arrays for the largest possible numbers of hosts and of devices of
+// a host.
 static ls_status hosts_init(ls_host_map *map, ls_allocator *allocator,
                             size_t hosts) {
   *map = (ls_host_map){.allocator = allocator};

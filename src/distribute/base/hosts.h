@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hosts: whose input each host reads, and where it goes.
+// Maps of hosts: which host reads the input of which replica.
 //
-// A map is made of nothing but the device of each replica (of several cores the
-// first), so that every kind of strategy has one. Hosts stand in the order in
-// which replicas first name them. Values are numbered host by host, within a
-// host in the order of its devices; value i is replica i's.
+// A map is made from the device of each replica (the first of several cores),
+// so any kind of strategy has one. Hosts are in the order in which replicas
+// first name them. Values are numbered host by host, and within a host in the
+// order of its devices; value i is for replica i.
 #ifndef LS_DISTRIBUTE_BASE_HOSTS_H_
 #define LS_DISTRIBUTE_BASE_HOSTS_H_
 
@@ -14,11 +14,11 @@
 #include "lockstep/trunk.h"
 
 typedef struct ls_input_host {
-  char *name;      // Canonical: its CPU.
-  char **devices;  // Canonical, one a value of this host.
+  char *name;      // Canonical name of its CPU.
+  char **devices;  // Canonical names, one per value of this host.
   size_t count;
-  size_t first;   // Its first value's number.
-  bool is_other;  // Of another rank, which reads for it.
+  size_t first;   // Number of its first value.
+  bool is_other;  // True if another rank reads for it.
 } ls_input_host;
 
 typedef struct ls_host_map {
@@ -27,28 +27,28 @@ typedef struct ls_host_map {
   size_t num_hosts, num_values;
 } ls_host_map;
 
-// Makes a map of the canonical devices of all replicas. `to_hosts`: each stands
-// for its host, once a replica. Deinit also after a failure; zeroed is fine.
+// Makes a map from the canonical devices of all replicas. `to_hosts`: values go
+// to the devices' hosts. Deinit it even after a failure; it may be zeroed.
 LS_MUST_USE ls_status ls_host_map_init(ls_host_map *map,
                                        ls_allocator *allocator,
                                        const char *const *devices, size_t count,
                                        bool to_hosts);
-// The same where ranks share the replicas: each rank with replicas is a host.
+// Makes a map if ranks share the replicas: each rank with replicas is a host.
 LS_MUST_USE ls_status ls_host_map_init_ranks(ls_host_map *map,
                                              ls_allocator *allocator,
                                              const char *const *devices,
                                              size_t count, bool to_hosts,
                                              const ls_trunk *trunk);
 
-// Some devices of a worker.
+// The devices of a worker.
 typedef struct ls_worker_list {
   const char *worker;
   const char *const *devices;
   size_t count;
 } ls_worker_list;
-// Makes a map of a caller's lists, worker by worker.
-//   LS_INVALID_ARGUMENT  a device twice under one worker, one of another
-//                        worker, a worker twice or without devices.
+// Makes a map from a caller's lists, worker by worker.
+// LS_INVALID_ARGUMENT  a device twice under one worker, a device of another
+//                      worker, a worker twice or without devices
 LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
                                              ls_allocator *allocator,
                                              const ls_worker_list *lists,
@@ -56,10 +56,11 @@ LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
 void ls_host_map_deinit(ls_host_map *map);
 LS_OWNED_STRUCT(ls_host_map, ls_host_map_deinit)
 
-// Returns the number of the host that reads a value.
+// Returns the index of the host that reads a value.
 size_t ls_host_map_find(const ls_host_map *map, size_t value);
 
-// As many values on each, or INVALID_ARGUMENT with both numbers.
+// Checks that all hosts have equal numbers of values; INVALID_ARGUMENT names
+// two that differ.
 LS_MUST_USE ls_status ls_host_map_check_even(const ls_host_map *map);
 
 #endif  // LS_DISTRIBUTE_BASE_HOSTS_H_

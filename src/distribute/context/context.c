@@ -8,7 +8,7 @@
 #include "graph/flow.h"
 #include "lockstep/strategy_extended.h"
 
-// ---- The current entry -----------------------------------------------------
+// ---- Current entry ---------------------------------------------------------
 const ls_distribution *ls_distribution_current(void) {
   const ls_distribution *entry = ls_distribute_scoped_here()->distribution;
   while (entry != NULL && !ls_context_is_inside(entry->graph))
@@ -45,8 +45,8 @@ bool ls_in_cross_replica_context(void) {
 
 // Per-thread state of this layer.
 typedef struct thread_part {
-  ls_replica alone;  // What a thread without strategy is in: replica 0 of 1.
-  // The strategy put in force without a scope, the only entry then.
+  ls_replica alone;  // Replica 0 of 1, for a thread outside strategies.
+  // The strategy put in force without a scope; no other is entered then.
   struct set_entry *set;
 } thread_part;
 
@@ -87,7 +87,7 @@ int32_t ls_replica_number(void) {
              : entry->replica->id;
 }
 
-// ---- Refusals --------------------------------------------------------------
+// ---- Errors ----------------------------------------------------------------
 ls_status ls_mixing_error(const ls_strategy *current,
                           const ls_strategy *required) {
   return ls_failed_precondition(
@@ -103,14 +103,14 @@ ls_status ls_cross_replica_error(const ls_strategy *strategy,
       noun, strategy->label);
 }
 
-// ---- Entering --------------------------------------------------------------
-// The scope of a strategy: it is in force, and makes the variables.
+// ---- Enter -----------------------------------------------------------------
+// The scope of a strategy: puts it in force and makes variables by its rules.
 typedef struct strategy_entry {
   ls_distribution distribution;
   ls_creator_entry creator;
 } strategy_entry;
 
-// Makes variables as the strategy's kind does, where it is in force.
+// Creates a variable by the rules of the strategy's kind, if it is in force.
 static ls_status create_variable(const ls_creator *next,
                                  const ls_variable_options *options, void *user,
                                  ls_variable **out_variable) {
@@ -194,7 +194,8 @@ void ls_strategy_scope_begin(ls_scope *scope, ls_strategy *strategy) {
   }
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->strategy == strategy)
-    ls_context_open(scope, &strategy_scope);  // It is in force already.
+    // The strategy is in force already.
+    ls_context_open(scope, &strategy_scope);
   else
     open_strategy(scope, strategy);
 }
@@ -253,17 +254,17 @@ void ls_update_begin(ls_scope *scope, ls_strategy *strategy, int32_t id,
   ls_distribution_push(context, entry);
 }
 
-// ---- Without a scope -------------------------------------------------------
+// ---- Put in force without a scope ------------------------------------------
 typedef struct set_entry {
   strategy_entry in_force;
-  const ls_open_scope *top;  // The innermost scope when it was put in force.
+  const ls_open_scope *top;  // Innermost scope at that time.
   ls_allocator *allocator;
 } set_entry;
 
 static void drop_set(ls_context *context) {
   set_entry *set = this_thread()->set;
   if (set == NULL) return;
-  // Else it went with the scope that it was put in force in.
+  // If they differ, it was left with the scope in which it was put in force.
   if (ls_distribute_scoped_of(context)->distribution ==
       &set->in_force.distribution) {
     ls_distribute_scoped_of(context)->distribution = NULL;
@@ -275,7 +276,7 @@ static void drop_set(ls_context *context) {
   this_thread()->set = NULL;
 }
 
-// A thread that ends leaves what it has put in force.
+// Leaves the strategy that an ending thread has put in force.
 static void leave_set(void) { drop_set(ls_context_current()); }
 
 ls_status ls_strategy_set_current(ls_strategy *strategy) {
@@ -286,7 +287,7 @@ ls_status ls_strategy_set_current(ls_strategy *strategy) {
         "%s cannot be put in force inside of the scope of %s",
         strategy == NULL ? "the default strategy" : strategy->label,
         entry->strategy->label);
-  // Scopes keep what was in force when they were opened.
+  // A scope restores the strategy that was in force when it was opened.
   if (entry != NULL && context->top != this_thread()->set->top)
     return ls_failed_precondition(
         "%s cannot be left: a scope that was opened after it was put in force "
@@ -385,10 +386,10 @@ ls_status ls_replica_is_single(const ls_replica *replica, bool *out_is_single) {
 }
 
 // ---- Loss reduction --------------------------------------------------------
-// How losses are reduced over replicas: what an estimator asks of a strategy,
-// and what the losses of a graph have said.
+// How losses are reduced over replicas: what an estimator requests from a
+// strategy, and what a graph's losses recorded.
 
-// An open scope, on the stack of whoever opened it.
+// An open scope, on the C stack of the code that opened it.
 struct ls_loss_scaling {
   const struct ls_loss_scaling *outer;
   const ls_strategy *strategy;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sets that give every device its result where it is. What their graphs
-// look like is here: packs, where the sum stands, who copies from whom. It is
-// drawn in build graphs; where ops run as they are made, and in functions,
-// whose sums the engine does its own way, one sum and copies say the same.
+// Sets of cross-device ops that leave the result on every device. This file
+// decides the structure of their graphs: packs, the device of each sum, and
+// copies. The structure is visible in build graphs only; in eager mode and in
+// functions, whose sums the engine runs in its own way, one sum and copies are
+// equivalent.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -16,12 +17,12 @@
 
 typedef struct all_reduce {
   ls_allocator *allocator;
-  const char *algorithm;  // Static.
+  const char *algorithm;  // Static text.
   bool hierarchical;
   int64_t num_packs, small_max_bytes, small_max_group;
 } all_reduce;
 
-// ---- What goes together ----------------------------------------------------
+// ---- Values reduced together -----------------------------------------------
 static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_dtype(leaf.as.tensor);
   if (leaf.kind == LS_KIND_ARRAY) return ls_array_dtype(ls_nest_as_array(leaf));
@@ -29,7 +30,7 @@ static ls_dtype all_reduce_dtype_of(ls_nest leaf) {
   return variable != NULL ? variable->type.dtype : leaf.dtype;
 }
 
-// Dense values that all components have, of any type but i32.
+// Returns true for dense values that all components have, of any type but i32.
 static bool is_plain(const ls_components *parts) {
   for (size_t i = 0; i < parts->devices.count; ++i) {
     const ls_nest item = parts->items[i];
@@ -48,9 +49,9 @@ typedef struct batch {
   ls_allocator *allocator;
   const ls_device_set *devices;
   size_t count;
-  // A row for each device; `reduced` of the packs.
+  // One row per device; `reduced` has the packs.
   ls_tensor_row *rows, *results, *reduced;
-  ls_dtype *dtypes;  // Of the values.
+  ls_dtype *dtypes;  // Of each value.
 } batch;
 
 static void batch_deinit(batch *b) {
@@ -61,8 +62,8 @@ static void batch_deinit(batch *b) {
 }
 LS_OWNED_STRUCT(batch, batch_deinit)
 
-// Fills in each value's component on each device, whatever order the value has
-// them in.
+// Fills in each value's component on each device; values may have different
+// orders of devices.
 static ls_status fill_rows(const batch *b, const ls_components *parts) {
   for (size_t v = 0; v < b->count; ++v) {
     for (size_t d = 0; d < b->devices->count; ++d) {
@@ -72,7 +73,7 @@ static ls_status fill_rows(const batch *b, const ls_components *parts) {
       LS_DEVICE_SCOPE(device);
       LS_RETURN_IF_ERROR(ls_region_tensor(parts[v].items[at], item));
       b->dtypes[v] = ls_tensor_dtype(*item);
-      // A mean rounds once.
+      // Computes a 16-bit mean in f32, so that it is rounded once.
       if (b->op == LS_REDUCE_MEAN && ls_is_half(b->dtypes[v]))
         *item = ls_convert(*item, LS_DTYPE_F32);
       LS_RETURN_IF_ERROR(ls_made_status(*item));
@@ -114,7 +115,7 @@ static ls_status reduce_columns(const batch *b, const ls_tensor_row *rows,
   return ls_ok();
 }
 
-// Values that are packed must fit before: pieces would only tell of sizes.
+// Checks shapes before packing: packed pieces would only differ in size.
 static ls_status check_columns(const batch *b) {
   const size_t num_devices = b->devices->count;
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_tensor, items, num_devices);
@@ -147,7 +148,7 @@ static ls_status reduce_packed(batch *b) {
   return ls_unpack(&packed, b->reduced, b->results);
 }
 
-// Each device divides its own sums.
+// Divides the sums on each device.
 static ls_status divide(const batch *b) {
   const size_t num_devices = b->devices->count;
   for (size_t d = 0; d < num_devices; ++d) {
@@ -165,7 +166,7 @@ static ls_status divide(const batch *b) {
   return ls_ok();
 }
 
-// The results of a value, in the order of its destinations.
+// Wraps the results of a value in the order of its destinations.
 static ls_status all_reduce_wrap(const batch *b, size_t value,
                                  const ls_device_set *to, ls_nest *out_value) {
   LS_OWN_ARRAY_OR_RETURN(b->allocator, ls_nest, items, to->count);
@@ -233,7 +234,8 @@ static ls_status cross_device_reduce(void *self, ls_reduce_op op, ls_nest value,
              : ls_reduce_to_one(op, value, where, out_value);
 }
 
-// The values of a batch that can go together: parts, destinations and numbers.
+// The values of a batch that can be packed together: components, destinations
+// and indices.
 typedef struct together {
   ls_allocator *allocator;
   ls_components *parts;
@@ -241,7 +243,7 @@ typedef struct together {
   size_t *numbers;
   ls_nest *results;
   size_t count;
-  bool fits;  // All are where they go, and share their devices.
+  bool fits;  // All stay on their devices, and have the same ones.
 } together;
 
 static ls_status find_plain(together *t, const ls_nest *values,
@@ -287,7 +289,7 @@ static ls_status all_reduce_batch_reduce(void *self, ls_reduce_op op,
                                          const ls_destinations *where,
                                          size_t count, ls_nest *results) {
   LS_OWN(together, t) = {.allocator = ls_current_allocator()};
-  size_t done = 0;  // Of those that go together.
+  size_t done = 0;  // Number of values reduced together.
   if (in_build_graph())
     LS_RETURN_IF_ERROR(find_plain(&t, values, where, count));
   if (t.count > 0 && t.fits) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One value from several: the sum that every set of cross-device ops makes, in
-// whatever place. It follows the canonical tree over the positions of the
-// values, which are those of replica ids; who has none is absent from it.
+// Combines several values into one: the sum used by every set of cross-device
+// ops, on any device. It follows the canonical tree over positions, which are
+// replica ids; a missing value is left out.
 #include <strings.h>
 
 #include "base/memory/own.h"
@@ -45,7 +45,7 @@ typedef struct tensor_list {
 } tensor_list;
 
 static ls_status combine_push(tensor_list *list, ls_nest leaf) {
-  // A map's results on one device count one by one.
+  // The items of a map's result on one device count one by one.
   if (leaf.kind == LS_KIND_DISTRIBUTED) {
     for (size_t i = 0; i < ls_distributed_count(leaf); ++i)
       LS_RETURN_IF_ERROR(combine_push(list, ls_distributed_component(leaf, i)));
@@ -99,15 +99,15 @@ ls_tensor ls_mean_of_sum(ls_tensor sum, double total, bool divide) {
 }
 
 // ---- Sums ------------------------------------------------------------------
-// Returns the most inputs of an add or a concatenation of the strategy in
-// force.
+// Returns the limit of inputs of an add or a concatenation in the current
+// strategy.
 static size_t most_inputs(void) {
   const ls_distribution *entry = ls_distribution_current();
   const size_t most = entry != NULL ? entry->strategy->kind->most_inputs : 0;
   return most != 0 ? most : SIZE_MAX;
 }
 
-// Sums of chunks, then their sum: the chunks are parts of the tree.
+// Sums chunks, then their sums; each chunk is a subtree of the canonical tree.
 static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
                                size_t most) {
   if (count <= most) return ls_add_n(items, count);
@@ -123,7 +123,8 @@ static ls_tensor sum_in_chunks(const ls_tensor *items, size_t count,
   return sum_in_chunks(sums, num_sums, most);
 }
 
-// 16-bit floats are rounded once, behind the last one.
+// Sums in f32 if there are several chunks of 16-bit floats, so that they are
+// rounded once.
 static ls_tensor combine_add_all(const ls_tensor *items, size_t count) {
   const size_t most = most_inputs();
   const ls_dtype dtype = ls_tensor_dtype(items[0]);
@@ -138,7 +139,8 @@ static ls_tensor combine_add_all(const ls_tensor *items, size_t count) {
   return ls_convert(sum, dtype);
 }
 
-// Along the canonical tree; failed tensors are absent, failed if all are.
+// Sums along the canonical tree without the failed tensors; fails if all have
+// failed.
 static ls_tensor tree_sum(const ls_tensor *items, size_t count) {
   size_t present = 0, half = 1;
   for (size_t i = 0; i < count; ++i)
@@ -180,14 +182,14 @@ ls_status ls_check_same_shapes(const ls_tensor *items, size_t count) {
   return ls_ok();
 }
 
-// Terms of a sum: one tensor a component, absent where it has none, made from
-// map outputs by adding their items from left to right.
+// Terms of a sum: a tensor for each component, failed if that is missing. Items
+// of a map output are added from left to right.
 typedef struct terms {
   ls_allocator *allocator;
   ls_tensor *items;
   size_t count;
-  size_t num_values;  // Items of map outputs count one by one.
-  bool simple;        // No map outputs, nothing absent.
+  size_t num_values;  // Number of values, with each item of map outputs.
+  bool simple;        // No map outputs, and no missing values.
   ls_dtype dtype;
 } terms;
 
@@ -223,7 +225,7 @@ static ls_status fill_terms(terms *t, ls_reduce_op op,
   for (size_t i = 0; i < count; ++i)
     t->simple = t->simple && parts->items[i].kind != LS_KIND_NONE &&
                 parts->items[i].kind != LS_KIND_DISTRIBUTED;
-  // The n-ary add is wide itself.
+  // The n-ary add itself computes 16-bit floats in f32.
   const bool wide = !accumulates && (op == LS_REDUCE_MEAN || !t->simple);
   for (size_t i = 0; i < count; ++i)
     LS_RETURN_IF_ERROR(combine_add_term(t, parts->items[i], wide));
@@ -244,7 +246,7 @@ static ls_status reduce_terms(ls_reduce_op op, const terms *t,
   return ls_made_status(*out_tensor);
 }
 
-// Only who is there is given to the caller's function.
+// Passes only the present terms to the caller's function.
 static ls_status accumulate_terms(ls_reduce_op op, terms *t,
                                   ls_accumulate_function accumulate, void *user,
                                   ls_tensor *out_tensor) {
@@ -324,7 +326,7 @@ ls_status ls_sum_gradient(const ls_tensor *items, size_t count, bool mean,
 }
 
 // ---- Gathering -------------------------------------------------------------
-// Concatenates the first chunk, then that with each next one.
+// Concatenates the first chunk, and the result with each next chunk.
 static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
                                        int axis) {
   const size_t most = most_inputs();
@@ -345,7 +347,7 @@ static ls_tensor concatenate_in_chunks(const ls_tensor *items, size_t count,
 ls_status ls_gather_tensors(const ls_tensor *items, size_t count, int axis,
                             ls_tensor *out_tensor) {
   *out_tensor = ls_failed_tensor();
-  size_t known = count;  // The first whose rank is.
+  size_t known = count;  // First item of known rank.
   for (size_t i = 0; i < count; ++i) {
     const ls_shape shape = ls_tensor_shape(items[i]);
     if (shape.rank < 0) continue;

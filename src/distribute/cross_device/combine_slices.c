@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sparse slices from several components: put behind each other, in the order of
-// replica ids; dense where one of them is.
+// Combines sparse slices of several components: concatenates them in order of
+// replica ids; the result is dense if one component is.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/cross_device/cross_device.h"
 #include "graph/region.h"
 #include "runtime/eager/eager.h"
 
-// Components as a list, the items of map outputs one by one.
+// Components as a list, with each item of map outputs.
 typedef struct leaf_list {
   ls_allocator *allocator;
   ls_nest *items;
@@ -30,8 +30,8 @@ static ls_status push_leaf(leaf_list *list, ls_nest leaf) {
   return ls_ok();
 }
 
-// Values and indices behind each other, duplicates as they are. Indices of
-// several types become i64.
+// Concatenates values and indices and keeps duplicates. Indices of different
+// types become i64.
 static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
                              ls_tensor *values, ls_tensor *indices,
                              ls_nest *out_value) {
@@ -56,8 +56,8 @@ static ls_status join_slices(ls_reduce_op op, const leaf_list *list,
   return ls_take_nest(ls_nest_slices(ls_leaf(noun), where, shape), out_value);
 }
 
-// A dense value among them makes all dense: each one's rows are added up first,
-// then follows the tree.
+// Sums if some values are dense: makes all dense, adding each one's rows, then
+// sums along the tree.
 static ls_status dense_sum(ls_reduce_op op, const leaf_list *list,
                            ls_tensor *items, ls_nest *out_value) {
   ls_tensor like = ls_failed_tensor(), sum;

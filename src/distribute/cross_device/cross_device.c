@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sets of cross-device ops: a table, what it works on, and the checks before
-// each call.
+// Sets of cross-device ops: a function table with its state, and the checks
+// before each call.
 #include "distribute/cross_device/cross_device.h"
 
 #include <stdio.h>
@@ -183,7 +183,7 @@ ls_status ls_cross_device_gather(ls_cross_device *ops, ls_nest value, int axis,
 }
 
 // ---- Copies ----------------------------------------------------------------
-// On the device that is current.
+// Copies a value to the current device.
 static ls_status cross_device_copy(ls_nest value, ls_nest *out_copy) {
   if (value.kind == LS_KIND_TENSOR) {
     *out_copy = ls_leaf(ls_identity(value.as.tensor));
@@ -217,7 +217,7 @@ ls_status ls_copy_to(ls_nest value, const ls_device_set *devices,
     LS_RETURN_IF_ERROR(cross_device_copy(value, &copied));
     LS_RETURN_IF_NO_MEMORY(ls_nest_builder_append(&copies, copied));
   }
-  copies.count = 0;  // The distributed value takes them over.
+  copies.count = 0;  // The distributed value owns them now.
   return ls_take_nest(
       ls_nest_distributed_on(LS_MIRRORED, copies.items, names, count),
       out_value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Choosing a set of cross-device ops by what devices there are and how they are
-// linked. Whatever is chosen, results have the same bits.
+// Chooses a set of cross-device ops for the devices and their links. Results
+// have the same bits with any set.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -36,7 +36,8 @@ static size_t device_links_count_of(const ls_device_set *set,
   return count;
 }
 
-// Writes the canonical name of a device of the machine; false: it has none.
+// Writes the canonical name of a device of the machine; returns false if it has
+// none.
 static bool visible_name(const ls_machine *machine, size_t i,
                          ls_device_name *out_name) {
   LS_OWN(ls_status, status) =
@@ -44,7 +45,7 @@ static bool visible_name(const ls_machine *machine, size_t i,
   return ls_status_is_ok(status);
 }
 
-// Returns the number of a device in the machine, or the number of devices.
+// Returns the index of a device of the machine, or the number of devices.
 static size_t find_visible(const ls_machine *machine, const char *name) {
   for (size_t i = 0; i < machine->num_devices; ++i) {
     ls_device_name visible;
@@ -84,8 +85,8 @@ static bool all_are_visible_gpus(const ls_device_set *set,
 // ---- Links -----------------------------------------------------------------
 enum { CUBE_SIZE = 8 };
 
-// Two squares of GPUs, all linked within, and each with its like in the other:
-// the mesh of a DGX-1, bit k for a link to device k.
+// Two squares of fully linked GPUs, with a link from each GPU to its
+// counterpart: the mesh of a DGX-1. Bit k is a link to device k.
 static const unsigned cube_mesh[CUBE_SIZE] = {
     1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
     1u << 0 | 1u << 2 | 1u << 3 | 1u << 5,
@@ -128,7 +129,7 @@ static ls_status check_machine(const char *function,
   return ls_ok();
 }
 
-// ---- Choosing --------------------------------------------------------------
+// ---- Choose ----------------------------------------------------------------
 ls_status ls_cross_device_by_links(const char *const *devices,
                                    size_t num_devices,
                                    const ls_machine *machine,
@@ -162,7 +163,7 @@ static const char *choose_implementation(const ls_device_set *set,
     visible += visible_name(machine, i, &name) &&
                device_links_is_of(name.text, "/device:GPU:");
   }
-  // Two logical devices on one GPU cannot both be of one NCCL group.
+  // NCCL allows only one logical device per GPU.
   const bool shared =
       machine->num_physical_gpus != 0 && machine->num_physical_gpus < visible;
   return machine->has_nccl && !shared ? "NCCL" : "RING";
@@ -182,7 +183,7 @@ ls_status ls_cross_device_auto(const char *const *devices, size_t num_devices,
                                 : ls_collective_create(implementation, out_ops);
 }
 
-// ---- Of a strategy ---------------------------------------------------------
+// ---- The set of a strategy -------------------------------------------------
 ls_cross_device *ls_strategy_cross_device(const ls_strategy *strategy) {
   return strategy->cross_device;
 }

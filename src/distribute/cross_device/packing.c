@@ -18,7 +18,7 @@ ls_tensor_row *ls_tensor_rows(ls_allocator *allocator, size_t num_rows,
     ls_release(allocator, items);
     return NULL;
   }
-  rows[0].items = items;  // Also where there is no row.
+  rows[0].items = items;  // Set even without rows.
   for (size_t r = 0; r < num_rows; ++r)
     rows[r] = (ls_tensor_row){items + r * count, count};
   return rows;
@@ -79,7 +79,7 @@ void ls_packed_deinit(ls_packed *p) {
   *p = (ls_packed){0};
 }
 
-// The number of elements in all rows of a group's columns; -1: not known.
+// Counts the elements of a group's columns; -1: not known.
 static int64_t packing_elements_of(const ls_packed *p,
                                    const ls_pack_group *group) {
   int64_t total = 0;
@@ -116,7 +116,7 @@ static bool is_small(ls_tensor x, int64_t max_bytes) {
          ls_shape_num_elements(shape) <= max_bytes / (int64_t)sizeof(float);
 }
 
-// Runs of small ones first, then all others one by one.
+// Groups runs of small columns, followed by a group for each other column.
 static ls_status group_small(ls_packed *p, int64_t max_bytes,
                              size_t max_group) {
   const size_t count = p->rows[0].count;
@@ -151,8 +151,8 @@ static ls_status group_small(ls_packed *p, int64_t max_bytes,
 }
 
 // ---- Packing ---------------------------------------------------------------
-// Where the ops of a row stand: beside its first tensor, which only graphs
-// that are built for others to see write down.
+// Colocates the ops of a row with its first tensor; where colocation leaves no
+// trace, uses the row's device.
 static void begin_beside(const ls_packed *p, ls_scope *scope, size_t row,
                          ls_tensor first) {
   if (ls_graph_current() == first.graph && !ls_graph_is_eager(first.graph) &&
@@ -170,7 +170,7 @@ static void pack_group(ls_packed *p, const ls_pack_group *group, size_t row,
     to[0] = from->items[group->columns[0]];
     return;
   }
-  // The flat tensors of a group stand behind each other.
+  // The flat tensors of a group are adjacent.
   ls_tensor *flat = p->flat[row].items + (group->columns - p->columns);
   ls_scope scope = {0};
   begin_beside(p, &scope, row, from->items[group->columns[0]]);
@@ -186,7 +186,7 @@ static void pack_group(ls_packed *p, const ls_pack_group *group, size_t row,
   ls_scope_end(&scope);
 }
 
-// How many items of a row of pieces a group has.
+// Returns the number of items of a group in a row of pieces.
 static size_t num_pieces(const ls_pack_group *group) {
   return group->pieces == 0 ? 1 : group->pieces;
 }
@@ -314,7 +314,7 @@ void ls_hierarchical_copy(const ls_tensor *items, const ls_device_set *devices,
   }
   for (size_t i = 0; i < 2; ++i)
     copies[i] = copy_on(devices->names[mains[i]].text, total);
-  // The first main device serves its own half, the second the other.
+  // Alternates between the first and the second main device.
   const bool first_half = mains[0] < half;
   for (size_t d = 0; d < count; ++d)
     out_items[d] = copy_on(devices->names[d].text,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducing and gathering from a strategy's cross-replica context: what the
-// rules of strategies leave is work for its cross-device ops.
+// Reduces and gathers in a strategy's cross-replica context: handles values by
+// the strategies' rules, and leaves the others to its cross-device ops.
 #include "distribute/cross_device/cross_device.h"
 
 #include "base/memory/own.h"
@@ -42,7 +42,7 @@ ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
                            ls_nest value, ls_nest *out_value) {
   ls_nest made = ls_none();
   ls_cross_device *ops = r->strategy->cross_device;
-  // Without such ops there is one replica, whose value is the sum.
+  // Without cross-device ops there is one replica, whose value is the sum.
   if (ops == NULL) {
     *out_value = ls_nest_retain(ls_distributed_component(value, 0));
     return ls_ok();
@@ -52,7 +52,7 @@ ls_status ls_reduce_by_ops(const ls_strategy_reduction *r, ls_reduce_op op,
   return ls_ok();
 }
 
-// Across replicas the sum of what each one's part comes to.
+// Reduces within each replica if there are axes or weights, then over replicas.
 static ls_status reduce_parts_of(const ls_strategy_reduction *r, ls_nest leaf,
                                  ls_nest *out_value) {
   const bool weighted = r->options->weights != NULL;
@@ -68,7 +68,7 @@ static ls_status reduce_parts_of(const ls_strategy_reduction *r, ls_nest leaf,
   return ls_finish_within(r->op, &within, sum, out_value);
 }
 
-// Arrays in, an array out: in a frame of its own.
+// Reduces arrays to an array, in an eager frame of its own.
 static ls_status reduce_to_array(const ls_strategy_reduction *r, ls_nest leaf,
                                  ls_array **out_array) {
   LS_OWN(ls_nest, made) = ls_none();
@@ -95,7 +95,7 @@ ls_status ls_reduce_components(const ls_strategy_reduction *r, ls_nest leaf,
              : reduce_parts_of(r, leaf, out_value);
 }
 
-// On one device a value is that replica's.
+// Wraps a value as that of the only replica.
 ls_status ls_wrap_one(const ls_strategy *strategy, ls_nest leaf,
                       ls_nest *out_value) {
   const ls_nest item = ls_nest_retain(leaf);
@@ -148,14 +148,14 @@ static ls_nest reduce_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// Results are on the current device, else on the first CPU.
+// Returns the current device, else the first CPU, for results.
 static const char *result_device(void) {
   const char *device = ls_context_current()->scoped.device;
   return device != NULL ? device
                         : "/job:localhost/replica:0/task:0/device:CPU:0";
 }
 
-// Ops of a replicated computation stay where it is.
+// Returns the device for ops; in a replicated computation they keep theirs.
 static const char *scope_device(void) {
   return ls_flow_replicated() != NULL ? "" : result_device();
 }
@@ -198,7 +198,7 @@ ls_status ls_strategy_reduce(ls_strategy *strategy, ls_reduce_op op,
   return ls_strategy_reduce_with(strategy, op, value, NULL, out_value);
 }
 
-// ---- For variables ---------------------------------------------------------
+// ---- Reductions for variables ----------------------------------------------
 static ls_status combine_by_ops(ls_strategy *strategy, ls_reduce_op op,
                                 const ls_tensor *items, size_t count,
                                 ls_tensor *out_tensor) {
@@ -227,7 +227,7 @@ ls_status ls_strategy_combine(ls_strategy *strategy, ls_reduce_op op,
              : combine_by_ops(strategy, op, items, count, out_tensor);
 }
 
-// ---- Gathering -------------------------------------------------------------
+// ---- Gather ----------------------------------------------------------------
 typedef struct gathering {
   ls_strategy *strategy;
   int axis;

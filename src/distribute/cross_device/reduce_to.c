@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reducing to destinations, one value or a batch, and broadcasting, from a
+// Reduces to destinations, one value or a batch, and broadcasts, in a
 // strategy's cross-replica context.
 #include "base/memory/own.h"
 #include "base/require.h"
@@ -9,9 +9,10 @@
 #include "distribute/cross_device/cross_device.h"
 #include "lockstep/strategy_extended.h"
 
-// ---- To destinations -------------------------------------------------------
-// Makes the operand of the cross-device ops for a value: itself, wrapped with
-// one replica, or none where they have no part in it. The caller's.
+// ---- Reduce to destinations ------------------------------------------------
+// Makes the operand for the cross-device ops: the value itself, a wrapped value
+// if there is one replica, or none if they are not needed. The caller releases
+// it.
 static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
                          ls_nest *out_value) {
   *out_value = ls_none();
@@ -24,7 +25,7 @@ static ls_status for_ops(const ls_strategy *strategy, ls_nest value,
              : ls_ok();
 }
 
-// Copies a value that is the same on all replicas where it goes.
+// Copies a value that is the same on all replicas to its destinations.
 static ls_status copy_one_value(const ls_strategy_reduction *r, ls_nest value,
                                 ls_nest *out_value) {
   LS_OWN(ls_device_set, devices) = {0};
@@ -77,7 +78,7 @@ ls_status ls_strategy_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   return ls_cross_replica_end(&crossing, status, out_value);
 }
 
-// A batch, in which those values go to the ops that are for them.
+// A batch: values for the cross-device ops, and others.
 typedef struct pairs {
   ls_strategy *strategy;
   ls_reduce_op op;
@@ -85,7 +86,7 @@ typedef struct pairs {
   const ls_destinations *where;
   size_t count;
   ls_nest *results;
-  ls_nest *given;  // For the ops; none: not for them.
+  ls_nest *given;  // Operands of the ops; none: not for them.
   ls_nest *chosen;
   ls_destinations *chosen_where;
 } pairs;
@@ -142,7 +143,7 @@ ls_status ls_mirrored_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   return status;
 }
 
-// Into a list of `count` results.
+// Reduces a batch to a list of `count` results.
 static ls_status reduce_to_batch_reduce(ls_strategy *strategy, ls_reduce_op op,
                                         const ls_nest *values,
                                         const ls_destinations *where,
@@ -169,7 +170,7 @@ ls_status ls_strategy_batch_reduce_to(ls_strategy *strategy, ls_reduce_op op,
   return ls_cross_replica_end(&crossing, status, out_list);
 }
 
-// ---- Broadcasting ----------------------------------------------------------
+// ---- Broadcast -------------------------------------------------------------
 ls_status ls_mirrored_broadcast_to(ls_strategy *strategy, ls_nest value,
                                    ls_destinations where, ls_nest *out_value) {
   ls_nest made = ls_none();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The set that brings everything to one device: adds there, and copies.
+// The set of cross-device ops that reduces on one device and copies the result.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -106,7 +106,7 @@ static const ls_cross_device_table table = {.name = "reduce_to_one",
                                             .gather = reduce_to_one_gather,
                                             .release = reduce_to_one_release};
 
-// ---- For others ------------------------------------------------------------
+// ---- Shared with other sets ------------------------------------------------
 ls_status ls_reduce_to_one(ls_reduce_op op, ls_nest value,
                            ls_destinations where, ls_nest *out_value) {
   reduce_to_one usual = {0};
@@ -136,7 +136,7 @@ ls_status ls_reduce_to_one_create(const ls_reduce_to_one_options *options,
         ls_copy_text(allocator, options->device, strlen(options->device));
     LS_RETURN_IF_NO_MEMORY(self->device);
   }
-  // Only the caller's function in it is not the library's.
+  // The set is built in unless it has the caller's function.
   LS_RETURN_IF_ERROR(
       ls_cross_device_make(&table, self, self->accumulate == NULL, out_ops));
   (void)ls_give(&self);

@@ -13,8 +13,8 @@
 #include "runtime/eager/eager.h"
 
 // ---- Along axes ------------------------------------------------------------
-// Adds the elements of a tensor along some axes, as a number if all the sizes
-// are known.
+// Multiplies a tensor's sizes along some axes: into `total` if they are known,
+// else at run time.
 static ls_status count_along(ls_tensor x, const ls_reduce_options *options,
                              ls_within *within) {
   const ls_shape shape = ls_tensor_shape(x);
@@ -60,7 +60,7 @@ static ls_status sum_leaf(const summing *s, ls_nest leaf, ls_nest *out_sum) {
   return ls_made_status(x);
 }
 
-// Sums a component, the items of a map output one by one.
+// Sums a component along the axes; of a map output each item.
 static ls_nest sum_component(const summing *s, ls_nest component) {
   ls_nest sum = ls_none();
   if (component.kind == LS_KIND_NONE) return sum;
@@ -80,7 +80,8 @@ static ls_nest sum_component(const summing *s, ls_nest component) {
 typedef ls_nest (*component_function)(ls_nest component, size_t index,
                                       void *user);
 
-// Makes a PerReplica of the function's value of each component, on its device.
+// Calls a function for each component on its device, and makes a PerReplica of
+// the results.
 static ls_status each_component(ls_nest leaf, component_function fn, void *user,
                                 ls_nest *out_value) {
   LS_OWN(ls_components, parts) = {0};
@@ -172,8 +173,8 @@ ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
   return ls_ok();
 }
 
-// ---- Afterwards ------------------------------------------------------------
-// A mean over elements that are counted when they are there.
+// ---- After the sum over replicas -------------------------------------------
+// Divides a sum by a number of elements that is known only at run time.
 static ls_tensor late_mean(const ls_within *within, ls_tensor sum) {
   const ls_dtype mean = ls_mean_dtype(within->dtype);
   const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
@@ -202,8 +203,8 @@ ls_status ls_finish_within(ls_reduce_op op, const ls_within *within,
   return ls_made_status(x);
 }
 
-// ---- Weighted --------------------------------------------------------------
-// Means over the replicas by weights, from within them.
+// ---- Weighted means in replicas --------------------------------------------
+// Means over the replicas with weights, computed inside replicas.
 
 typedef struct weighting {
   const double *weights;
@@ -211,7 +212,8 @@ typedef struct weighting {
   double total;
 } weighting;
 
-// This replica's weight. The same ops on all of them, whose traces are one.
+// Looks this replica's weight up by its id, so that all replicas have equal
+// traces.
 static ls_tensor own_weight(const weighting *w, ls_dtype dtype) {
   LS_OWN(ls_array, array) = NULL;
   const ls_status status =
@@ -231,7 +233,7 @@ static ls_nest weighted_leaf(ls_nest leaf, void *user) {
   const ls_dtype mean = ls_mean_dtype(ls_tensor_dtype(x));
   const ls_dtype wide = ls_is_half(mean) ? LS_DTYPE_F32 : mean;
   const ls_tensor weight = own_weight(w, wide);
-  // -0 added to any number is that number, which +0 is not.
+  // Uses -0 for a missing value, because x + -0 is x for every x, -0 included.
   const ls_tensor present =
       ls_select(ls_greater(weight, ls_scalar(wide, 0)),
                 ls_mul(ls_convert(x, wide), weight), ls_scalar(wide, -0.0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays on the host of a strategy: variables, filled slice by slice, so that
-// no program holds more than a slice of them, and a data set of their rows.
+// Arrays on a strategy's host: copies arrays to variables slice by slice, so
+// that no program holds more than a slice, and makes a data set of their rows.
 #include <string.h>
 
 #include "base/require.h"
@@ -55,7 +55,7 @@ static ls_status number_rows(int64_t first, int64_t count, ls_array **out) {
   return ls_ok();
 }
 
-// The slice's rows, and their numbers.
+// The slice's rows, and their indices.
 typedef struct slice {
   ls_nest rows;
   ls_array *numbers;
@@ -82,7 +82,7 @@ static ls_status write_eagerly(ls_variable *variable, const slice *s) {
   return ls_status_join(status, ls_frame_end(NULL));
 }
 
-// The op that writes a slice, and the placeholders that it is fed by.
+// The op that writes a slice, and its placeholders.
 typedef struct writing {
   ls_op op;
   ls_tensor rows, numbers;
@@ -152,7 +152,7 @@ static ls_status make_variable(const filling *f, ls_array *array,
   return ls_ok();
 }
 
-// ---- All of them ------------------------------------------------------------
+// ---- All arrays -------------------------------------------------------------
 static ls_nest variable_of_array(ls_nest leaf, void *user) {
   ls_nest variable = ls_none();
   const ls_status status =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributing: which host reads what of a data set, or of a function's, and
-// how replicas' values are made of that.
+// Distributes data sets: decides what part each host reads of a data set or a
+// function's data set, and how replicas' values are made from that.
 #include <string.h>
 
 #include "base/runtime_internal.h"
@@ -13,7 +13,7 @@
 #include "lockstep/device_name.h"
 #include "lockstep/element_spec.h"
 
-// A distributed data set that is being made.
+// A distributed data set being made.
 typedef struct making {
   ls_strategy *strategy;
   const ls_input_request *request;
@@ -22,7 +22,7 @@ typedef struct making {
   ls_distributed_dataset *data;
 } making;
 
-// ---- Where values go --------------------------------------------------------
+// ---- Destinations of values -------------------------------------------------
 static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
                          bool to_hosts) {
   const char *const *devices = ls_strategy_devices(data->strategy);
@@ -33,14 +33,14 @@ static ls_status set_map(ls_distributed_dataset *data, const ls_trunk *trunk,
                                 data->num_replicas, to_hosts);
 }
 
-// Keeps the values of this rank's replicas alone.
+// Limits the values to those of this rank's replicas.
 static void keep_own(ls_distributed_dataset *data, const ls_trunk *trunk) {
   const int32_t replicas = (int32_t)data->num_replicas;
   data->first_own = (size_t)ls_trunk_first(trunk, trunk->rank, replicas);
   data->end_own = (size_t)ls_trunk_first(trunk, trunk->rank + 1, replicas);
 }
 
-// A value goes to the replica that uses it, whichever host has read it.
+// Sets the device of each replica's value, whichever host reads it.
 static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
   const size_t count = data->num_replicas;
   data->places = ls_new_array(data->allocator, const char *, count);
@@ -58,7 +58,7 @@ static ls_status set_places(ls_distributed_dataset *data, bool to_hosts) {
   return ls_ok();
 }
 
-// ---- Of a data set ----------------------------------------------------------
+// ---- From a data set --------------------------------------------------------
 // Resolves DEFAULT and AUTO.
 static ls_shard_policy choose_policy(const making *self,
                                      const ls_dataset *dataset) {
@@ -72,7 +72,7 @@ static ls_shard_policy choose_policy(const making *self,
   return policy;
 }
 
-// Gives each host a pipeline of its shard.
+// Gives each host a pipeline with its shard.
 static ls_status shard_over_hosts(making *self, ls_dataset *dataset,
                                   ls_shard_policy policy) {
   ls_distributed_dataset *data = self->data;
@@ -89,7 +89,7 @@ static ls_status shard_over_hosts(making *self, ls_dataset *dataset,
   return ls_ok();
 }
 
-// Uses one pipeline for all: a data set, taken over.
+// Uses one data set, which is taken over, as the pipeline of all.
 static ls_status use_pipeline(making *self, ls_dataset *dataset) {
   LS_OWN(ls_dataset, pipeline) = dataset;
   LS_RETURN_IF_ERROR(ls_input_add_pipelines(self->data, 1));
@@ -101,15 +101,15 @@ static ls_status use_one(making *self, ls_dataset *dataset) {
   return use_pipeline(self, ls_dataset_retain(dataset));
 }
 
-// Returns true if ranks read their replicas' values alone. Ops of graphs need
-// all.
+// Returns true if ranks read only their replicas' values; ops of graphs need
+// all of them.
 static bool reads_apart(const making *self) {
   const ls_graph *graph = ls_graph_current();
   return self->trunk != NULL && graph != NULL && ls_graph_is_eager(graph);
 }
 
-// Uses a pipeline of what this rank's replicas get alone, if there is one;
-// `*out_has` says so.
+// Uses a pipeline with only this rank's values, if `make` finds one; `*out_has`
+// tells if so.
 static ls_status use_own(making *self, ls_dataset *dataset,
                          ls_dataset *(*make)(ls_dataset *dataset,
                                              int64_t replicas, int64_t first,
@@ -139,8 +139,8 @@ static ls_status use_whole(making *self, ls_dataset *dataset,
   return use_own(self, dataset, ls_input_turns, &data->is_turns);
 }
 
-// Gives each replica a part of each batch. A rank reads its replicas' rows
-// alone where batches are made of rows.
+// Gives each replica a part of each batch. A rank reads only its replicas'
+// rows, if batches are made of rows.
 static ls_status use_parts(making *self, ls_dataset *dataset) {
   ls_distributed_dataset *data = self->data;
   data->cut = LS_INPUT_SPLIT;
@@ -180,7 +180,8 @@ static ls_status check_readers(const ls_dataset *dataset,
                       ls_dataset_print(dataset, text, sizeof(text)));
 }
 
-// Checks specs, taken over: only dense leaves are fetched to devices.
+// Checks specs, which are taken over: only dense leaves can be fetched to
+// devices.
 static ls_status check_fetched(const making *self, ls_nest taken) {
   LS_OWN(ls_nest, specs) = taken;
   return self->options->fetch_to_device == LS_FLAG_OFF
@@ -204,7 +205,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
   LS_RETURN_IF_ERROR(ls_input_set_text(data, dataset));
   const ls_shard_policy policy = choose_policy(self, dataset);
   LS_RETURN_IF_ERROR(check_readers(dataset, policy));
-  // Ranks are hosts where each reads by itself.
+  // Each rank counts as a host if ranks read separately.
   const bool apart = policy != LS_SHARD_DATA || options->round_up;
   const ls_trunk *hosts = apart ? self->trunk : NULL;
   LS_RETURN_IF_ERROR(set_map(data, hosts, to_hosts));
@@ -224,7 +225,7 @@ static ls_status from_dataset(making *self, ls_dataset *dataset) {
                 : shard_over_hosts(self, dataset, policy);
 }
 
-// ---- Of a function ----------------------------------------------------------
+// ---- From a function --------------------------------------------------------
 static ls_status call_function(making *self, size_t index, const char *device) {
   const ls_input_context context = {
       .num_pipelines = (int32_t)self->data->num_pipelines,
@@ -271,7 +272,7 @@ static ls_status call_for_hosts(making *self) {
   return ls_ok();
 }
 
-// Gives the spec of a pipeline's elements; lent.
+// Finds the spec of a pipeline's elements, borrowed.
 static ls_status find_spec(const ls_pipeline *pipeline,
                            ls_element_spec *out_spec) {
   const ls_input_callable *callable = pipeline->callable;
@@ -283,8 +284,8 @@ static ls_status find_spec(const ls_pipeline *pipeline,
   return ls_ok();
 }
 
-// Joins the spec of another pipeline, whose elements must be alike. Dimensions
-// that differ become unknown.
+// Merges the spec of another pipeline, whose elements must agree; sizes that
+// differ become unknown.
 static ls_status join_spec(ls_distributed_dataset *data, size_t pipeline,
                            const ls_element_spec *spec) {
   char path[200];
@@ -354,7 +355,7 @@ static ls_status from_function(making *self) {
   return ls_ok();
 }
 
-// ---- Of either --------------------------------------------------------------
+// ---- From both --------------------------------------------------------------
 static ls_status fill_data(making *self) {
   ls_distributed_dataset *data = self->data;
   data->shares.round_up = self->options->round_up;
@@ -370,8 +371,8 @@ static ls_status fill_data(making *self) {
   return from_dataset(self, dataset);
 }
 
-// Returns true if values stay on hosts: data sets that are made on devices give
-// theirs there.
+// Returns true if values stay on hosts; data sets that are made on devices
+// leave their values there.
 static bool stays_on_hosts(const making *self) {
   const bool made_there =
       self->data->is_per_replica && self->options->place_dataset_on_device;

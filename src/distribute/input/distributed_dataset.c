@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed data sets: pipelines, which are data sets or functions of the
-// caller's, and the parts of values in them.
+// Distributed data sets: pipelines (data sets, or the caller's functions), and
+// how replicas' values are cut from them.
 #include <string.h>
 
 #include "base/require.h"
@@ -26,7 +26,7 @@ static const ls_object_type callable_type = {.name = "input callable",
                                              .destroy = destroy_callable};
 LS_OWNED_POINTER(ls_input_callable, ls_object_release)
 
-// Lists the spec of a leaf, and gives its number.
+// Adds the spec of a leaf to the list, and returns its index.
 static ls_nest list_leaf(ls_nest leaf, void *user) {
   ls_input_callable *callable = user;
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
@@ -142,7 +142,7 @@ ls_status ls_input_set_text(ls_distributed_dataset *data,
   return data->text == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Wraps a data set as it is.
+// Wraps a plain data set.
 static ls_status wrap_plain(ls_dataset *dataset,
                             ls_distributed_dataset **out_data) {
   ls_element_spec spec;
@@ -175,8 +175,9 @@ ls_status ls_input_data_of(ls_nest leaf, ls_distributed_dataset **out_data) {
   return wrap_plain(dataset, out_data);
 }
 
-// ---- Looking in -------------------------------------------------------------
-// Steps of a pipeline that serves so many replicas.
+// ---- Queries ----------------------------------------------------------------
+// Returns the number of steps of a pipeline that serves this number of
+// replicas.
 static int64_t steps_of(const ls_distributed_dataset *data,
                         const ls_dataset *dataset, int64_t replicas) {
   const int64_t elements =
@@ -211,7 +212,7 @@ int64_t ls_distributed_dataset_cardinality(ls_nest dataset) {
   return data == NULL ? 0 : cardinality_of(data);
 }
 
-// The next leaf whose PerReplica of specs is made.
+// The next leaf for which a PerReplica of specs is made.
 typedef struct spelling {
   const ls_distributed_dataset *data;
   size_t leaf;

@@ -48,8 +48,8 @@ static ls_status start_iterator(ls_host_call *call) {
 static const ls_host_kernel start_kernel = {.name = "distributed_initializer",
                                             .start = start_iterator};
 
-// Adds the op that starts it to the current graph, which has a reference to the
-// iterator by it; the iterator has none to the graph.
+// Adds the op that starts the iterator to the current graph. The graph refers
+// to the iterator by it, but not the iterator to the graph.
 static ls_status add_initializer(ls_distributed_iterator *self) {
   self->initializer = ls_host_call_add(&start_kernel, &self->object, NULL, 0);
   return ls_op_is_failed(self->initializer) ? ls_graph_error(ls_graph_current())
@@ -111,7 +111,7 @@ static ls_status check_kind(ls_iterator_kind kind) {
   return ls_ok();
 }
 
-// The elements ahead in a pipeline.
+// Returns how many elements a pipeline prepares ahead.
 static ls_opt choose_ahead(const ls_distributed_dataset *data,
                            size_t pipeline) {
   if (data->buffer < 0) return (ls_opt){0};
@@ -141,7 +141,7 @@ static ls_status open_sources(ls_distributed_iterator *self) {
   return ls_ok();
 }
 
-// Ranks make their iterators in the same order.
+// Numbers iterators; ranks make theirs in the same order.
 static uint64_t next_number(ls_distributed_dataset *data) {
   return __atomic_add_fetch(&data->num_iterators, 1, __ATOMIC_RELAXED);
 }
@@ -201,7 +201,7 @@ void ls_distributed_iterator_release(ls_distributed_iterator *iterator) {
 }
 
 // ---- The next element -------------------------------------------------------
-// Joins the values of a leaf, which are taken over.
+// Joins the replicas' values of a leaf, which are taken over.
 static ls_nest distributed_iterator_join(const ls_distributed_iterator *self,
                                          ls_nest *values) {
   const ls_distributed_dataset *data = self->data;
@@ -210,7 +210,7 @@ static ls_nest distributed_iterator_join(const ls_distributed_iterator *self,
   if (data->wraps)
     made = ls_nest_distributed_on(LS_PER_REPLICA, values, data->places, count);
   for (size_t r = 0; r < count; ++r)
-    values[r] = ls_none();  // Taken over.
+    values[r] = ls_none();  // Moved to the distributed value.
   return made;
 }
 
@@ -243,7 +243,7 @@ ls_status ls_input_advance(ls_distributed_iterator *self, ls_nest *element) {
   if (ls_status_is_ok(status)) status = ls_input_pack(self, element);
   ls_input_release_parts(self);
   if (ls_status_code(status) != LS_OUT_OF_RANGE) {
-    ++self->given;  // One that fails was used, too.
+    ++self->given;  // A failed element counts as used.
     return status;
   }
   self->ended = true;
@@ -291,7 +291,7 @@ ls_status ls_distributed_iterator_next_as_optional(
   return ls_input_try_advance(iterator, element, out_has_value);
 }
 
-// ---- Starting again ---------------------------------------------------------
+// ---- Restart ----------------------------------------------------------------
 static ls_status check_again(const ls_distributed_iterator *self) {
   return self->kind != LS_ITERATOR_ONE_SHOT
              ? ls_ok()

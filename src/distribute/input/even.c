@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of any size as batches of one size.
+// Makes batches of any size into batches of one size.
 #include <string.h>
 
 #include "base/runtime_internal.h"
@@ -8,13 +8,13 @@
 #include "lockstep/element_spec.h"
 #include "lockstep/streams.h"
 
-// State of the functions of the data sets that are made.
+// State of the functions of the resulting data sets.
 typedef struct evening {
   ls_allocator *allocator;
   ls_even_options options;
-  bool stops;       // SIGNALLED: elements say stop.
-  bool was_logged;  // DROPPED: a short one was left out. Atomic.
-  ls_nest padding;  // MASKED: an element of padding alone, or none.
+  bool stops;       // SIGNALLED: elements after the end, which say stop.
+  bool was_logged;  // DROPPED: a short batch was left out and logged. Atomic.
+  ls_nest padding;  // MASKED: an element of padding, or none.
   int64_t axes[];
 } evening;
 
@@ -24,7 +24,7 @@ static void release_evening(void *user) {
   ls_release(self->allocator, self);
 }
 
-// NULL without memory.
+// Makes the state; NULL without memory.
 static evening *make_evening(const ls_even_options *options) {
   ls_allocator *allocator = ls_current_allocator();
   const ls_row_shares *shares = &options->shares;
@@ -85,7 +85,8 @@ static ls_nest keep_element(ls_nest element, const ls_map_call *call,
   return ls_nest_retain(element);
 }
 
-// Gives the specs of full batches; `*out_same`: elements are that already.
+// Makes the specs of full batches; `*out_same` is true if the elements have
+// them already.
 static ls_nest full_specs(const ls_dataset *dataset,
                           const ls_row_shares *shares, bool *out_same) {
   const size_t count = dataset->num_leaves;
@@ -105,8 +106,8 @@ static ls_nest full_specs(const ls_dataset *dataset,
   return ls_nest_pack(dataset->structure, leaves, count);
 }
 
-// Returns the data set without a last batch that is not full, if that batch's
-// size is known without reading it; `*out_known` tells whether it is.
+// Removes a last batch that is not full, if its size is known without reading;
+// `*out_known` tells if so.
 static ls_dataset *take_full(ls_dataset *dataset, const ls_row_shares *shares,
                              bool *out_known) {
   const ls_dataset_class *kind = dataset->kind;
@@ -173,7 +174,7 @@ static bool pads_rows(const ls_even_options *options) {
   return options->rule == LS_END_MASKED || options->pads;
 }
 
-// Pads features and labels, where the rule does; `count` -1: they are specs.
+// Pads features and labels, if the rule does; `count` -1: they are specs.
 static ls_status pad_element(const evening *self, ls_nest features,
                              ls_nest labels, int64_t count,
                              ls_feed_element *out_fed) {
@@ -232,7 +233,7 @@ static ls_status make_specs(const evening *self, ls_nest specs,
   return ls_nest_status(out_fed->mask);
 }
 
-// Specs of what it makes of the data set's elements.
+// Makes the specs of the resulting elements.
 static ls_nest even_specs(const evening *self, const ls_dataset *dataset) {
   LS_OWN(ls_feed_element, fed) = {0};
   LS_OWN(ls_nest, specs) = ls_dataset_spec_nest(dataset);
@@ -262,7 +263,7 @@ static ls_dataset *map_even(ls_dataset *dataset, const ls_even_options *options,
 static ls_nest zeros_of(ls_nest leaf, void *user) {
   const ls_leaf_spec *spec = ls_nest_as_spec(leaf);
   (void)user;
-  if (spec == NULL) return ls_nest_retain(leaf);  // Failed.
+  if (spec == NULL) return ls_nest_retain(leaf);  // A failure.
   return ls_nest_zeros(spec->type.dtype, spec->type.shape);
 }
 
@@ -271,7 +272,7 @@ static ls_nest give_padding(void *user, int64_t index) {
   return ls_nest_retain(((const evening *)user)->padding);
 }
 
-// Elements of padding alone, like those of the data set.
+// Makes a data set of padding elements with the types of this one.
 static ls_dataset *only_padding(const ls_dataset *dataset,
                                 const ls_even_options *options) {
   evening *self = make_evening(options);

@@ -19,7 +19,8 @@ static ls_nest *fill_part_of(ls_distributed_iterator *self, size_t leaf,
 }
 
 // ---- Parts of a batch -------------------------------------------------------
-// Cuts a batch, whose first row is row `begin` of the whole one.
+// Cuts a batch into the replicas' parts; its first row is row `begin` of the
+// whole batch.
 static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
                           int64_t rows, int64_t begin) {
   const ls_distributed_dataset *data = self->data;
@@ -33,8 +34,8 @@ static ls_status fill_cut(ls_distributed_iterator *self, const ls_nest *leaves,
   return ls_ok();
 }
 
-// Stands in for the values of other ranks: parts of a batch of so many rows,
-// whose leaves these are; or, of no leaves, elements of known types.
+// Fills in absent values for other ranks: parts of a batch of `rows` rows with
+// these leaves, or, without leaves, elements of known types.
 static ls_status fill_absent(ls_distributed_iterator *self,
                              const ls_nest *leaves, int64_t rows) {
   const ls_distributed_dataset *data = self->data;
@@ -67,8 +68,8 @@ static ls_status fill_split(ls_distributed_iterator *self, ls_nest whole) {
   return is_part ? fill_absent(self, leaves, rows) : ls_ok();
 }
 
-// Reads batches into two nests in turn: the latest element has views of the
-// other one, which go with the element that the caller gives back.
+// Reads batches into two nests alternately: the latest element has views of the
+// other one, which are dropped when the caller returns the element.
 static ls_status fill_parts(ls_distributed_iterator *self) {
   ls_nest *whole = &self->wholes[self->turn];
   LS_RETURN_IF_ERROR(ls_iterator_next(self->sources[0], whole));
@@ -77,8 +78,8 @@ static ls_status fill_parts(ls_distributed_iterator *self) {
 }
 
 // ---- Rows of a host ---------------------------------------------------------
-// Reads another batch in place of the one that is used up. One that fails has
-// no rows, and is skipped.
+// Reads a host's next batch, when the last one is used up. A batch that fails
+// has no rows, and is skipped.
 ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   ls_input_rows *from = &self->rows[host];
   LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
@@ -93,7 +94,7 @@ ls_status ls_input_read_batch(ls_distributed_iterator *self, size_t host) {
   return ls_input_rows_in(self, leaves, &from->rows);
 }
 
-// Appends rows to those that a replica has: together they are one array.
+// Appends rows to those of a replica, in one array.
 static ls_status append_rows(ls_nest *part, ls_nest rows) {
   const ls_array *a = ls_nest_as_array(*part), *b = ls_nest_as_array(rows);
   if (a == NULL || b == NULL)
@@ -121,7 +122,7 @@ static ls_status append_rows(ls_nest *part, ls_nest rows) {
   return ls_ok();
 }
 
-// Moves the host's next rows to a replica. Those of a failure are used, too.
+// Moves the host's next rows to a replica. Failed rows count as used.
 static ls_status append_piece(ls_distributed_iterator *self, size_t host,
                               int64_t count, size_t replica) {
   const ls_distributed_dataset *data = self->data;
@@ -142,7 +143,7 @@ static ls_status append_piece(ls_distributed_iterator *self, size_t host,
   return ls_ok();
 }
 
-// Takes one of the pieces of a batch, as many as there are replicas.
+// Takes one of the pieces of a batch, which has one for each replica.
 static ls_status take_piece(ls_distributed_iterator *self, size_t host,
                             size_t replica) {
   ls_input_rows *from = &self->rows[host];
@@ -155,8 +156,8 @@ static ls_status take_piece(ls_distributed_iterator *self, size_t host,
   return append_piece(self, host, count, replica);
 }
 
-// Takes a piece of the sizes in turn, over the borders of batches; at the end a
-// short one.
+// Takes the next piece of the cyclic sizes, across batches; at the end a short
+// one.
 static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
                              size_t replica) {
   const ls_distributed_dataset *data = self->data;
@@ -164,7 +165,7 @@ static ls_status take_cyclic(ls_distributed_iterator *self, size_t host,
   int64_t left =
       ls_cyclic_rows(&data->shares, data->batch_rows,
                      (int64_t)data->map.hosts[host].first, from->taken);
-  // A piece of no rows also needs that there are some.
+  // Even a piece of no rows requires that some rows are left.
   for (bool has_rows = false; !has_rows || left > 0;) {
     while (from->next == from->rows) {
       const ls_status status = ls_input_read_batch(self, host);
@@ -204,7 +205,7 @@ static ls_status fill_one(ls_distributed_iterator *self, size_t replica) {
   LS_OWN(ls_nest, element) = ls_none();
   LS_OWN_MEMORY(self->allocator, ls_nest, leaves) = NULL;
   const size_t pipeline = ls_input_pipeline_of(self->data, replica);
-  // An element that fails may have taken memory.
+  // A failed element may hold memory.
   LS_RETURN_IF_ERROR(read_pipeline(self, pipeline, &element));
   LS_RETURN_IF_ERROR(ls_input_leaves(self, element, &leaves));
   for (size_t l = 0; l < self->data->num_leaves; ++l)
@@ -213,8 +214,8 @@ static ls_status fill_one(ls_distributed_iterator *self, size_t replica) {
 }
 
 // Reads the values of this process. The end of data is no failure here: the
-// replica has none. After a failure the other replicas of the step read theirs,
-// too, so that the next step begins with a step.
+// replica has no value. After a failure the step's other replicas still read,
+// so that the next step begins at a step.
 static ls_status fill_own(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
   ls_status all = ls_ok();
@@ -245,7 +246,7 @@ static ls_status fill_empty(ls_distributed_iterator *self, size_t replica) {
   return ls_ok();
 }
 
-// Logs how many values of an incomplete group are dropped.
+// Logs the number of values dropped from an incomplete group.
 static void log_dropped(const ls_distributed_iterator *self, size_t count) {
   char key[160];
   if (count == 0 || !self->data->drops_group) return;
@@ -258,7 +259,8 @@ static void log_dropped(const ls_distributed_iterator *self, size_t count) {
                  self->data->strategy->label);
 }
 
-// All ranks know how many elements there are, and their types.
+// Fills in elements in turn. All ranks know the number of elements, and their
+// types.
 static ls_status fill_turns(ls_distributed_iterator *self) {
   const ls_distributed_dataset *data = self->data;
   const int64_t replicas = (int64_t)data->num_replicas;
@@ -271,8 +273,8 @@ static ls_status fill_turns(ls_distributed_iterator *self) {
   return fill_absent(self, NULL, 0);
 }
 
-// Other ranks read their own rows of the step. A failure here ends theirs, too:
-// they would go on without this one.
+// Fills in this rank's rows while other ranks read theirs. A failure is passed
+// to them, because they would go on without this rank.
 static ls_status fill_apart(ls_distributed_iterator *self) {
   const ls_status status =
       self->data->is_turns ? fill_turns(self) : fill_parts(self);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Iterators in graphs: an op reads the next element and gives the values of all
-// replicas. Runs that come to it at the same time get an element each.
+// Iterators in graphs: an op reads the next element and returns the values of
+// all replicas. Concurrent runs get an element each.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,13 +15,13 @@
 #include "lockstep/host.h"
 #include "lockstep/ops.h"
 
-// ---- The state of an op -----------------------------------------------------
+// ---- State ------------------------------------------------------------------
 typedef struct reading {
   ls_object object;
   ls_allocator *allocator;
   ls_distributed_iterator *iterator;
-  bool is_optional;  // The last output says if there is an element.
-  ls_mutex lock;     // Guards `used`, for moments.
+  bool is_optional;  // The last output tells if there is an element.
+  ls_mutex lock;     // Guards `used`; held briefly.
   ls_nest used;      // An element that may be overwritten, or none.
 } reading;
 
@@ -42,7 +42,7 @@ static size_t count_values(const reading *self) {
   return data->num_replicas * data->num_leaves;
 }
 
-// Values stand replica by replica, each with all leaves.
+// Infers the values, replica by replica, each with all leaves.
 static ls_status infer_values(const ls_object *state, const ls_type *in,
                               size_t num_in, ls_type *out, size_t *num_out) {
   const reading *self = (const reading *)state;
@@ -57,8 +57,8 @@ static ls_status infer_values(const ls_object *state, const ls_type *in,
   return ls_ok();
 }
 
-// ---- A call -----------------------------------------------------------------
-// In its room: the element, and if there is one.
+// ---- Call -------------------------------------------------------------------
+// Items in the call's room: the element, and whether there is one.
 enum { HAS_ELEMENT = 3 };
 _Static_assert(sizeof(ls_nest) <= HAS_ELEMENT * sizeof(void *),
                "an element fits a call's room");
@@ -67,7 +67,7 @@ static ls_nest *element_of(ls_host_call *call) {
   return (ls_nest *)(void *)&call->room[0];
 }
 
-// Makes zeros and empty strings in place of an element.
+// Makes zeros and empty strings instead of an element.
 static ls_status make_zeros(ls_distributed_iterator *iterator,
                             ls_nest *element) {
   const ls_distributed_dataset *data = iterator->data;
@@ -81,7 +81,7 @@ static ls_status make_zeros(ls_distributed_iterator *iterator,
   return ls_input_pack(iterator, element);
 }
 
-// Reads an element, or zeros. The iterator's lock is held.
+// Reads an element, or zeros at the end. Requires the iterator's lock.
 static ls_status read_next(reading *self, ls_host_call *call,
                            ls_nest *element) {
   ls_distributed_iterator *iterator = self->iterator;
@@ -141,7 +141,7 @@ static ls_status give_value(const reading *self, ls_host_call *call,
   return ls_host_give(call, output, ls_array_data(array));
 }
 
-// The run reads the values where they are.
+// Lets the run read the values in place.
 static ls_status take_values(ls_host_call *call) {
   const reading *self = (const reading *)call->state;
   const size_t count = count_values(self);
@@ -172,7 +172,7 @@ static const ls_host_kernel reading_kernel = {.name = "distributed_get_next",
                                               .take = take_values,
                                               .end = drop_values};
 
-// ---- Building ---------------------------------------------------------------
+// ---- Build ------------------------------------------------------------------
 static ls_status
 input_ops_check_types(const ls_distributed_iterator *iterator) {
   const ls_distributed_dataset *data = iterator->data;
@@ -196,7 +196,7 @@ input_ops_check_types(const ls_distributed_iterator *iterator) {
   return ls_ok();
 }
 
-// Reading in a loop while a graph is built makes an op each time.
+// Warns if a loop reads while a graph is built, because each read makes an op.
 static void warn_of_many(ls_distributed_iterator *iterator) {
   enum { MOST = 32 };
   if (++iterator->num_ops <= MOST) return;
@@ -210,7 +210,8 @@ static void warn_of_many(ls_distributed_iterator *iterator) {
       iterator->name, iterator->num_ops);
 }
 
-// Checks that no value is another rank's, which is no tensor here.
+// Checks that no value belongs to another rank: it could not become a tensor
+// here.
 static ls_status check_own(const ls_distributed_iterator *iterator) {
   const ls_distributed_dataset *data = iterator->data;
   if (data->end_own - data->first_own == data->num_replicas) return ls_ok();
@@ -222,7 +223,7 @@ static ls_status check_own(const ls_distributed_iterator *iterator) {
       iterator->name, data->first_own, data->end_own, data->num_replicas);
 }
 
-// Adds the op, and gives replicas' values on their devices.
+// Adds the op, and returns replicas' values on their devices.
 static ls_status add_reading(ls_distributed_iterator *iterator,
                              bool is_optional, ls_op *out_op) {
   const ls_distributed_dataset *data = iterator->data;
@@ -262,7 +263,7 @@ static ls_status input_ops_build(ls_distributed_iterator *iterator,
   return ls_take_nest(element, out_element);
 }
 
-// Gives a tuple (has_value, element) in eager.
+// Returns a tuple (has_value, element), in eager mode.
 static ls_nest advance_eagerly(ls_distributed_iterator *iterator) {
   bool has_value = false;
   ls_nest element = ls_none();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input on several ranks: values of other ranks are absent here, arrays of the
-// right type that nobody reads. Where a rank cannot know the type, or if there
-// is a value, all ranks report it.
+// Input on several ranks. Other ranks' values are absent here: arrays of the
+// right type that nobody reads. If a rank cannot know the type, or if there is
+// a value at all, all ranks report it.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/array_internal.h"
 #include "distribute/input/input.h"
 
-// Absent values of one leaf and shape are one array.
+// Makes an absent value; those of one leaf and shape share an array.
 ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
                           ls_dtype dtype, ls_shape shape, ls_nest *out_value) {
   ls_array **kept = &self->absent[leaf];
@@ -25,8 +25,8 @@ ls_status ls_input_absent(ls_distributed_iterator *self, size_t leaf,
 }
 
 // ---- Reports ----------------------------------------------------------------
-// A replica reports if it has a value, what is known of its pipeline, and the
-// dimensions of its leaves or, without a value, of empty ones.
+// A replica's report: flags for its value and its pipeline, then the sizes of
+// its leaves or, without a value, of empty ones.
 enum { HAS_VALUE = 1, IS_ENDLESS = 2, IS_UNKNOWN = 4, IS_WHOLE = 8 };
 
 static ls_status count_words(const ls_distributed_iterator *self,
@@ -71,7 +71,8 @@ static ls_status report_values(const ls_distributed_iterator *self,
   return ls_ok();
 }
 
-// Takes another rank's value, also an empty one: all ranks know its shapes.
+// Takes another rank's report of a value, also an empty one, as all ranks must
+// know its shape.
 static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
                                const int64_t *words) {
   const ls_distributed_dataset *data = self->data;
@@ -87,7 +88,7 @@ static ls_status take_reported(ls_distributed_iterator *self, size_t replica,
   return ls_ok();
 }
 
-// Decides for all ranks: if the step has values, and which.
+// Decides for all ranks if the step has values, and which.
 static ls_status decide(ls_distributed_iterator *self, const int64_t *words,
                         size_t size) {
   const ls_distributed_dataset *data = self->data;
@@ -122,7 +123,7 @@ static ls_status exchange_reports(ls_distributed_iterator *self,
                                  .size = (end - first) * size * sizeof(*words),
                                  .rank = k};
   }
-  // No program has this name.
+  // A name that no program has.
   const ls_trunk_name name = {
       .program = {ls_hash(self->name, strlen(self->name), 0), self->number},
       .iteration = self->exchanges++,
@@ -148,7 +149,7 @@ ls_status ls_input_exchange(ls_distributed_iterator *self, ls_status own) {
               ? ls_out_of_memory()
               : exchange_reports(self, trunk, size, words, pieces);
   }
-  // The others would wait for this one.
+  // Ends the other ranks, which would wait for this one.
   if (!ls_status_is_ok(own)) trunk->cancel(trunk, own);
   return own;
 }

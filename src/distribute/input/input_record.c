@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Positions of distributed iterators in records.
+// Positions of distributed iterators in checkpoints.
 //
-// One pipeline's position counts its elements, so that a run may go on with
-// other replicas and hosts; several pipelines have a position each.
+// A single pipeline saves its number of elements, so that a run may continue
+// with other replicas and hosts; several pipelines save a position each.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "distribute/input/rows.h"
 #include "lockstep/record.h"
 
-// Elements of the only pipeline that a step uses.
+// Returns the number of elements of the single pipeline that a step uses.
 static int64_t elements_per_step(const ls_distributed_iterator *self) {
   return self->data->cut == LS_INPUT_SPLIT ? 1
                                            : (int64_t)self->data->num_replicas;
@@ -34,9 +34,9 @@ static ls_status check_callables(const ls_distributed_iterator *self,
   return ls_ok();
 }
 
-// ---- Saving -----------------------------------------------------------------
-// Returns true if nothing is left of the batch, which need not be read again
-// then; it may be one that failed.
+// ---- Save -------------------------------------------------------------------
+// Returns true if nothing is left of the batch, so that it need not be read
+// again; it may have failed.
 static bool is_used_up(const ls_distributed_iterator *self,
                        const ls_input_rows *rows) {
   return self->data->batch_rows < 0
@@ -53,7 +53,7 @@ static ls_status save_rows(const ls_distributed_iterator *self,
   return ls_record_set_i64(record, "pieces", rows->taken);
 }
 
-// Saves the position before a batch that is used in part.
+// Saves a pipeline's position, with the rows used of its current batch.
 static ls_status save_pipeline(ls_distributed_iterator *self, size_t i,
                                ls_record *record) {
   char name[32];
@@ -94,7 +94,7 @@ ls_status ls_distributed_iterator_save(ls_distributed_iterator *iterator,
   return ls_ok();
 }
 
-// ---- Restoring --------------------------------------------------------------
+// ---- Restore ----------------------------------------------------------------
 static ls_status check_record(const ls_distributed_iterator *self,
                               const ls_record *record) {
   const char *text = NULL;
@@ -136,7 +136,7 @@ static ls_status input_record_restore_one(ls_distributed_iterator *self,
   return ls_iterator_restore(self->sources[0], source);
 }
 
-// Older records have no such entry.
+// Reads the entry, which older checkpoints do not have.
 static ls_status get_used_up(const ls_record *record, int64_t *out_used_up) {
   const ls_status status = ls_record_get_i64(record, "used_up", out_used_up);
   if (ls_status_code(status) != LS_NOT_FOUND) return status;
@@ -145,7 +145,7 @@ static ls_status get_used_up(const ls_record *record, int64_t *out_used_up) {
   return ls_ok();
 }
 
-// Reads the batch that was used in part again.
+// Reads a partly used batch again.
 static ls_status restore_rows(ls_distributed_iterator *self, size_t i,
                               const ls_record *record) {
   ls_input_rows *rows = &self->rows[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Specs of elements, and of the values that replicas get of them.
+// Specs of elements, and of the values that replicas get.
 #include <stdio.h>
 
 #include "base/memory/own.h"

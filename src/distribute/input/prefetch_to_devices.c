@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets whose elements go to devices ahead of use: to one device as they
-// are, to a list of devices as a list of elements, one for each. No other data
-// set is made of them.
+// Data sets whose elements are copied to devices ahead of use: to one device as
+// they are, to several devices as a list with an element for each. It must be
+// the last step.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "base/runtime_internal.h"
@@ -13,7 +13,7 @@
 #include "distribute/input/input.h"
 #include "lockstep/device_name.h"
 
-// Its elements are lists of `count` of the input's; 0: they are the input's.
+// Elements are lists of `count` of the input's; with 0, the input's elements.
 typedef struct device_dataset {
   ls_dataset base;
   size_t count;
@@ -63,7 +63,7 @@ typedef struct group_stage {
   ls_nest *elements;
 } group_stage;
 
-// Gives the next group. An incomplete one is left out.
+// Makes the next group; leaves an incomplete one out.
 static ls_status next_group(ls_stage *stage, ls_nest *list) {
   group_stage *self = (group_stage *)stage;
   ls_status status = ls_ok();
@@ -96,7 +96,7 @@ static void destroy_devices(ls_dataset *dataset) {
   ls_release(dataset->allocator, ((device_dataset *)dataset)->devices);
 }
 
-// Devices do not change the elements, but their number does.
+// Describes the number of devices only; the devices do not change elements.
 static void describe_devices(const ls_dataset *dataset, ls_text *text) {
   const device_dataset *self = (const device_dataset *)dataset;
   if (self->count > 0) ls_text_append_i64(text, (int64_t)self->count);
@@ -126,7 +126,7 @@ static ls_status set_devices(device_dataset *self, const char *const *devices,
   return ls_ok();
 }
 
-// Makes elements lists, of one for each device.
+// Makes the specs of lists with an element for each device.
 static ls_status set_list(device_dataset *self, size_t count) {
   ls_dataset *base = &self->base;
   LS_OWN(ls_nest_builder, items) = {0};

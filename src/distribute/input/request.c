@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that distribute data sets: they check options, and ask the class.
+// Public calls that distribute data sets: check options and call the strategy's
+// class.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -168,7 +169,7 @@ ls_status ls_strategy_distribute_datasets_from_function(
       strategy, function, user, NULL, out_dataset);
 }
 
-// ---- Iterators at once ------------------------------------------------------
+// ---- Iterators made directly ------------------------------------------------
 static ls_status make_iterator(ls_strategy *strategy, ls_input_request request,
                                ls_distributed_iterator **out_iterator) {
   LS_OWN(ls_nest, data) = ls_none();

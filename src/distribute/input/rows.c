@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of batches: parts of them, and padding; and elements of such batches.
+// Rows of batches: parts and padding. Also elements of such batches.
 #include "distribute/input/rows.h"
 
 #include <string.h>
@@ -97,7 +97,7 @@ ls_status ls_shares_count(const ls_row_shares *shares, ls_nest features,
 typedef struct padding_walk {
   const ls_row_shares *shares;
   int64_t count;
-  size_t leaf;  // The number of the next one.
+  size_t leaf;  // Index of the next leaf.
 } padding_walk;
 
 static ls_status check_rows(const padding_walk *walk, ls_dtype dtype,

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of a batch: how many each part gets, where they stand, and what stands
-// in for those that are missing. Nobody else computes with them.
+// Rows of a batch: how many each part gets, where they are, and padding for
+// missing ones. All such arithmetic is here.
 #ifndef LS_DISTRIBUTE_INPUT_ROWS_H_
 #define LS_DISTRIBUTE_INPUT_ROWS_H_
 
 #include "base/values/nest_internal.h"
 
-// How the rows of a batch are shared out. Zero in a field means its default.
+// How the rows of a batch are shared. A zero field has its default.
 typedef struct ls_row_shares {
   int64_t parts;
-  // Parts of ceil(rows / parts), the last ones shorter or empty. Default: they
-  // differ by at most one row, larger ones first.
+  // Parts of ceil(rows / parts) rows, the last ones shorter or empty. Default:
+  // parts differ by at most one row, larger ones first.
   bool round_up;
-  // Padded batches: each part has so many rows, real ones first.
+  // Padded batches: size of each part, with the padding at its end.
   int64_t room;
-  // The axis of each leaf's rows, lent; of further leaves: 0.
+  // Axis of the rows in each leaf, borrowed; 0 for further leaves.
   const int64_t *axes;
   size_t num_axes;
 } ls_row_shares;
 
-// The first row of a part; of part `parts` the number of rows.
+// Returns the first row of a part; for part `parts` the number of rows.
 static inline int64_t ls_shares_begin(const ls_row_shares *shares, int64_t rows,
                                       int64_t part) {
   const int64_t least = rows / shares->parts, rest = rows % shares->parts;
@@ -34,21 +34,21 @@ static inline int64_t ls_shares_rows(const ls_row_shares *shares, int64_t rows,
          ls_shares_begin(shares, rows, part);
 }
 
-// The rows of piece `index` of a host that reads rows of its own: the shares of
-// a batch of `rows`, from part `first` on, over and over. So all hosts together
-// use `rows` in each step.
+// Returns the rows of piece `index` of a host that reads its own rows: the
+// shares of a batch of `rows`, from part `first` on, repeated. So all hosts
+// together use `rows` in each step.
 static inline int64_t ls_cyclic_rows(const ls_row_shares *shares, int64_t rows,
                                      int64_t first, int64_t index) {
   return ls_shares_rows(shares, rows, (first + index) % shares->parts);
 }
 
-// The part that is value `index` of host `host`, where hosts take parts in
-// turns.
+// Returns the part that is value `index` of host `host`, where hosts take parts
+// in turn.
 static inline size_t ls_sharded_part(size_t hosts, size_t host, size_t index) {
   return host + index * hosts;
 }
 
-// The rows of a slice of an array: as many as reach so many bytes.
+// Returns the number of rows of a slice of at least `bytes` bytes.
 static inline int64_t ls_slice_rows(int64_t bytes, int64_t bytes_of_row) {
   return bytes_of_row > 0 ? (bytes + bytes_of_row - 1) / bytes_of_row : bytes;
 }
@@ -62,8 +62,9 @@ static inline bool ls_has_axis(ls_shape shape, int axis) {
 }
 
 // ---- Parts ------------------------------------------------------------------
-// Rows of a leaf along an axis: a view, or a copy where they are not together.
-//   LS_INVALID_ARGUMENT  strings along another axis than 0
+// Takes rows of a leaf along an axis: a view, or a copy if they are not
+// contiguous.
+// LS_INVALID_ARGUMENT  strings along an axis other than 0
 LS_MUST_USE ls_status ls_rows_take(ls_nest leaf, int axis, int64_t first,
                                    int64_t rows, ls_nest *out_part);
 
@@ -74,18 +75,19 @@ static inline int64_t ls_shares_room(const ls_row_shares *shares) {
 
 // Counts the examples of a batch: the rows of the first leaf of its features,
 // arrays or tensors.
-//   LS_INVALID_ARGUMENT  there is no leaf, or it has no such dimension; more
-//                        than there is room for.
+// LS_INVALID_ARGUMENT  there is no leaf, it has no such dimension, or more rows
+//                      than fit
 LS_MUST_USE ls_status ls_shares_count(const ls_row_shares *shares,
                                       ls_nest features, int64_t *out_count);
 
-// Returns a nest of `count` rows a leaf, padded: arrays, tensors (in the
-// current graph), or specs of batches of any size. The axes are those from
-// leaf `first_leaf` on. Failed: a leaf has no such rows.
+// Pads a nest with `count` rows per leaf: arrays, tensors (in the current
+// graph), or specs of batches of any size. Axes are those from leaf
+// `first_leaf` on. Failed if a leaf does not have these rows.
 ls_nest ls_shares_pad(const ls_row_shares *shares, size_t first_leaf,
                       ls_nest values, int64_t count);
 
-// An array of 1 where rows are real (`marks_real`), or where they are not.
+// Makes a mask with 1 for rows before the padding (`marks_real`), or for
+// padding.
 ls_nest ls_shares_mask(const ls_row_shares *shares, int64_t count,
                        ls_dtype dtype, bool marks_real);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shards: pipelines of a host, or a rank, made of some of a data set's sources,
-// or of a part of each batch.
+// Shards: makes pipelines for a host or a rank from some of a data set's
+// sources, or from a part of each batch.
 #include <string.h>
 
 #include "base/memory/allocator.h"
@@ -12,7 +12,7 @@
 #include "distribute/input/rows.h"
 #include "lockstep/element_spec.h"
 
-// ---- The hint ---------------------------------------------------------------
+// ---- Shard hints ------------------------------------------------------------
 static ls_dataset *remake_hint(const ls_dataset *dataset, ls_dataset **inputs) {
   (void)dataset;
   return ls_dataset_shard_hint(inputs[0]);
@@ -27,8 +27,8 @@ ls_dataset *ls_dataset_shard_hint(ls_dataset *dataset) {
   return LS_DATASET_NEW(ls_dataset, &hint_class, &dataset, 1, ls_ok());
 }
 
-// ---- Looking for ------------------------------------------------------------
-// Returns true for a source of files that can be shared out.
+// ---- Search -----------------------------------------------------------------
+// Returns true for a source whose files can be shared out.
 static bool reads_files(const ls_dataset *dataset) {
   return dataset->kind->shard_files != NULL;
 }
@@ -82,7 +82,7 @@ static ls_dataset *rebuild_inputs(ls_dataset *dataset, const sharding *s) {
   return made;
 }
 
-// Gives a reference of the caller's; NULL without memory.
+// Shards a data set; the caller releases the result, NULL without memory.
 static ls_dataset *shards_rebuild(ls_dataset *dataset, const sharding *s) {
   if (s->policy == LS_SHARD_FILE && reads_files(dataset))
     return dataset->kind->shard_files(dataset, s->count, s->index);
@@ -107,7 +107,7 @@ static bool is_batch(const ls_dataset *dataset) {
   return strcmp(dataset->kind->name, "batch") == 0;
 }
 
-// Finds the last step that makes batches; those of buckets have no common size.
+// Finds the last step that makes batches, except buckets, whose sizes differ.
 static const ls_dataset *last_batch(const ls_dataset *dataset) {
   if (is_batch(dataset) || strcmp(dataset->kind->name, "bucket") == 0)
     return dataset;
@@ -134,7 +134,7 @@ int64_t ls_input_batch_rows(const ls_dataset *dataset, bool *out_batched) {
 // Some replicas' rows of each batch of another data set. Other rows are not
 // read.
 typedef struct part_dataset {
-  ls_dataset base;  // Its input is the batches'.
+  ls_dataset base;  // Its input is the batches' input.
   ls_dataset *batches;
   ls_row_shares shares;
   int64_t size, first, end;
@@ -210,7 +210,7 @@ static ls_dataset *make_part(ls_dataset *batches, int64_t replicas,
   return ls_dataset_fail(&self->base, fill_part(self, batches));
 }
 
-// Returns true for batches of rows as they are, without a mask or numbers.
+// Returns true for batches of plain rows, without a mask or counts.
 static bool has_parts(const ls_dataset *dataset) {
   if (!is_batch(dataset) || !dataset->indexed) return false;
   const ls_batch_dataset *batch = (const ls_batch_dataset *)dataset;
@@ -221,7 +221,7 @@ static bool has_parts(const ls_dataset *dataset) {
 ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
                           int64_t end) {
   if (has_parts(dataset)) return make_part(dataset, replicas, first, end);
-  // Other steps may only give batches in another order.
+  // Other steps may only change the order of batches.
   if (dataset->num_inputs != 1 || !dataset->indexed ||
       dataset->kind->locate == NULL || dataset->kind->remake == NULL)
     return NULL;
@@ -230,7 +230,7 @@ ls_dataset *ls_input_part(ls_dataset *dataset, int64_t replicas, int64_t first,
 }
 
 // ---- Turns ------------------------------------------------------------------
-// The elements that some replicas get in turn with others. An incomplete last
+// The elements that some replicas get when all take turns. An incomplete last
 // group is left out.
 typedef struct turn_dataset {
   ls_dataset base;

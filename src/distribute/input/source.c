@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of what a host's replicas are fed.
+// Sources of the elements that a host feeds to its replicas.
 #include "data/dataset.h"
 #include "distribute/input/feed.h"
 #include "lockstep/element_spec.h"
@@ -54,7 +54,7 @@ ls_status ls_feed_source_begin(ls_feed_source *self, const char *name,
                             &self->iterator);
 }
 
-// Takes an element of the data set apart, or its specs.
+// Splits an element of the data set, or its specs, into fields.
 static ls_status take_element(const ls_feed_source *self, ls_nest element,
                               ls_feed_element *out_fed) {
   ls_nest features, labels;

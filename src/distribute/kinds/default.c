@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The default strategy: in force where no other one is. One replica without a
-// device, for which values and variables are what they are.
+// The default strategy, in force outside all others: one replica without a
+// device, with plain values and variables.
 #include "base/memory/own.h"
 #include "base/values/nest_internal.h"
 #include "distribute/context/context.h"
@@ -9,8 +9,9 @@
 #include "distribute/variables/variable.h"
 #include "graph/context.h"
 
-// ---- Running ---------------------------------------------------------------
-// Outside of any scope, as without a strategy.
+// ---- Run -------------------------------------------------------------------
+// Calls the callable outside of the strategy's scope, as if there were no
+// strategy.
 static ls_status default_run(ls_strategy *strategy, ls_crossing *crossing,
                              const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
@@ -69,7 +70,7 @@ static ls_nest default_reduce_leaf(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// One value, which is still reduced along axes.
+// Reduces a single value, possibly along axes.
 static ls_status default_reduce(ls_strategy *strategy, ls_reduce_op op,
                                 ls_nest value, const ls_reduce_options *options,
                                 ls_nest *out_value) {
@@ -147,7 +148,7 @@ static ls_status default_distribute(ls_strategy *strategy,
                       out_value);
 }
 
-// Where the first variable by name is.
+// Returns the device of the variable whose name sorts first.
 static ls_status non_slot_devices(const ls_strategy *strategy,
                                   ls_variable *const *variables,
                                   size_t num_variables, const char **devices,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mirrored strategies: a replica on each of several devices of one machine.
+// Mirrored strategies: one replica on each of several devices of a machine.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,15 +13,15 @@
 #include "lockstep/runtime_settings.h"
 #include "lockstep/strategy_extended.h"
 
-// ---- Where its replicas are -------------------------------------------------
-// Where a strategy's replicas are to be: names, or a type and a number.
+// ---- Place the replicas -----------------------------------------------------
+// The requested devices: names, or a type and a number.
 typedef struct placement {
   const char *const *names;
   const char *type;
   long long count;
 } placement;
 
-// Without options: a replica on each device that there is.
+// Chooses the devices; without options, all of the machine's.
 static ls_status mirrored_choose(const ls_runtime *runtime,
                                  const ls_mirrored_options *options,
                                  placement *out) {
@@ -93,7 +93,8 @@ static bool is_local(const char *device) {
   return strncmp(device, "/job:localhost/", 15) == 0;
 }
 
-// All on one worker; more than one is work for several processes.
+// Checks that all devices are on one worker; several workers need several
+// processes.
 static ls_status check_workers(const ls_strategy *strategy,
                                const placement *place) {
   const char *first = ls_strategy_device(strategy, 0);

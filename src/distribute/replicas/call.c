@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plain callback on every replica, where the thread is: in eager op by op, in
-// a graph under construction as ops of it. Replica 0's merge functions run
-// here, in cross-replica context.
+// Calls a plain callback on every replica in the current graph: op by op in
+// eager mode, adding ops in a build graph. Merge functions run here for all
+// replicas, in cross-replica context.
 
 #include <stdio.h>
 
@@ -19,11 +19,11 @@
 typedef struct replica_call {
   ls_callback callback;
   void *user;
-  ls_nest args;   // Of all.
+  ls_nest args;   // Of all replicas.
   ls_nest *each;  // Of each replica.
-  ls_nest rows;   // Lent: the argument that says how many examples there are.
+  ls_nest rows;   // Borrowed: the argument whose rows are the examples.
   ls_graph *graph;
-  ls_losses losses;  // Of the graph before.
+  ls_losses losses;  // Of the graph before the call.
 } replica_call;
 
 // ---- A replica -------------------------------------------------------------
@@ -37,7 +37,7 @@ static void call_run_replica(void *user) {
         call->callback(call->each[task->replica->id], call->user);
     task->status = ls_take_nest(made, &task->result);
   }
-  // An op maker's failure is the replica's, and the first cause.
+  // An op maker's failure is the replica's, and the root cause.
   if (call->graph->kind == LS_GRAPH_EAGER || call->graph->error == NULL) return;
   ls_status_free(task->status);
   task->status = ls_graph_take_error(call->graph);
@@ -82,8 +82,8 @@ static ls_status call_prepare(ls_replica_task *task) {
   return name_replica(task);
 }
 
-// ---- Merging ---------------------------------------------------------------
-// The control dependencies that replicas have entered, of all of them.
+// ---- Merge -----------------------------------------------------------------
+// Collects the control dependencies that any replica has entered.
 static ls_status join_control(const ls_rounds *call, ls_op **out_ops,
                               size_t *out_count) {
   const ls_open_scope *around = ls_context_current()->scoped.control;
@@ -127,7 +127,8 @@ static ls_status call_merge(const ls_rounds *call, ls_nest args,
   return ls_take_nest(made, out_result);
 }
 
-// Notes that a value for all, or a mirrored one, is the same on all.
+// Notes that a result is the same on all replicas, if it is one value or
+// mirrored.
 static ls_nest note_same(ls_nest leaf, void *user) {
   ls_replica_task *task = user;
   ls_nest own = leaf;
@@ -171,7 +172,7 @@ static ls_status merge(ls_rounds *call) {
                             "in the merge call of %zu replicas", call->count);
 }
 
-// ---- All of them -----------------------------------------------------------
+// ---- All replicas ----------------------------------------------------------
 static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
   LS_OWN_ARRAY_OR_RETURN(call->strategy->allocator, ls_nest, values,
                          call->count);
@@ -180,7 +181,7 @@ static ls_status gather_results(const ls_rounds *call, ls_nest *out_results) {
   return ls_regroup(values, call->count, NULL, out_results);
 }
 
-// Every replica's arguments, before any of them begins.
+// Selects every replica's arguments before any callback runs.
 static ls_status select_args(ls_strategy *strategy, replica_call *call) {
   const size_t count = (size_t)strategy->num_replicas;
   call->each = ls_new_array(strategy->allocator, ls_nest, count);
@@ -221,7 +222,8 @@ ls_status ls_replicas_call(ls_strategy *strategy, ls_callback callback,
   return status;
 }
 
-// The default strategy's: at once, in a cross-replica context of its own.
+// Calls a merge function for the default strategy, or a single replica, in
+// cross-replica context.
 static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
                              ls_nest args, void *user) {
   ls_context *context = ls_context_current();
@@ -232,8 +234,9 @@ static ls_nest default_merge(ls_strategy *strategy, ls_merge_function function,
   return made;
 }
 
-// ---- From inside -----------------------------------------------------------
-// A replica that is traced alone has all values, and takes its part of them.
+// ---- In a replica ----------------------------------------------------------
+// Merges for a replica that is traced alone: it computes all values and takes
+// its part.
 static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
                            ls_nest args, void *user) {
   LS_OWN(ls_nest, made) =
@@ -245,7 +248,7 @@ static ls_nest merge_alone(ls_replica *replica, ls_merge_function function,
   return ls_status_is_ok(status) ? own : ls_fail(status);
 }
 
-// Pauses until all have met.
+// Pauses until all replicas get here, and merges.
 static ls_nest meet(ls_replica *replica, ls_merge_function function,
                     ls_nest args, void *user) {
   const ls_status status = ls_replica_check(replica, "merge_call");
@@ -268,8 +271,7 @@ static ls_nest reduce_merge(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_all_reduce_merged(strategy, *(const ls_reduce_op *)user, args);
 }
 
-// Returns the tensor that a merge has made; a failed one fails where it is
-// used.
+// Returns the tensor made by a merge; a failed one fails where it is used.
 static ls_tensor merged_tensor(ls_nest made) {
   if (made.kind == LS_KIND_TENSOR) return made.as.tensor;
   const ls_status status = ls_nest_status(made);
@@ -282,7 +284,7 @@ static ls_tensor merged_tensor(ls_nest made) {
 }
 
 ls_tensor ls_replica_table_reduce(ls_reduce_op op, ls_tensor x) {
-  // `op` lives until all have met: replica 0's is the one that is used.
+  // `op` is on the stack of a paused fiber; replica 0's is used.
   return merged_tensor(
       meet(ls_replica_context(), reduce_merge, ls_leaf(x), &op));
 }
@@ -303,7 +305,7 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   if (items == NULL) return ls_fail(ls_out_of_memory());
   int64_t before = 0;
   for (size_t r = 0; r < count; ++r) {
-    // The same number on all is one.
+    // A number that is equal on all replicas is not distributed.
     const ls_nest own = rows.kind == LS_KIND_DISTRIBUTED
                             ? ls_distributed_component(rows, r)
                             : rows;
@@ -313,7 +315,7 @@ static ls_nest sum_before(ls_strategy *strategy, ls_nest rows, void *user) {
   return ls_nest_distributed(LS_PER_REPLICA, items, count);
 }
 
-// A failure shows in what is merged next.
+// A failure is reported by the next merge.
 static int64_t hook_rows_before(int64_t rows) {
   LS_OWN(ls_nest, made) =
       meet(ls_replica_context(), sum_before, ls_nest_i64(rows), NULL);
@@ -324,7 +326,7 @@ static ls_tensor hook_replica_id(void) {
   return ls_scalar_i64(LS_DTYPE_I32, ls_replica_number());
 }
 
-// Leaves that have been reduced, beside what they were.
+// Reduced leaves, paired with the originals.
 typedef struct reduced {
   ls_reduce_op op;
   const ls_nest *given;
@@ -340,7 +342,7 @@ static ls_nest reduced_leaf(ls_nest got, void *user) {
              : ls_nest_retain(got);
 }
 
-// A variable's gradient is that of its read.
+// Replaces a variable by its read, which gets the gradient.
 static ls_nest read_variable(ls_nest leaf, void *user) {
   (void)user;
   if (leaf.kind != LS_KIND_VARIABLE) return ls_nest_retain(leaf);
@@ -392,7 +394,7 @@ ls_nest ls_replica_all_reduce(ls_replica *replica, ls_reduce_op op,
                    LS_REDUCE_OP_TEXT(op));
   if (ls_replica_has_no_others(replica))
     return default_merge(replica->strategy, reduce_alone, nest, &op);
-  // A table of the user's own is called by all replicas together.
+  // A user's table is called by all replicas together.
   const ls_cross_device *ops = replica->strategy->cross_device;
   return ls_context_current()->hooks != NULL || (ops != NULL && !ops->built_in)
              ? call_reduce_together(replica, op, nest)

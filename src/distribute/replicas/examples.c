@@ -18,7 +18,7 @@ int64_t ls_rows_of(ls_nest value, size_t index) {
   return shape.rank < 1 ? -1 : shape.dim[0];
 }
 
-// The first leaf with a part for each replica, and rows.
+// Returns the first leaf that has a part for each replica, and rows.
 static ls_nest find_split(ls_nest args) {
   if (args.kind == LS_KIND_DISTRIBUTED)
     return examples_shape_of(ls_distributed_component(args, 0)).rank >= 1
@@ -37,7 +37,7 @@ ls_nest ls_examples_argument(const ls_strategy *strategy, ls_nest args) {
              : split;
 }
 
-// The number of rows of a leaf.
+// Returns the number of rows of a leaf, as a tensor.
 static ls_tensor examples_count_rows(ls_nest leaf) {
   const ls_nest own = leaf.kind == LS_KIND_DISTRIBUTED
                           ? ls_distributed_component(leaf, 0)
@@ -47,8 +47,8 @@ static ls_tensor examples_count_rows(ls_nest leaf) {
                                 : ls_scalar_i64(LS_DTYPE_I64, rows);
 }
 
-// ---- Finding ---------------------------------------------------------------
-// Returns true if two graphs, NULL for eager, are regions of one.
+// ---- Find ------------------------------------------------------------------
+// Returns true if two graphs (NULL: eager) are regions of one graph.
 static bool is_same_whole(const ls_graph *a, const ls_graph *b) {
   if (a == NULL || b == NULL) return a == b;
   return ls_graph_whole((ls_graph *)(uintptr_t)a) ==
@@ -66,7 +66,8 @@ static bool examples_holds(const ls_examples_entry *entry) {
           is_same_whole(entry->graph, ls_context_graph()));
 }
 
-// The innermost entry that holds here, of those about arguments or the others.
+// Finds the innermost entry that holds here, among those about arguments or the
+// others.
 static const ls_examples_entry *examples_find_entry(bool arguments) {
   const ls_examples_entry *entry = ls_context_current()->scoped.examples;
   while (entry != NULL &&
@@ -75,7 +76,8 @@ static const ls_examples_entry *examples_find_entry(bool arguments) {
   return entry;
 }
 
-// The first argument with rows of the innermost function around that has one.
+// Finds the first parameter with rows of the innermost enclosing function that
+// has one.
 static bool find_parameter(ls_tensor *out_parameter) {
   ls_graph *graph = ls_graph_resolve(ls_graph_current());
   for (; graph != NULL; graph = ls_graph_resolve(graph->parent)) {
@@ -88,8 +90,9 @@ static bool find_parameter(ls_tensor *out_parameter) {
   return false;
 }
 
-// Finds the arguments of a function, a computation or a run of one replica. A
-// function around replicas has the arguments of all: those are not one's own.
+// Finds the rows of the arguments of a function, a computation or a run of one
+// replica. An enclosing function of several replicas does not count, because
+// its arguments are those of all.
 static ls_nest find_argument(bool is_alone) {
   const ls_examples_entry *entry = examples_find_entry(true);
   if (entry != NULL) return entry->rows;
@@ -123,7 +126,7 @@ bool ls_examples_find(ls_tensor *out_count, bool *out_alike) {
   return true;
 }
 
-// Adds no op where it answers no.
+// Adds no op if it returns false.
 bool ls_replica_examples(ls_tensor *out_count) {
   const ls_examples_entry *entry = examples_find_entry(false);
   const ls_replica *replica = ls_replica_context();

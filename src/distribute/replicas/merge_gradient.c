@@ -2,9 +2,10 @@
 //
 // Gradients through merge calls of replicas that run op by op.
 //
-// What a replica gets from a merge call stands behind an op `meeting` with what
-// it gave. For its gradient the replicas meet again: what was done for all is
-// walked back once, from what all have got to what all have given.
+// A replica's results of a merge call are recorded by an op `meeting`, with its
+// arguments as operands. For the gradient the replicas merge again: the merge
+// function's ops are differentiated once for all, from all replicas' results to
+// all their arguments.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -15,7 +16,7 @@
 #include "graph/make/make.h"
 #include "lockstep/shape_rules.h"
 
-// ---- What is got -----------------------------------------------------------
+// ---- Record the results ----------------------------------------------------
 typedef struct tensors {
   ls_allocator *allocator;
   ls_tensor *items;
@@ -48,7 +49,7 @@ typedef struct meeting {
   ls_op op;
 } meeting;
 
-// An eager op has so many results at most.
+// Limit of the outputs of an eager op.
 enum { MOST_RESULTS = 16 };
 
 static ls_nest place_behind(ls_nest leaf, void *user) {
@@ -64,7 +65,8 @@ static ls_nest place_behind(ls_nest leaf, void *user) {
   return ls_leaf(ls_same_is_noted(leaf.as.tensor) ? ls_same_note(made) : made);
 }
 
-// Notes the variables that the function reads as given by all replicas, too.
+// Adds the variables that the merge function reads to the arguments of all
+// replicas.
 static ls_status note_reads(const ls_rounds *rounds, tensors *all) {
   ls_graph *graph = rounds->tasks[0].graph;
   for (size_t i = graph->num_nodes; i > 0; --i) {
@@ -104,7 +106,7 @@ ls_nest ls_merge_meeting(const ls_rounds *rounds, ls_nest args, ls_nest made) {
   return ls_status_is_ok(status) ? ls_give(&result) : ls_fail(status);
 }
 
-// ---- All together ----------------------------------------------------------
+// ---- For all replicas ------------------------------------------------------
 typedef struct walk_back {
   size_t replicas;
   ls_nest *ys, *grad_ys, *xs, *answers;
@@ -117,8 +119,8 @@ static ls_nest merge_gradient_part_of(ls_nest leaf, size_t replica) {
              : leaf;
 }
 
-// Returns the operand of a copy or of a collective, else a failed tensor.
-// Unrecorded ops have no operands.
+// Returns the operand that a copy or a collective passes on, else a failed
+// tensor. Unrecorded ops have no operands.
 static ls_tensor behind(ls_tensor x) {
   const ls_op op = ls_tensor_op(x);
   const ls_node *node = ls_graph_node(op.graph, op.id);
@@ -135,7 +137,8 @@ static bool merge_gradient_is_given(const walk_back *w, ls_tensor x) {
   return false;
 }
 
-// Not beyond what was given, which may have been got before.
+// Follows copies back to a value's origin, but not past an argument, which may
+// itself be a result of an earlier merge.
 static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
   while (!merge_gradient_is_given(w, x)) {
     const ls_tensor next = behind(x);
@@ -145,7 +148,8 @@ static ls_tensor origin_of(const walk_back *w, ls_tensor x) {
   return x;
 }
 
-// A result that is the same for all is one, with the gradient of all.
+// Adds a result with its gradient. A result that is the same on all replicas is
+// added once, with the sum of their gradients.
 static void merge_gradient_add_result(walk_back *w, ls_nest result,
                                       ls_nest gradient) {
   ls_allocator *allocator = ls_current_allocator();
@@ -180,8 +184,8 @@ static bool was_given_before(const walk_back *w, size_t at) {
   return false;
 }
 
-// The gradient of argument `arg`, a value for each replica. What several have
-// given is one value: who was the first of them has its gradient.
+// Returns the gradients of argument `arg`, one per replica. If replicas passed
+// the same tensor, the first of them gets its gradient.
 static ls_nest answer_of(const walk_back *w, size_t arg) {
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, ls_nest, items, w->replicas);
@@ -205,7 +209,7 @@ static ls_status run_walk(const walk_back *w) {
   const ls_gradient_options options = {.grad_ys = w->grad_ys,
                                        .stop_gradients = w->xs,
                                        .num_stop_gradients = w->num_xs};
-  // An eager graph is walked from its first op on.
+  // Walks an eager graph from its first op on.
   return ls_gradients_walk(graph, graph->kind == LS_GRAPH_EAGER, 0, w->ys,
                            w->num_ys, w->xs, w->num_xs, &options, w->answers);
 }

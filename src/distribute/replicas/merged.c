@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// all_reduce and all_gather of replicas that meet: the merged part, in
-// cross-replica context.
+// The merged parts of all_reduce and all_gather of replicas that run op by op,
+// in cross-replica context.
 #include <ctype.h>
 
 #include "base/runtime_internal.h"
@@ -10,8 +10,8 @@
 #include "distribute/replicas/rounds.h"
 #include "lockstep/shape_rules.h"
 
-// A value of each replica: the same object counts as often as there are
-// replicas.
+// Wraps a leaf as each replica's value; one object that all passed counts once
+// per replica.
 static ls_nest of_all(const ls_strategy *strategy, ls_nest leaf) {
   if (leaf.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   ls_allocator *allocator = strategy->allocator;
@@ -34,7 +34,7 @@ static ls_destinations all_devices(const ls_strategy *strategy) {
                            .num_devices = (size_t)strategy->num_replicas};
 }
 
-// ---- Reducing --------------------------------------------------------------
+// ---- Reduce ----------------------------------------------------------------
 typedef struct merged {
   ls_strategy *strategy;
   ls_reduce_op op;
@@ -46,7 +46,7 @@ static ls_nest of_all_leaf(ls_nest leaf, void *user) {
   return of_all(m->strategy, leaf);
 }
 
-// The leaves go to the ops together.
+// Reduces all leaves in one batch.
 static ls_status reduce_leaves(const merged *m, ls_nest nest,
                                ls_nest *out_value) {
   ls_allocator *allocator = m->strategy->allocator;
@@ -64,7 +64,7 @@ static ls_status reduce_leaves(const merged *m, ls_nest nest,
   return ls_take_nest(ls_nest_pack(nest, leaves, count), out_value);
 }
 
-// The largest or smallest is no business of tables.
+// Computes a maximum or minimum, for which users' tables have no function.
 static ls_status reduce_extreme(const merged *m, ls_nest leaf,
                                 ls_nest *out_value) {
   LS_OWN_MEMORY(m->strategy->allocator, ls_tensor, items) = NULL;
@@ -101,7 +101,7 @@ ls_nest ls_all_reduce_merged(ls_strategy *strategy, ls_reduce_op op,
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// ---- Gathering -------------------------------------------------------------
+// ---- Gather ----------------------------------------------------------------
 static ls_status check_equal(const ls_strategy *strategy, ls_nest all) {
   LS_OWN_MEMORY(strategy->allocator, ls_tensor, items) = NULL;
   size_t count = 0;
@@ -190,7 +190,7 @@ static ls_status sharing_keep(ls_sharing *sharing, const char *name,
   return ls_ok();
 }
 
-// Checks the type of a request that has one.
+// Checks the requested type against the shared variable's.
 static ls_status sharing_check_type(const ls_variable_options *options,
                                     const ls_variable *made) {
   const ls_array *array = options->initial_array;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tracing a function for every replica.
+// Traces a function for every replica.
 //
-// Each replica's callback runs on a fiber, in a region of its own. The region
-// is compared with replica 0's and, being equal, dropped: its handles then mean
-// replica 0's. So R traces cost one graph, R small stubs and, one after
-// another, one stack; with merge calls, R stacks and what they have recorded.
+// Each replica's callback runs on a fiber, in a region of its own. If the
+// region equals replica 0's, it is dropped and its handles refer to replica
+// 0's. So R traces cost one graph, R small stubs and, one after another, one
+// stack; with merge calls they need R stacks, and the recorded ops until the
+// regions are compared.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -17,11 +18,12 @@
 
 typedef struct tracing {
   ls_strategy *strategy;
-  ls_graph *graph;  // The function's.
+  ls_graph *graph;  // Of the function.
   const ls_function_options *function;
   ls_nest args;
-  ls_type *split_types;  // Of one replica's components, one a split argument.
-  ls_tensor *split;      // [split argument][replica]
+  // Types of one replica's components, one per split argument.
+  ls_type *split_types;
+  ls_tensor *split;  // [split argument][replica]
   size_t num_split;
   ls_graph *first;  // Replica 0's region.
 } tracing;
@@ -39,7 +41,7 @@ static ls_nest select_component(ls_nest leaf, void *user) {
       (ls_tensor){s->region, s->region->parameters[s->next_split++]});
 }
 
-// The rows of the first argument that has any.
+// Notes the rows of the first argument that has any.
 static void note_examples(const tracing *all, ls_replica_task *task) {
   for (size_t s = 0; s < all->num_split; ++s) {
     const ls_shape shape = all->split_types[s].shape;
@@ -88,13 +90,13 @@ static ls_status prepare_replica(ls_replica_task *task) {
     all->first = task->graph;
     return ls_ok();
   }
-  // A stub stays with the graph, for handles that the callback kept.
+  // The graph keeps a stub for handles that the callback has kept.
   if (ls_graph_keep_stub(all->graph, task->graph)) return ls_ok();
   ls_graph_free(task->graph);
   return ls_out_of_memory();
 }
 
-// ---- Sharing ---------------------------------------------------------------
+// ---- Share regions ---------------------------------------------------------
 static ls_status share_replica(ls_replica_task *task) {
   tracing *all = task->rounds->user;
   const ls_replica_task *first = &task->rounds->tasks[0];
@@ -143,11 +145,11 @@ static ls_status replicas_add_op(tracing *all, ls_op *out_op) {
                                     .num_regions = 1});
   ls_scope_end(&scope);
   if (ls_op_is_failed(*out_op)) return ls_graph_take_error(all->graph);
-  all->first = NULL;  // The op has it.
+  all->first = NULL;  // The op owns the region now.
   return ls_ok();
 }
 
-// Puts the replicas' results together: a PerReplica for each tensor.
+// State of joining the replicas' results: a PerReplica for each tensor.
 typedef struct gathering {
   ls_op op;
   ls_allocator *allocator;
@@ -156,7 +158,8 @@ typedef struct gathering {
 
 static ls_nest replicas_gather_leaf(ls_nest leaf, void *user) {
   gathering *g = user;
-  if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);  // It is in there.
+  // The op contains all replicas' ops.
+  if (leaf.kind == LS_KIND_OP) return ls_nest_op(g->op);
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
   LS_OWN_ARRAY(g->allocator, ls_nest, items, g->replicas);
   if (items == NULL) return ls_fail(ls_out_of_memory());
@@ -213,8 +216,8 @@ static ls_status note_splits(tracing *all) {
   return ls_nest_status(noted);
 }
 
-// With one replica there is nothing to put together: its trace is the
-// function's, or part of the graph that is being built.
+// Traces a single replica: there is nothing to join, so its ops go directly
+// into the function's graph, or the graph being built.
 static ls_status trace_one(tracing *all, ls_nest *out_result);
 
 static ls_status trace_all(tracing *all, ls_nest *out_result) {
@@ -256,7 +259,7 @@ static ls_status call_here(const tracing *all, ls_nest args,
                            ls_nest *out_result) {
   ls_status status =
       ls_take_nest(all->function->call(args, all->function->user), out_result);
-  // An op maker's failure is the first cause.
+  // An op maker's failure is the root cause.
   if (all->graph->error == NULL) return status;
   ls_status_free(status);
   ls_nest_release(*out_result);
@@ -280,7 +283,7 @@ static ls_status trace_one(tracing *all, ls_nest *out_result) {
   replica->examples = ls_examples_rows(args);
   ls_distribute_scoped_of(context)->distribution = &entry;
   context->replicas = 1;
-  // A graph that is current is somebody else's: what replicas have is in it.
+  // If the graph is already current, its owner reads the result itself.
   if (ls_status_is_ok(status))
     status = ls_graph_current() == all->graph
                  ? call_here(all, args, out_result)

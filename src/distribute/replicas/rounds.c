@@ -52,12 +52,12 @@ static void deinit_task(ls_replica_task *task) {
   ls_status_free(task->status);
 }
 
-// The failure that ended the run, for every replica that asks.
+// Returns the failure that ended the run, for a replica's merge call.
 static ls_nest stop_nest(const ls_rounds *rounds) {
   return ls_fail(ls_status_clone(rounds->cause));
 }
 
-// Everything that has started ends: a merge call gives a failed nest.
+// Ends all started replicas by making their merge calls fail.
 static void stop(ls_rounds *rounds, ls_status cause) {
   rounds->cause = cause;
   for (size_t r = 0; r < rounds->count; ++r) {
@@ -81,8 +81,9 @@ static ls_status end_task(ls_replica_task *task) {
   return ls_status_annotate(status, "on replica %d", task->replica->id);
 }
 
-// With its own record of losses, whatever others do in the same graph. Each
-// replica counts the same random streams; its id tells its draws apart.
+// Resumes a replica with its own record of losses, because others use the same
+// graph. Each replica counts the same random streams; its id makes its draws
+// different.
 static ls_status rounds_resume(ls_replica_task *task) {
   ls_rounds *rounds = task->rounds;
   ls_graph *graph = task->graph, *whole = ls_graph_whole(graph);
@@ -98,7 +99,7 @@ static ls_status rounds_resume(ls_replica_task *task) {
   return status;
 }
 
-// Lets every replica run to its next merge call or to its end.
+// Runs every replica to its next merge call, or to its end.
 static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   size_t done = 0;
   for (size_t r = 0; r < rounds->count; ++r) {
@@ -120,7 +121,7 @@ static ls_status run_round(ls_rounds *rounds, bool *out_done) {
   return ls_ok();
 }
 
-// Checks the arguments of a merge call: a failed nest is a failed replica.
+// Checks the arguments of a merge call: a failed nest fails the replica.
 static ls_status check_merge_args(const ls_rounds *rounds) {
   for (size_t r = 0; r < rounds->count; ++r)
     if (ls_nest_is_failed(rounds->tasks[r].merge_args))
@@ -167,7 +168,7 @@ void ls_rounds_deinit(ls_rounds *rounds) {
   ls_release(rounds->strategy->allocator, rounds->tasks);
 }
 
-// ---- From inside -----------------------------------------------------------
+// ---- In a replica ----------------------------------------------------------
 ls_nest ls_rounds_merge_call(ls_replica_task *task, ls_merge_function function,
                              ls_nest args, void *user) {
   if (ls_graph_resolve(ls_graph_current()) != task->graph)

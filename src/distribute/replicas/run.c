@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running a callable on every replica of a strategy.
+// Runs a callable on every replica of a strategy.
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_internal.h"
@@ -22,7 +22,7 @@ static ls_status call_mirrored(const ls_tracer *tracer,
                           out_result);
 }
 
-// Takes no memory: a walk, not a map.
+// Walks instead of using a map, to need no memory.
 static ls_status check_components(const ls_strategy *strategy, ls_nest nest) {
   for (size_t i = 0; i < ls_nest_count(nest); ++i)
     LS_RETURN_IF_ERROR(check_components(strategy, ls_nest_item(nest, i)));
@@ -46,7 +46,7 @@ static ls_status run_traced(ls_strategy *strategy, ls_function *function,
   return ls_function_call_by(function, &tracer, args, results);
 }
 
-// A GPU is a name only, until a back end for it is there.
+// Refuses GPUs: they are names only until there is a back end for them.
 static ls_status check_devices(const ls_strategy *strategy) {
   if (strategy->no_cpu == NULL) return ls_ok();
   const ls_graph *graph = ls_graph_current();
@@ -63,9 +63,9 @@ static ls_status check_devices(const ls_strategy *strategy) {
   return ls_ok();
 }
 
-// They fail like this one where what they were all given is wrong, and come to
-// the end of data at the same step; what one rank lacks (memory, a file), only
-// it can tell them.
+// Other ranks fail alike if the common arguments are wrong, and reach the end
+// of data at the same step. A rank's own problems (memory, a file) must be
+// reported to them.
 void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
   const ls_code code = ls_status_code(status);
   if (strategy->num_replicas == 1 || code == LS_OK ||
@@ -79,14 +79,14 @@ void ls_strategy_tell_ranks(const ls_strategy *strategy, ls_status status) {
 ls_status ls_mirrored_run(ls_strategy *strategy, ls_crossing *crossing,
                           const ls_run_request *request, ls_nest *results) {
   const ls_callable callable = request->callable;
-  (void)crossing;  // Replicas run inside of it.
+  (void)crossing;  // Replicas run inside the crossing.
   return callable.traced != NULL
              ? run_traced(strategy, callable.traced, request->args, results)
              : ls_replicas_call(strategy, callable.plain, request->args,
                                 callable.user, results);
 }
 
-// Running an object is running what it is called by.
+// Finds the callable of an object, which is run instead.
 static ls_status run_find_entry(ls_callable *callable) {
   ls_object *object = callable->object;
   if (object == NULL) return ls_ok();
@@ -115,7 +115,7 @@ static ls_status run_bound(ls_strategy *strategy, const ls_run_request *request,
                            ls_nest *results) {
   ls_crossing crossing;
   LS_RETURN_IF_ERROR(ls_cross_replica_begin(&crossing, strategy, "run"));
-  // A traced function fills the results of the call before, a plain callback
+  // A traced function reuses the results of the last call, a plain callback
   // makes new ones.
   const bool plain = request->callable.traced == NULL;
   ls_nest made = ls_none();
@@ -155,7 +155,7 @@ static ls_status run_check_options(const ls_strategy *strategy,
                              strategy->label);
 }
 
-// Binds the arguments as the callable gets them, and runs.
+// Binds the arguments to the callable's parameters, and runs it.
 static ls_status run(ls_strategy *strategy, ls_callable callable, ls_nest args,
                      const ls_run_options *options, ls_nest *results) {
   LS_RETURN_IF_ERROR(run_find_entry(&callable));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merge calls of replicas that are traced.
+// Merge calls of traced replicas.
 //
-// A value of a replica's graph stands for one of each replica: in the body they
-// are parameters, R for each argument. What the function gives leaves the body
-// as results, one for all or R. Replica 0's op holds the body, those of the
-// others a stub that stands for it.
+// The body has R parameters for each argument, one for each replica's value.
+// Results of the function leave the body as one value for all, or R values.
+// Replica 0's merge op has the body, and those of other replicas have stubs
+// that refer to it.
 #include "base/values/nest_builder.h"
 #include "distribute/replicas/rounds.h"
 
@@ -14,8 +14,8 @@
 #include "graph/copy.h"
 #include "graph/region.h"
 
-// An op that a merge waits for: of the replicas, by its position in each
-// region, or one around them.
+// A control input of a merge: an op of the replicas, by its position in each
+// region, or an op of an enclosing graph.
 typedef struct waited {
   ls_op op;
   size_t at;
@@ -26,11 +26,11 @@ typedef struct merging {
   size_t replicas;
   ls_graph *first;  // Replica 0's graph.
   ls_graph *body;
-  uint64_t *refs;  // [replica][argument]: the values in the replicas' graphs.
+  uint64_t *refs;  // [replica][argument]: refs in the replicas' graphs.
   size_t num_args;
-  // Results of the body: R for each that differs, then the others.
+  // Results of the body: R refs for each value that differs, then the others.
   uint64_t *gathered, *uniform;
-  size_t num_gathered, num_uniform;  // Refs.
+  size_t num_gathered, num_uniform;  // Numbers of refs.
   size_t gathered_capacity, uniform_capacity;
   waited *control;
   size_t num_control, control_capacity;
@@ -52,7 +52,7 @@ typedef struct replica_args {
   size_t count;
 } replica_args;
 
-// Counts a replica's values; notes them once there is room.
+// Counts a replica's values; stores them once there is room.
 static ls_nest note_value(ls_nest leaf, void *user) {
   replica_args *a = user;
   const merging *m = a->m;
@@ -73,7 +73,7 @@ static ls_status note_values(merging *m, size_t replica, size_t *out_count) {
   const ls_status status = ls_nest_status(noted);
   ls_nest_release(noted);
   *out_count = a.count;
-  // An op maker's failure is the first cause, if there was one.
+  // An op maker's failure is the root cause.
   if (a.task->graph->error == NULL) return status;
   ls_status_free(status);
   return ls_status_annotate(ls_graph_take_error(a.task->graph),
@@ -126,7 +126,7 @@ static ls_status regroup_args(merging *m, ls_nest *out_args) {
   return ls_regroup(values.items, values.count, NULL, out_args);
 }
 
-// ---- The function ----------------------------------------------------------
+// ---- Trace the function ----------------------------------------------------
 static ls_status trace_merge_push(const merging *m, uint64_t **refs,
                                   size_t *count, size_t *capacity,
                                   ls_tensor tensor) {
@@ -138,10 +138,10 @@ static ls_status trace_merge_push(const merging *m, uint64_t **refs,
   return ls_ok();
 }
 
-// How a leaf of the result comes back.
+// How a leaf of the result is returned.
 typedef enum way { AS_IT_IS, FOR_ALL, FOR_EACH } way;
 
-// Returns the origin of a copy.
+// Follows copies to the original value.
 static ls_tensor origin_of(ls_tensor x) {
   for (const ls_node *node = ls_graph_node_of(x.graph, x.ref);
        node != NULL && node->type == LS_OP_IDENTITY;
@@ -158,8 +158,8 @@ static way trace_merge_way_of(ls_nest leaf) {
     if (ls_distributed_component(leaf, r).kind != LS_KIND_TENSOR)
       return AS_IT_IS;
   if (ls_distributed_kind_of(leaf) != LS_MIRRORED) return FOR_EACH;
-  // Most often its components are copies of one value. Not so what an update
-  // gives: each replica's is that of its own component.
+  // Mirrored components are usually copies of one value; an update's results
+  // are not, because each replica's is read from its own component.
   const ls_tensor first =
       origin_of(ls_distributed_component(leaf, 0).as.tensor);
   for (size_t r = 1; r < count; ++r)
@@ -192,8 +192,8 @@ static ls_nest note_result(ls_nest leaf, void *user) {
   return ls_status_is_ok(status) ? ls_none() : ls_fail(status);
 }
 
-// Makes values that cannot be computed again results, too: values of variables,
-// above all. Gradients need them; without a gradient they are dropped.
+// Also returns values that cannot be computed again, mainly reads of variables,
+// because gradients need them; without a gradient they are dropped.
 static ls_status note_once(merging *m) {
   const size_t given = m->num_gathered + m->num_uniform;
   for (size_t i = 0; given > 0 && i < m->body->num_nodes; ++i) {
@@ -239,7 +239,7 @@ static ls_status trace_function(merging *m, ls_nest args, ls_nest *out_result) {
 }
 
 // ---- The ops ---------------------------------------------------------------
-// The value around the replicas that replica 0's graph captured as `ref`.
+// Finds the outer value that replica 0's graph captured as `ref`.
 static ls_status captured(const merging *m, uint64_t ref, ls_tensor *out) {
   for (size_t i = 0; i < m->first->num_captures; ++i) {
     *out = m->first->captures[i].outer;
@@ -264,7 +264,7 @@ static ls_status fill_inputs(const merging *m, size_t replica,
   return ls_ok();
 }
 
-// Replica 0 gets the body, the others what stands for it.
+// Makes a replica's body: replica 0 gets the body itself, others a stub.
 static ls_status body_for(const merging *m, size_t replica,
                           ls_graph **out_body) {
   *out_body = m->body;
@@ -275,7 +275,8 @@ static ls_status body_for(const merging *m, size_t replica,
   return ls_ok();
 }
 
-// The same op of each replica, if it is one of theirs.
+// Returns a control input for a replica: the op at that position of its region,
+// if it is not an outer one.
 static ls_op control_of(const merging *m, const waited *w, size_t replica) {
   ls_graph *graph = m->rounds->tasks[replica].graph;
   if (w->op.id != 0) return w->op;
@@ -297,8 +298,8 @@ static ls_status add_control(merging *m, const ls_graph *graph, ls_op op) {
   return ls_ok();
 }
 
-// The control dependencies that replicas have entered, of all of them: the
-// merge waits for what any replica has it wait for.
+// Collects the control dependencies that any replica has entered: the merge
+// waits for all of them.
 static ls_status join_control(merging *m) {
   for (size_t r = 0; r < m->replicas; ++r) {
     const ls_replica_task *task = &m->rounds->tasks[r];
@@ -346,7 +347,7 @@ static ls_status trace_merge_add_op(const merging *m, size_t replica,
   return ls_graph_take_error(graph);
 }
 
-// ---- What each gets --------------------------------------------------------
+// ---- Results of each replica -----------------------------------------------
 typedef struct giving {
   ls_same_values *same;
   size_t replica, next_gathered, next_uniform;

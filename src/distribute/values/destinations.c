@@ -60,7 +60,7 @@ static void add_once(ls_device_set *set, const char *name) {
     strcpy(set->names[set->count++].text, name);
 }
 
-// Components of a value may share a host.
+// Removes duplicates, because components may share a host.
 static void keep_once(ls_device_set *set) {
   const size_t count = set->count;
   set->count = 0;
@@ -88,7 +88,7 @@ static ls_nest component(ls_nest value, size_t index) {
              : ls_distributed_component(value, index);
 }
 
-// Where slices are: beside their values.
+// Returns the device of a leaf; that of slices is their values'.
 static const char *destinations_device_of(ls_nest leaf) {
   ls_slices_parts parts;
   if (leaf.kind != LS_KIND_SLICES) return ls_leaf_device(leaf);
@@ -110,15 +110,15 @@ static ls_status device_of_component(ls_nest value, size_t index,
                            : ls_device_canonical(device, NULL, out_name);
 }
 
-// The strategy in force, if it has devices.
+// Returns the current strategy, if it has devices.
 static const ls_strategy *strategy_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   return entry != NULL && entry->strategy->kind->distributes ? entry->strategy
                                                              : NULL;
 }
 
-// Without said devices a value of as many components as there are replicas is
-// where those are.
+// Sets missing devices to those of the replicas, if there is a component for
+// each.
 static void place_by_position(ls_device_set *devices) {
   const ls_strategy *strategy = strategy_here();
   if (strategy == NULL || devices->count != (size_t)strategy->num_replicas)
@@ -129,9 +129,9 @@ static void place_by_position(ls_device_set *devices) {
     strcpy(devices->names[i].text, ls_strategy_device(strategy, (int32_t)i));
 }
 
-// Puts components in the order of their replicas, if all are known; by
-// insertion, for they nearly always are in it. They are, too, if each lies on
-// its replica's host, which several share.
+// Sorts components by replica, if all replicas are known. Uses insertion sort,
+// because they are nearly always sorted. Components on hosts shared by several
+// replicas stay in order.
 static void order_by_replica(ls_components *parts) {
   const ls_strategy *strategy = strategy_here();
   const size_t count = parts->devices.count;
@@ -205,7 +205,7 @@ static ls_status add_named(ls_device_set *set, const char *name) {
   return ls_ok();
 }
 
-// A strategy's own devices are canonical, and no two are the same.
+// Adds a strategy's devices, which are canonical and distinct.
 static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   const size_t count = (size_t)strategy->num_replicas;
   LS_RETURN_IF_ERROR(destinations_make_room(set, count));
@@ -215,7 +215,8 @@ static ls_status add_replicas(ls_device_set *set, const ls_strategy *strategy) {
   return ls_ok();
 }
 
-// The devices of a value, each once, in its own order: that of results.
+// Adds the devices of a value, each once, in the value's order, which is that
+// of the results.
 static ls_status add_devices_of(ls_device_set *set, ls_nest value) {
   const size_t count = is_whole(value) ? 1 : num_components(value);
   LS_RETURN_IF_ERROR(destinations_make_room(set, count));
@@ -273,9 +274,9 @@ ls_status ls_destination_set(ls_destinations where, ls_nest value,
 }
 
 // ---- Fetch -----------------------------------------------------------------
-// Fetching: a value of one device on another one.
+// Fetch: moves a value from one device to another.
 
-// Finds the value to be fetched, and the device where `fn` runs on it.
+// Finds the value to fetch, and the device on which `fn` runs.
 static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
                               const char *destination, ls_nest *out_source,
                               ls_device_name *out_device) {
@@ -298,7 +299,7 @@ static ls_status fetch_source(ls_strategy *strategy, ls_nest value,
        ++i)
     strcpy(out_device->text, ls_strategy_device(strategy, i));
   if (!ls_distributed_is_on(value, out_device->text))
-    strcpy(out_device->text, destination);  // The failure names it.
+    strcpy(out_device->text, destination);  // For the error message.
   return ls_distributed_get(value, out_device->text, out_source);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ops of several devices as one.
+// Groups ops of several devices into one.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 typedef struct device_op {
   const char *device;
   ls_op op;
-  size_t place;  // Among the ops that are given.
+  size_t place;  // Position among the given ops.
 } device_op;
 
 static int group_compare_devices(const void *a, const void *b) {
@@ -27,7 +27,7 @@ static int group_compare_devices(const void *a, const void *b) {
   return order != 0 ? order : (x->place > y->place) - (x->place < y->place);
 }
 
-// A no-op for the ops of each device, placed there.
+// Makes a no-op for the ops of each device, on that device.
 static ls_op group_each(device_op *items, size_t count, ls_op *ops,
                         const char *name) {
   size_t num_groups = 0;
@@ -39,12 +39,12 @@ static ls_op group_each(device_op *items, size_t count, ls_op *ops,
     ls_op group = {0};
     {
       LS_DEVICE_SCOPE(items[i].device[0] != '\0' ? items[i].device : NULL);
-      for (size_t at = i; at < end;) {  // More than fit here make a chain.
+      for (size_t at = i; at < end;) {  // More ops than fit make a chain.
         size_t n = 0;
         if (group.id != 0) of_device[n++] = group;
         while (n < LS_COUNT_OF(of_device) && at < end)
           of_device[n++] = items[at++].op;
-        // The name is that of the op that runs after all.
+        // Gives the name to the op that runs last.
         const bool is_last = i == 0 && at == count;
         group = ls_group(of_device, n, is_last ? name : NULL);
       }
@@ -67,8 +67,9 @@ ls_op ls_group_by_device(const ls_op *ops, size_t count, const char *name) {
   return group_each(items, count, groups, name);
 }
 
-// ---- Of values -------------------------------------------------------------
-// The op of a leaf; without one (a host scalar, a variable in eager) id 0.
+// ---- Groups of values ------------------------------------------------------
+// Returns the op of a leaf; id 0 if it has none (a host scalar, a variable in
+// eager mode).
 static ls_op group_op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;
   if (leaf.kind == LS_KIND_TENSOR) return ls_tensor_op(leaf.as.tensor);
@@ -100,8 +101,8 @@ ls_status ls_strategy_group(ls_strategy *strategy, ls_nest value,
   return ls_trial_end(&trial, ls_ok());
 }
 
-// ---- Made ------------------------------------------------------------------
-// Values that are made with a part for each replica.
+// ---- Index values ----------------------------------------------------------
+// Values made with a component for each replica.
 
 ls_status ls_strategy_worker_device_index(ls_strategy *strategy,
                                           ls_nest *out_index) {

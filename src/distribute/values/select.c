@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of distributed values, and what may be asked about them.
+// Components of distributed values, and queries about them.
 #include "base/require.h"
 #include "base/values/nest_internal.h"
 #include "distribute/base/strategy.h"
@@ -78,9 +78,9 @@ bool ls_is_mirrored(ls_nest leaf) {
 
 bool ls_is_sync_on_read(ls_nest leaf) { return !ls_is_mirrored(leaf); }
 
-// ---- The check -------------------------------------------------------------
-// The first leaf, in the order of flattening, that is distributed and not
-// mirrored; none if there is none. Lent.
+// ---- Mirrored check --------------------------------------------------------
+// Returns the first leaf that is distributed and not mirrored, in order of
+// flattening, borrowed; none if there is none.
 static ls_nest find_unmirrored(ls_nest nest) {
   if (!ls_nest_is_node(nest)) {
     const bool distributed =

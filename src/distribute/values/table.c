@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of keys, one alone or one on each host, and their ops.
+// Lookup tables, single or one on each host, and their ops.
 #include "lockstep/table.h"
 #include "distribute/own.h"
 
@@ -22,8 +22,8 @@ struct ls_table {
   char *name;
   ls_array *values, *missing;  // NULL: none.
   ls_dtype keys;
-  ls_map places;  // From a key's bytes to the number of its value, + 1.
-  // Where each host has its own: those, and their hosts' names.
+  ls_map places;  // From a key's bytes to its value's index + 1.
+  // With a table per host: the tables, and their hosts' names.
   ls_table **tables;
   char **hosts;
   size_t num_hosts;
@@ -117,7 +117,7 @@ static ls_status table_check(const ls_table_options *o) {
       LS_SHAPE_TEXT(ls_array_dtype(o->missing), ls_array_shape(o->missing)));
 }
 
-// The bytes of a key.
+// Returns the bytes of a key.
 static ls_bytes key_at(ls_dtype dtype, const void *keys, size_t index) {
   if (dtype == LS_DTYPE_STRING) return ((const ls_bytes *)keys)[index];
   const size_t size = ls_dtype_size(dtype);
@@ -204,7 +204,7 @@ ls_status ls_table_create(const ls_table_options *options,
   return ls_ok();
 }
 
-// ---- Where -----------------------------------------------------------------
+// ---- Hosts -----------------------------------------------------------------
 size_t ls_table_num_hosts(const ls_table *table) { return table->num_hosts; }
 
 const char *ls_table_host(const ls_table *table, size_t index) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed values in their places: by device, as what a thread sees of them,
-// and as lists.
+// Looks distributed values up by device, as the current thread sees them, and
+// lists their components.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -57,8 +57,8 @@ bool ls_device_serves(const char *name, const char *device) {
          strcmp(name + length, "/device:CPU:0") == 0;
 }
 
-// Returns true if component i is replica i's, for all: each lies on the
-// replica's device or on its host, or nothing is known of its device.
+// Returns true if component i is replica i's for all i: it is on the replica's
+// device or host, or on no known device.
 static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
   const size_t count = values_count_of(leaf);
   if (strategy == NULL || strategy->devices == NULL ||
@@ -75,8 +75,9 @@ static bool lies_in_order(const ls_strategy *strategy, ls_nest leaf) {
   return true;
 }
 
-// The component on a canonical device, or the number of components. The order
-// of replicas counts first: several components may lie on one host.
+// Finds the component on a canonical device, or returns the number of
+// components. Checks the position of the device's replica first, because
+// several components may be on one host.
 static size_t find_on(const ls_strategy *strategy, ls_nest leaf,
                       const char *device) {
   const size_t count = values_count_of(leaf);
@@ -96,8 +97,8 @@ static const ls_strategy *strategy_here(void) {
   return entry == NULL ? NULL : entry->strategy;
 }
 
-// Where a value is looked for without a device: the replica's, that of the
-// update, that of the scope; "" when there is none of them.
+// Returns the device at which to look a value up: the replica's, the update's
+// or the scope's; "" if there is none.
 static const char *device_here(void) {
   const ls_distribution *entry = ls_distribution_current();
   if (entry != NULL && entry->replica != NULL &&
@@ -124,7 +125,8 @@ static ls_status no_component(ls_nest leaf, const char *device) {
                              device, has, here);
 }
 
-// A trace for all replicas cannot tell which component is its own.
+// Refuses a captured value in a trace for all replicas, where no component is
+// the replica's own.
 static ls_status check_captured(const ls_replica *replica, ls_nest leaf) {
   if (replica->device_of_all == NULL || ls_distributed_count(leaf) < 2 ||
       ls_distributed_kind_of(leaf) == LS_MIRRORED)
@@ -295,8 +297,8 @@ typedef struct selecting {
   int32_t id;
 } selecting;
 
-// The component on the replica's device. Values are nearly always in the order
-// of replicas; all are looked at only where this one is not.
+// Finds the component on the replica's device, trying the replica's position
+// first.
 static size_t find_of_replica(ls_nest leaf, const selecting *s) {
   const char *device = ls_strategy_device(s->strategy, s->id);
   ls_device_name name = {0};
@@ -311,7 +313,7 @@ static ls_nest select_for(ls_nest leaf, void *user) {
   if (leaf.kind != LS_KIND_DISTRIBUTED) return ls_nest_retain(leaf);
   const char *device = ls_strategy_device(s->strategy, s->id);
   const size_t count = ls_distributed_count(leaf);
-  // Devices that were said count, else the position.
+  // Uses explicit devices if there are any, else the position.
   if (count > 0 && ls_distributed_device(leaf, 0)[0] != '\0') {
     const size_t index = find_of_replica(leaf, s);
     if (index == count) return ls_fail(no_component(leaf, device));
@@ -337,10 +339,10 @@ ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
 
 // ---- Unwrapping ------------------------------------------------------------
 typedef struct placed {
-  ls_nest component;  // Lent.
+  ls_nest component;  // Borrowed.
   ls_device_name device;
   size_t position;
-  size_t replica;  // Of the device; order_as fills it in.
+  size_t replica;  // Replica of the device, filled in by order_as.
 } placed;
 
 static int by_device(const void *a, const void *b) {
@@ -355,7 +357,7 @@ static int by_replica(const void *a, const void *b) {
   return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
-// The strategy's order if its devices are exactly these.
+// Sorts by the strategy's replicas, if its devices are exactly these.
 static bool order_as(const ls_strategy *strategy, placed *items, size_t count) {
   if (count != (size_t)strategy->num_replicas || !strategy->kind->distributes)
     return false;

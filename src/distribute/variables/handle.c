@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles over variables: caching and packed ones. A handle is a variable with
-// targets and rules, and no value in any store.
+// Handles to variables: caching and packed ones. A handle is a variable with
+// targets and rules, but without a stored value.
 #include "lockstep/handles.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "graph/make/make.h"
 #include "lockstep/eager.h"
 
-// As a handle shows itself: type and flags of its first target.
+// Makes a handle with the type and flags of its first target.
 ls_status ls_handle_make(const char *name, ls_variable *const *targets,
                          size_t count, const ls_variable_rules *rules,
                          ls_variable **out_handle) {
@@ -45,7 +45,7 @@ ls_status ls_handle_make(const char *name, ls_variable *const *targets,
   return ls_ok();
 }
 
-// The only or current target.
+// Writes to the only or current target.
 static ls_tensor write_target(ls_variable *handle, uint16_t op,
                               ls_tensor value) {
   ls_variable *target = ls_variable_here(handle);
@@ -71,10 +71,10 @@ ls_status ls_handle_check_target(ls_nest leaf, size_t position) {
 }
 
 // ---- Caching scopes --------------------------------------------------------
-// This layer's room in a context.
+// Room of this layer in a context.
 typedef struct caching {
-  uint64_t entered, left;  // Scopes so far.
-  uint64_t scope;          // Of the last one: a number of its own.
+  uint64_t entered, left;  // Numbers of scopes so far.
+  uint64_t scope;          // Unique number of the last scope.
 } caching;
 
 static caching *caching_here(void) {
@@ -114,13 +114,13 @@ void ls_caching_scope_begin(ls_scope *scope) {
 }
 
 // ---- Caching variables -----------------------------------------------------
-// The value of a read. Valid in its scope, and for its graph and those inside.
+// The value of a read. Valid in its scope, and in its graph and graphs inside.
 typedef struct cache {
   ls_object object;
   ls_allocator *allocator;
   uint64_t scope, graph_id;
   ls_tensor value;
-  ls_array *array;  // Eager: its value, which outlives frames.
+  ls_array *array;  // Eager: the value, which outlives frames.
 } cache;
 
 static void destroy_cache(ls_object *object) {
@@ -132,7 +132,7 @@ static void destroy_cache(ls_object *object) {
 static const ls_object_type cache_type = {.name = "cache",
                                           .destroy = destroy_cache};
 
-// Returns true if the graph of this number is the current one or around it.
+// Returns true if the graph with this id is the current one or encloses it.
 static bool is_inside(uint64_t graph_id) {
   const ls_graph *at = ls_graph_resolve(ls_graph_current());
   for (; at != NULL; at = ls_graph_resolve(at->parent))
@@ -140,14 +140,13 @@ static bool is_inside(uint64_t graph_id) {
   return false;
 }
 
-// The kept value; a failed tensor if there is none for the place where the
-// thread is.
+// Returns the cached value; a failed tensor if none is valid here.
 static ls_tensor kept_value(cache *c) {
   if (c->scope != caching_here()->scope || !is_inside(c->graph_id))
     return ls_failed_tensor();
   ls_graph *graph = ls_graph_resolve(c->value.graph);
   if (ls_graph_node_of(graph, c->value.ref) != NULL) return c->value;
-  // It went with its frame, or in a graph with a call that was refused.
+  // The tensor may be gone with its frame, or with a refused call in its graph.
   if (graph->kind != LS_GRAPH_EAGER) return ls_failed_tensor();
   {
     LS_DEVICE_SCOPE("/device:CPU:0");
@@ -248,7 +247,7 @@ ls_status ls_packed_variable_on(const ls_variable *packed, const char *device,
                                    packed->name, name.text);
 }
 
-// On the current device; without one that is the host's CPU.
+// Finds the target on the current device; without a device, on the host's CPU.
 static ls_status target_here(const ls_variable *packed,
                              ls_variable **out_variable) {
   const char *device = ls_context_current()->scoped.device;
@@ -279,7 +278,8 @@ static ls_tensor scatter_packed(ls_variable *packed, ls_scatter_op op,
                                  : ls_make_failed("assign_scatter", status);
 }
 
-// For what cannot fail: the first where none is on the current device.
+// Returns the target on the current device, else the first, for calls that
+// cannot fail.
 static ls_variable *packed_here(const ls_variable *packed) {
   ls_variable *target = NULL;
   const ls_status status = target_here(packed, &target);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Updates: a function for each component of a variable, or each device. Map,
-// which works alike.
+// Updates: call a function for each component of a variable, or each device.
+// Also map, which is similar.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -29,7 +29,8 @@ ls_status ls_update_check_args(ls_nest args, bool mirrored) {
   return mirrored ? ls_assert_mirrored(args) : ls_ok();
 }
 
-// Makes (first, arguments...); `first` is lent, and left out if none.
+// Makes the arguments (first, arguments...); `first` is borrowed, and left out
+// without `has_first`.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id) {
   LS_OWN(ls_nest_builder, args) = {0};
@@ -91,7 +92,7 @@ static ls_status update_components(const ls_update_call *call,
                            call->group, out_value);
 }
 
-// In a replica an update is a merge call.
+// An update in a replica, which is a merge call.
 typedef struct replica_update {
   ls_variable *variable;
   ls_callback fn;
@@ -99,14 +100,14 @@ typedef struct replica_update {
   bool group;
 } replica_update;
 
-// Checks that each leaf of a replica's arguments is the same on all.
+// Checks that each leaf of a replica's arguments is the same on all replicas.
 static ls_nest update_is_same(ls_nest leaf, void *user) {
   (void)user;
   return ls_nest_i64(leaf.kind == LS_KIND_TENSOR &&
                      ls_same_is_noted(leaf.as.tensor));
 }
 
-// Each leaf of all replicas' arguments beside what they have said of it.
+// Pairs each leaf of the arguments with whether replicas found it equal.
 typedef struct regarding {
   const ls_nest *same;
   bool differs_freely;
@@ -129,8 +130,8 @@ static ls_nest as_mirrored(ls_nest leaf, void *user) {
   return ls_nest_distributed(LS_MIRRORED, items, count);
 }
 
-// The arguments, mirrored where all have the same and where they may differ:
-// nothing is aggregated there.
+// Makes the arguments mirrored if they are the same on all replicas, or if the
+// variable is not aggregated, so that they may differ.
 static ls_nest mirrored_args(const ls_variable *variable, ls_nest args,
                              ls_nest same) {
   ls_allocator *allocator = ls_current_allocator();
@@ -260,7 +261,7 @@ ls_status ls_strategy_update_non_slot(ls_strategy *strategy,
                                          out_value);
 }
 
-// ---- Mapping ---------------------------------------------------------------
+// ---- Map -------------------------------------------------------------------
 static ls_status map_item(const ls_update_call *call, ls_nest item,
                           int32_t device, ls_nest *out_result) {
   LS_OWN(ls_nest, args) = ls_update_args(call, item, true, (size_t)device);
@@ -271,7 +272,7 @@ static ls_status map_item(const ls_update_call *call, ls_nest item,
   }
 }
 
-// The results of device d: every n-th.
+// Collects the results of device d: every n-th one.
 static ls_nest map_output(const ls_update_call *call, const ls_nest *results,
                           size_t num_items, size_t device, ls_nest *room) {
   size_t count = 0;
@@ -325,7 +326,8 @@ ls_status ls_strategy_map(ls_strategy *strategy, const ls_nest *items,
 }
 
 // ---- Update results --------------------------------------------------------
-// Results of updates become mirrored values that bring each other, or tuples.
+// Results of updates: mirrored values whose components each wait for all
+// updates, or tuples.
 
 static ls_op update_results_op_of(ls_nest leaf) {
   if (leaf.kind == LS_KIND_OP) return leaf.as.op;
@@ -337,7 +339,8 @@ static bool update_results_is_value(ls_nest leaf) {
   return leaf.kind == LS_KIND_TENSOR || leaf.kind == LS_KIND_VARIABLE;
 }
 
-// Component i after the group: an identity beside it.
+// Makes an identity of component i, colocated with it, that waits for the
+// group.
 static ls_nest after(ls_nest component, ls_op group) {
   ls_tensor made = ls_failed_tensor();
   const char *device = ls_leaf_device(component);
@@ -354,7 +357,7 @@ static ls_nest after(ls_nest component, ls_op group) {
   return ls_status_is_ok(status) ? ls_leaf(made) : ls_fail(status);
 }
 
-// Wraps the components of a leaf so that one of them brings all.
+// Wraps the components of a leaf so that each waits for all of them.
 static ls_nest wrap_grouped(const ls_nest *components, size_t count,
                             void *user) {
   (void)user;
@@ -367,7 +370,7 @@ static ls_nest wrap_grouped(const ls_nest *components, size_t count,
       ls_nest_retain(components[i]);
     return ls_nest_distributed(LS_MIRRORED, components, count);
   }
-  if (eager) return ls_none();  // Everything has run.
+  if (eager) return ls_none();  // Eager ops have run already.
   ls_allocator *allocator = ls_current_allocator();
   LS_OWN_ARRAY(allocator, ls_op, ops, count);
   LS_OWN_ARRAY(allocator, ls_nest, items, count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Distributed variables: which component a thread means, and what reads and
-// writes of the whole do.
+// Distributed variables: the component that the current thread accesses, and
+// the effect of reads and writes of the whole.
 #ifndef LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 #define LS_DISTRIBUTE_VARIABLES_VARIABLE_H_
 
@@ -14,63 +14,65 @@ extern const ls_variable_rules ls_mirrored_rules;
 extern const ls_variable_rules ls_sync_on_read_rules;
 
 typedef enum ls_place_kind {
-  LS_PLACE_CROSS,    // Across replicas, or nowhere: all components.
+  LS_PLACE_CROSS,    // Cross-replica, or no strategy: all components.
   LS_PLACE_REPLICA,  // In a replica that runs op by op: component `index`.
   LS_PLACE_UPDATE,   // In an update function: component `index`.
-  LS_PLACE_TRACE,    // In the trace of a replica: the container stands for the
-                     // replica's own.
+  // Trace of a replica: the container stands for its own component.
+  LS_PLACE_TRACE,
 } ls_place_kind;
 
 typedef struct ls_place {
   ls_place_kind kind;
-  bool entered;  // A strategy is in force; else the default state.
+  bool entered;  // False in the default state, without a strategy.
   size_t index;
-  int32_t count;  // In a replica or its trace: of how many.
-  bool in_merge;  // In a computation: what is given there is one for all.
-  // NULL also in a computation that a strategy has not begun.
+  int32_t count;  // Number of replicas, in a replica or its trace.
+  bool in_merge;  // In a computation: values are the same for all.
+  // NULL also in a computation outside a strategy's run.
   ls_replica *replica;
 } ls_place;
 
 static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
   return (ls_strategy *)container->strategy;
 }
-// Where the thread is, seen from a container. `foreign`: across the replicas of
-// another strategy will do, too.
+// Finds the thread's place with respect to a container. `foreign`: also accepts
+// the cross-replica context of another strategy.
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
-// Finds a replica's own component: that on its device.
-//   LS_INVALID_ARGUMENT  none is: names the replica.
+// Finds a replica's own component: the one on its device.
+// LS_INVALID_ARGUMENT  there is none: names the replica
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index);
-// Across replicas: the component on the current device, else the first.
+// Returns the component on the current device, else the first, in cross-replica
+// context.
 size_t ls_component_here(const ls_variable *container);
 const char *ls_aggregation_name(ls_variable_aggregation aggregation);
-// A handle with these rules that shows itself as its first target does. `name`
-// may be NULL: the first's. The caller owns a reference.
+// Makes a handle with these rules that has the properties of its first target.
+// `name` NULL: the target's. The caller owns the reference.
 ls_status ls_handle_make(const char *name, ls_variable *const *targets,
                          size_t count, const ls_variable_rules *rules,
                          ls_variable **out_handle);
-// A leaf that a handle can stand for: a plain variable.
+// Checks that a leaf can be a handle's target: it must be a plain variable.
 ls_status ls_handle_check_target(ls_nest leaf, size_t position);
 // Gives a container a packed handle over its components.
 ls_status ls_variable_pack(ls_variable *container);
-// The CPU of a device's host: the device's name up to its type.
+// Writes the CPU of a device's host: the device's name up to its type.
 void ls_host_cpu_of(const char *device, char *host, size_t size);
-// An access of this name that no export can have as it is: `how` says why. What
-// is being traced cannot be exported then.
+// Notes that an access of this name cannot be exported, because of `how`: the
+// current trace then cannot be exported.
 LS_MUST_USE ls_status ls_note_unsaveable(const ls_variable *container,
                                          const char *access, const char *how);
-// The read of component `index`, made on its device.
+// Reads component `index`, on its device.
 ls_tensor ls_read_component(ls_variable *container, size_t index);
 
 // ---- Values of writes ------------------------------------------------------
-// A leaf as a tensor of the variable's type: host scalars take it on.
+// Converts a leaf to a tensor of the variable's type; host scalars adopt that
+// type.
 ls_status ls_value_as_tensor(const ls_variable *variable, ls_nest leaf,
                              ls_tensor *out_tensor);
 bool ls_value_is_distributed(ls_nest leaf);
-// The part of a value that is for component `index`.
+// Returns the part of a value for component `index`.
 ls_nest ls_value_part(ls_nest value, size_t index);
-// Makes each component's share, so that the sum of all is the value.
+// Makes each component's share, so that their sum is the value.
 ls_status ls_share_of_sum(const ls_variable *container, ls_nest value,
                           ls_nest *out_share);
 
@@ -79,7 +81,8 @@ ls_tensor ls_read_mirrored(ls_variable *container);
 ls_tensor ls_use_mirrored(ls_variable *container);
 ls_tensor ls_read_on_read(ls_variable *container);
 ls_tensor ls_use_on_read(ls_variable *container);
-// A write as an op maker: the tensor that a thread sees of the result.
+// Writes like an op maker: returns the tensor that the current thread sees as
+// the result.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value);
 ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
@@ -87,8 +90,8 @@ ls_tensor ls_scatter_mirrored(ls_variable *container, ls_scatter_op op,
 ls_variable *ls_container_here(const ls_variable *container);
 ls_tensor ls_scatter_on_read(ls_variable *container, ls_scatter_op op,
                              ls_tensor indices, ls_tensor updates);
-// Makes the saved value of a variable that is synchronized on read, and each
-// component's share of it.
+// Make the value to save for a variable that is synchronized on read, and the
+// components' shares of a restored value.
 ls_status ls_make_saved_on_read(ls_variable *container,
                                 ls_array *const *components,
                                 ls_array **out_value);
@@ -96,7 +99,7 @@ ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
                                  ls_array **out_share);
 
 // ---- Updates ---------------------------------------------------------------
-// A function that is called for each component or device, or item of a map.
+// A function called for each component, device, or item of a map.
 struct ls_update_call {
   ls_strategy *strategy;
   ls_callback fn;
@@ -105,24 +108,25 @@ struct ls_update_call {
   bool group;
 };
 // Makes the function's arguments: (first, arguments of component `id`...);
-// `first` is lent, and left out without `has_first`.
+// `first` is borrowed, and left out without `has_first`.
 ls_nest ls_update_args(const ls_update_call *call, ls_nest first,
                        bool has_first, size_t id);
 // Checks that the arguments are a list or a tuple, with `mirrored` of mirrored
 // values.
 ls_status ls_update_check_args(ls_nest args, bool mirrored);
-// Calls the function under the device, in the name scope "update_<id>", as the
+// Calls the function on the device, in the name scope "update_<id>", as the
 // update of component `id`, with the arguments of component `position`; appends
 // its result.
 ls_status ls_update_call_once(const ls_update_call *call, ls_nest first,
                               bool has_first, size_t position, int32_t id,
                               const char *device, ls_nest_builder *results);
-// Returns true if it was called in a replica of the strategy; updates there.
+// ls_update_is_in_replica returns true in a replica of the strategy; the other
+// function updates there.
 bool ls_update_is_in_replica(const ls_update_call *call);
 ls_status ls_update_in_replica(const ls_update_call *call,
                                ls_variable *variable, ls_nest *out_value);
 
-// Makes a nest of tuples of a nest of mirrored values, each by
+// Makes tuples of the mirrored values in a nest, each by
 // ls_strategy_local_results.
 ls_status ls_update_ungroup(ls_strategy *strategy, ls_nest value,
                             ls_nest *out_value);
@@ -134,17 +138,17 @@ struct ls_component_list {
   size_t count, capacity;
 };
 
-// The policy of a variable of a general class. Its own, never shared.
+// The policy of a variable of a general class. Each variable has its own.
 typedef struct ls_variable_policy {
   const ls_variable_rules *rules;
   ls_variable_aggregation aggregation;
 } ls_variable_policy;
 
 // ---- Writes (write_values.c) -----------------------------------------------
-// A write under way.
+// A write in progress.
 typedef struct ls_writing {
   ls_variable *variable;
-  uint16_t op;  // LS_OP_ASSIGN...
+  uint16_t op;  // LS_OP_ASSIGN and the like.
   const ls_write_options *options;
 } ls_writing;
 
@@ -152,21 +156,23 @@ static inline const char *ls_writing_name(const ls_writing *w) {
   return ls_op_table[w->op].name;
 }
 
-// Refuses a distributed value `where` its parts have no meaning.
+// Refuses a distributed value in a context (`where`) in which its components
+// have no meaning.
 ls_status ls_write_refuse_parts(const ls_writing *w, const char *where);
-// Refuses one value of all replicas for a sum, except zero.
+// Refuses one value of all replicas for a sum, unless it is zero.
 ls_status ls_write_check_one(const ls_writing *w, ls_nest value);
 // Checks that the value has a part for each component, and that each fits, as
 // far as known.
 ls_status ls_write_check_count(const ls_writing *w, ls_nest value);
 ls_status ls_write_check_parts(const ls_writing *w, ls_nest value);
-// Refuses a distributed value that a replica has made of its own.
+// Refuses a distributed value that a replica has made itself.
 ls_status ls_write_refuse_own(const ls_writing *w, ls_nest value);
 
-// Returns true if a value has parts that may differ: a distributed one, or a
-// variable of which each replica may have its own.
+// Returns true if a value has parts that may differ: a distributed value, or a
+// variable whose components may differ.
 bool ls_value_has_parts(ls_nest value);
-// Aggregates one leaf, or a value of each replica: lent, or a tensor.
+// Aggregates one leaf, or a value of each replica; the result is borrowed, or a
+// tensor.
 ls_status ls_write_aggregate(const ls_writing *w, ls_nest value,
                              ls_nest *out_value);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Making distributed variables: a component per device, by the next creator
-// out, and a container around them.
+// Creates distributed variables: a component per device, by the next outer
+// creator, and a container for them.
 #include <stdio.h>
 
 #include "base/require.h"
@@ -60,7 +60,7 @@ static ls_status check_dtype(const ls_variable_options *options,
                              ls_dtype_name(dtype));
 }
 
-// As far as the options tell before anything is made.
+// Returns the requested dtype, as far as options give it.
 static ls_dtype asked_dtype(const ls_variable_options *options) {
   if (options->dtype != LS_DTYPE_NONE) return options->dtype;
   if (options->initial_of != NULL) return options->initial_of->type.dtype;
@@ -94,8 +94,8 @@ static void release_components(ls_component_list *list) {
   *list = (ls_component_list){.allocator = list->allocator};
 }
 
-// The first as asked for; each other one under an absolute name, with the value
-// of the first.
+// Creates a component: the first as requested, others under an absolute name
+// with the first one's value.
 static ls_status create_component(const ls_creator *next,
                                   const ls_variable_options *asked,
                                   ls_variable *first, size_t index,
@@ -116,8 +116,8 @@ static ls_status create_component(const ls_creator *next,
   return ls_ok();
 }
 
-// Where component `index` is to be: on the devices asked for, beside another
-// variable, on the strategy's.
+// Returns the device of component `index`: a requested device, one next to
+// another variable, or the strategy's.
 static const char *place_of_component(const ls_strategy *strategy,
                                       const ls_variable_options *options,
                                       size_t index) {
@@ -136,8 +136,8 @@ static size_t num_components_of(const ls_strategy *strategy,
   return beside->num_components > 0 ? beside->num_components : 1;
 }
 
-// A saved value is the whole of what the components make: each starts with its
-// share, as when that is restored. NULL: with the value.
+// Splits a saved value, which is the aggregate of all components: each starts
+// with its share, as after a restore. NULL: with the value.
 static ls_status share_of_saved(const ls_strategy *strategy,
                                 const ls_variable_options *options,
                                 size_t count, ls_array **out_share) {
@@ -153,7 +153,8 @@ static ls_status share_of_saved(const ls_strategy *strategy,
   return ls_share_saved_on_read(&whole, value, out_share);
 }
 
-// How a strategy makes components: by the next creator out, which is `user`.
+// Creates the components of a strategy's variable with the next outer creator,
+// which is `user`.
 static ls_status create_components(ls_strategy *strategy,
                                    const ls_variable_options *asked, void *user,
                                    ls_component_list *components) {
@@ -178,7 +179,7 @@ static ls_status create_components(ls_strategy *strategy,
   return ls_ok();
 }
 
-// Checks the components of a creator: plain variables with an initializer each.
+// Checks a user's components: plain variables, each with an initializer.
 static ls_status check_components(const ls_variable_options *options,
                                   const ls_component_list *list) {
   if (list->count == 0)
@@ -268,7 +269,7 @@ static ls_status join_collections(const ls_variable_options *options,
              : ls_ok();
 }
 
-// In a build graph: one op over all initializers; the graph holds it.
+// Makes one op over all initializers, in a build graph; the graph holds it.
 static ls_status join_graph(ls_variable *container) {
   ls_graph *graph = container->graph;
   LS_OWN_ARRAY(graph->allocator, ls_op, ops, container->num_components);
@@ -305,7 +306,7 @@ static ls_status set_nature(const ls_variable_recipe *recipe,
   return ls_ok();
 }
 
-// The components become parts of the container, which owns them.
+// Moves the components into the container, which then owns them.
 static void take_components(ls_component_list *list, ls_variable *container) {
   container->components = list->items;
   container->num_components = list->count;
@@ -321,8 +322,8 @@ static void take_components(ls_component_list *list, ls_variable *container) {
   *list = (ls_component_list){.allocator = list->allocator};
 }
 
-// Notes whose own each component is, where they do not lie in the order of the
-// replicas. Where some replica has no own component they are nobody's.
+// Notes the component of each replica, if they are not in order of replicas. If
+// a replica has none of its own, none are noted.
 static ls_status note_own(ls_variable *container) {
   const ls_strategy *strategy = ls_strategy_of(container);
   const size_t count = container->num_components;
@@ -361,7 +362,7 @@ static ls_status make_container(const ls_variable_recipe *recipe,
   LS_RETURN_IF_ERROR(note_own(container));
   {
     LS_INIT_SCOPE;
-    // Components of which each was stored by itself stay so.
+    // Components that were stored one by one stay separate.
     LS_RETURN_IF_ERROR(container->graph != NULL ? join_graph(container)
                        : joins                  ? ls_eager_join(container)
                                                 : ls_ok());

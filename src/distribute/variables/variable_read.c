@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads of distributed variables: which component's value, or what all make.
+// Reads of distributed variables: of one component, or the aggregate of all.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
@@ -40,7 +40,7 @@ ls_tensor ls_use_mirrored(ls_variable *container) {
   ls_place place;
   const ls_status status = ls_place_of(container, true, &place);
   if (!ls_status_is_ok(status)) return fail_read(status);
-  // Without a strategy in force the current device does not count.
+  // Without a current strategy the current device is ignored.
   return place.entered ? read_here(container, &place)
                        : ls_read_component(container, 0);
 }
@@ -95,7 +95,8 @@ void ls_sync_on_read_scope_begin(ls_scope *scope) {
       ->sync_on_read = true;
 }
 
-// In a computation each replica has its own, whatever the scope.
+// Returns true if a read in a replica is an aggregate; in a computation each
+// replica reads its own, regardless of the scope.
 static bool is_synchronized(const ls_variable *container,
                             const ls_place *place) {
   return ls_distribute_scoped_here()->sync_on_read &&
@@ -127,10 +128,10 @@ ls_tensor ls_read_on_read(ls_variable *container) {
 }
 
 // ---- Variable save ---------------------------------------------------------
-// Values of variables that are synchronized on read in files. They are computed
-// in eager whatever is being built: a save is no op of a graph.
+// Saved values of variables that are synchronized on read. They are computed in
+// eager mode even while a graph is built, because a save is no op of a graph.
 
-// Arrays in, an array out.
+// A computation from arrays to an array.
 typedef struct work {
   ls_variable *container;
   ls_array *const *arrays;
@@ -209,7 +210,7 @@ static ls_status variable_save_share(const work *w, ls_tensor *out_tensor) {
 
 ls_status ls_share_saved_on_read(ls_variable *container, const ls_array *value,
                                  ls_array **out_share) {
-  // Only read; retained while the tensor lives.
+  // Only read, and retained while the tensor lives, so the cast is safe.
   ls_array *array = (ls_array *)(uintptr_t)value;
   *out_share = NULL;
   if (container->aggregation == LS_AGGREGATION_SUM)

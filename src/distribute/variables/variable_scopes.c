@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scopes that say what new variables of a strategy are: creators that change
-// what is asked for, and ask the next one out.
+// Scopes that determine properties of a strategy's new variables: creators that
+// change the options, and call the next outer creator.
 #include "base/runtime_internal.h"
 #include "distribute/context/context.h"
 #include "distribute/values/values.h"
@@ -85,10 +85,11 @@ void ls_replica_sync_on_read_variables_scope_begin(ls_scope *scope,
       scope, replica == NULL ? NULL : replica->strategy, method);
 }
 
-// ---- Beside others ---------------------------------------------------------
+// ---- Colocation ------------------------------------------------------------
 static const char colocate[] = "colocate_vars_with";
 
-// A distributed value tells the devices; a variable stands for itself.
+// Creates a variable on the devices of a distributed value, or next to a
+// variable.
 static ls_status create_on(const ls_creator *next, ls_nest with,
                            ls_variable_options *options,
                            ls_variable **out_variable) {
@@ -110,7 +111,7 @@ static ls_status create_colocated(const ls_creator *next,
   ls_variable_options changed = *options;
   *out_variable = NULL;
   LS_RETURN_IF_ERROR(check_in_force(s->strategy, colocate));
-  // An inner scope's choice counts.
+  // An inner scope's choice takes precedence.
   if (options->colocate_with != NULL || options->devices != NULL ||
       options->single_device != NULL)
     return ls_creator_create(next, options, out_variable);
@@ -137,7 +138,7 @@ static ls_status variable_scopes_check_value(const ls_strategy *strategy,
   return ls_ok();
 }
 
-// Without a strategy's components any variable will do.
+// Checks the variable. Strategies without components accept any.
 static ls_status variable_scopes_check_variable(const ls_strategy *strategy,
                                                 ls_nest with) {
   char text[200];

@@ -2,9 +2,9 @@
 //
 // Writes of distributed variables.
 //
-// Across replicas a write goes to every component; in eager one value for all
-// is one write of the container, so that what is equal is stored once. In a
-// replica an aggregated write is a merge call, in the trace of one a
+// In cross-replica context a write goes to every component; in eager mode one
+// value for all is written to the container, so that equal values are stored
+// once. In a replica an aggregated write is a merge call, and in its trace a
 // collective.
 #include <stdio.h>
 
@@ -41,7 +41,8 @@ static ls_tensor write_op(const ls_writing *w, ls_variable *target,
                       0);
 }
 
-// The tensor, or what stands for it where the value is not to be read.
+// Returns the written tensor; or the op, or none in eager mode, if the value is
+// not to be read.
 static ls_status finish_one(const ls_writing *w, ls_tensor made,
                             ls_nest *out_value) {
   LS_RETURN_IF_ERROR(ls_made_status(made));
@@ -52,15 +53,16 @@ static ls_status finish_one(const ls_writing *w, ls_tensor made,
   return ls_ok();
 }
 
-// In an export that knows nothing of components their devices do not count.
+// Returns the device of a target; in an export without components, theirs do
+// not count.
 static const char *variable_write_device_of(const ls_variable *target) {
   const bool counts =
       target->container == NULL || !ls_context_current()->scoped.primaries_only;
   return counts && target->device != NULL ? target->device : "";
 }
 
-// To one variable as it stands: plain, a component, or the container in the
-// trace of a replica.
+// Writes one variable directly: a plain one, a component, or the container in
+// the trace of a replica.
 static ls_status write_one(const ls_writing *w, ls_variable *target,
                            ls_nest value, ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor(), made = ls_failed_tensor();
@@ -75,8 +77,8 @@ static ls_status write_one(const ls_writing *w, ls_variable *target,
   }
 }
 
-// To a handle that is all of its targets, whose rules say how. The name is that
-// of an op behind all.
+// Writes a handle to all of its targets, by the handle's rules. The name is
+// given to an identity after all writes.
 static ls_status write_replicated(const ls_writing *w, ls_nest value,
                                   ls_nest *out_value) {
   ls_tensor tensor = ls_failed_tensor();
@@ -121,8 +123,7 @@ static ls_status write_each(const ls_writing *w, ls_nest value,
                            out_value);
 }
 
-// Returns true if one write of the container does what one of each component
-// would.
+// Returns true if one write of the container replaces one of each component.
 static bool writes_once(const ls_writing *w, ls_nest value) {
   ls_runtime_state *state =
       ls_runtime_slot(w->variable->runtime, LS_SLOT_RUNTIME);
@@ -157,7 +158,7 @@ static ls_status variable_write_all(const ls_writing *w, ls_nest value,
                                : write_each(w, value, out_value);
 }
 
-// The same in the strategy's scope, which is entered where there is none.
+// Writes all components in the strategy's scope, which is entered if necessary.
 static ls_status write_across(const ls_writing *w, ls_nest value,
                               ls_nest *out_value) {
   ls_crossing crossing;
@@ -176,12 +177,12 @@ static ls_nest merge_write(ls_strategy *strategy, ls_nest args, void *user) {
   return ls_status_is_ok(status) ? made : ls_fail(status);
 }
 
-// ---- In the trace of a replica ---------------------------------------------
-// Returns true if a tensor is from outside the replica, so the same on all. A
-// replicated computation lies flat in its graph: its ops have a mark.
+// ---- In a replica's trace --------------------------------------------------
+// Returns true if a tensor is from outside the replica, hence the same on all.
+// Ops of replicated computations are in the same graph and have a mark.
 static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
   const ls_graph *graph = ls_graph_resolve(tensor.graph);
-  if (replica == NULL)  // A computation that no strategy has begun.
+  if (replica == NULL)  // A computation outside a strategy's run.
     return graph->kind != LS_GRAPH_REGION &&
            ls_node_mark(ls_graph_node_of(graph, tensor.ref),
                         LS_MARK_REPLICATE) == NULL;
@@ -197,7 +198,7 @@ static bool is_from_outside(const ls_replica *replica, ls_tensor tensor) {
 static bool is_one(const ls_writing *w, const ls_place *place, ls_nest value) {
   if (place->count == 1) return true;
   const bool is_tensor = value.kind == LS_KIND_TENSOR;
-  // A computation makes no difference between tensors.
+  // In a computation tensors cannot be told apart.
   if (w->variable->rules->replicates)
     return !is_tensor && value.kind != LS_KIND_VARIABLE;
   return is_tensor ? is_from_outside(place->replica, value.as.tensor)
@@ -228,8 +229,8 @@ static ls_status write_in_trace(const ls_writing *w, const ls_place *place,
   return write_one(w, w->variable, ls_leaf(x), out_value);
 }
 
-// A distributed value from around the replicas: all see its parts, so what they
-// make together is the same on each.
+// Writes a distributed value from outside the replicas: each replica sees all
+// parts, so their aggregate is the same on all.
 static ls_status write_parts_in_trace(const ls_writing *w,
                                       const ls_place *place, ls_nest value,
                                       ls_nest *out_value) {
@@ -244,7 +245,8 @@ static ls_status write_parts_in_trace(const ls_writing *w,
   return write_one(w, w->variable, one, out_value);
 }
 
-// An aggregated write's value is the same on all.
+// Writes a mirrored variable; the result of an aggregated write is the same on
+// all replicas.
 static ls_status write_mirrored_in_trace(const ls_writing *w,
                                          const ls_place *place, ls_nest value,
                                          ls_nest *out_value) {
@@ -259,7 +261,7 @@ static ls_status write_mirrored_in_trace(const ls_writing *w,
   return ls_made_status(out_value->as.tensor);
 }
 
-// ---- Writing, by rule ------------------------------------------------------
+// ---- Write by rule ---------------------------------------------------------
 static bool is_unmirrored(ls_nest value) {
   return ls_value_is_distributed(value) && !ls_is_mirrored(value);
 }
@@ -269,7 +271,7 @@ static ls_status write_mirrored(const ls_writing *w, ls_nest value,
   ls_place place;
   const bool none = w->variable->aggregation == LS_AGGREGATION_NONE;
   LS_RETURN_IF_ERROR(ls_place_of(w->variable, false, &place));
-  // Where components may differ only by rule, values that may are refused.
+  // Refuses values that may differ, if components may differ only by rule.
   if (place.kind == LS_PLACE_CROSS && !none && is_unmirrored(value))
     return ls_write_refuse_parts(w, "across replicas");
   if (place.kind == LS_PLACE_CROSS || (place.kind != LS_PLACE_UPDATE && !none))
@@ -402,7 +404,8 @@ ls_status ls_variable_write(ls_variable *variable, ls_write_op op,
   return write_any(&w, value, out_value);
 }
 
-// The same as an op maker: the tensor that a thread sees of the result.
+// Writes like an op maker: returns the tensor that the current thread sees as
+// the result.
 ls_tensor ls_write_as_maker(ls_variable *container, uint16_t op,
                             ls_tensor value) {
   const ls_writing w = {.variable = container, .op = op};
