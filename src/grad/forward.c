@@ -8,7 +8,7 @@
 #include "graph/walk.h"
 #include "lockstep/ops.h"
 
-// One value that was found: in which graph, for which output.
+// A value found earlier: the graph it is used in, and the output it stands for.
 struct ls_forward_value_list {
   ls_forward_value_list *next;
   const ls_graph *in;
@@ -49,7 +49,7 @@ ls_forward *ls_forward_region(ls_forward *outer, ls_op op, size_t region,
         (ls_forward_scopes){context->scoped.names, context->scoped.device,
                             context->scoped.control, context->scoped.colocate};
   if (node->type == LS_OP_WHILE && ls_forward_init_loop(forward) != NULL)
-    return NULL;  // No memory, and so no status to free.
+    return NULL;  // Fails for lack of memory only: no status to free.
   return forward;
 }
 
@@ -66,7 +66,7 @@ void ls_forward_enter_home(const ls_forward *f, ls_scope *scope) {
   ls_context_enter_graph(scope, f->home);
 }
 
-// ---- What was found before -------------------------------------------------
+// ---- Found values ----------------------------------------------------------
 bool ls_forward_recall(const ls_forward *f, const ls_graph *in, ls_tensor value,
                        ls_tensor *out_value) {
   const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
@@ -91,7 +91,7 @@ ls_status ls_forward_remember(ls_forward *f, const ls_graph *in,
   return ls_ok();
 }
 
-// Both are for the current graph.
+// recall and remember look values up and note them for the current graph.
 static bool recall(const ls_forward *f, ls_tensor value, ls_tensor *out_value) {
   return ls_forward_recall(f, ls_graph_resolve(ls_graph_current()), value,
                            out_value);
@@ -102,9 +102,9 @@ static ls_status remember(ls_forward *f, ls_tensor value, ls_tensor found) {
                              found);
 }
 
-// ---- Values that come out as results ---------------------------------------
-// A value without meaning, for a branch to give where the other one gives
-// `value`: the variable's, an empty stack, or zeros.
+// ---- Values returned as results --------------------------------------------
+// Makes a value of no meaning, which a branch returns where the other one
+// returns `value`: the variable's value, an empty stack, or zeros.
 static ls_status add_filler(ls_graph *branch, ls_tensor value,
                             uint64_t *out_ref) {
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
@@ -158,7 +158,7 @@ ls_status ls_forward_add_output(ls_forward *f, ls_type type) {
   return ls_ok();
 }
 
-// Makes `value` a further result of the op, and gives that result.
+// Makes `value` a further result of the op, and returns that result.
 static ls_status extend_op(ls_forward *f, ls_tensor value,
                            ls_tensor *out_result) {
   ls_node *node = ls_graph_node(f->op.graph, f->op.id);
@@ -186,8 +186,8 @@ static ls_status extend_op(ls_forward *f, ls_tensor value,
   return ls_ok();
 }
 
-// A value of unknown size leaves its branch on a stack, which is empty when the
-// other one runs.
+// Returns a value of unknown size on a stack, which is empty if the other
+// branch runs.
 static ls_status forward_wrap(ls_graph *branch, ls_tensor value,
                               ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(ls_trial_join(branch));
@@ -220,7 +220,7 @@ static ls_status bring_out_on_stack(ls_forward *f, ls_tensor value,
   return ls_forward_unstack(f, stack, value, out_value);
 }
 
-// Brings a value out of its graph, and from there to where it is wanted.
+// Makes a value a result of its op, and finds that result in the current graph.
 static ls_status bring_out(ls_forward *f, ls_tensor value,
                            ls_tensor *out_value) {
   const ls_node *node = ls_graph_node_of(value.graph, value.ref);
@@ -232,9 +232,9 @@ static ls_status bring_out(ls_forward *f, ls_tensor value,
   return ls_forward_value(f->outer, value, out_value);
 }
 
-// ---- Values that are computed again ----------------------------------------
-// Returns true if a value is computed again rather than brought out. A loop is
-// run again only if what it gives cannot come out.
+// ---- Values computed again -------------------------------------------------
+// Returns true if a value is computed again instead of being returned as a
+// result. A loop is run again only if its value cannot be returned.
 static bool is_computed_again(const ls_forward *f, const ls_node *node,
                               ls_type type) {
   if (!f->recompute || type.dtype == LS_DTYPE_VARIANT) return false;
@@ -244,8 +244,8 @@ static bool is_computed_again(const ls_forward *f, const ls_node *node,
          !(f->in_loop && ls_node_any_trait(node, LS_OP_RANDOM));
 }
 
-// Finds the value if it is had at once; else it is to be computed from
-// operands.
+// Finds the value if that takes no computation of its operands; else
+// `*out_found` is false.
 static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
                               ls_tensor *out_value) {
   *out_found = true;
@@ -271,7 +271,7 @@ static ls_status find_at_once(ls_forward *f, ls_tensor value, bool *out_found,
   return ls_status_is_ok(status) ? remember(f, value, *out_value) : status;
 }
 
-// A call is computed again op by op.
+// Finds a call's value inside its body, which is computed again op by op.
 static ls_status find_in_call(ls_forward *f, ls_tensor value,
                               ls_tensor *out_value) {
   const size_t at_node = ls_graph_position(f->graph, ls_ref_id(value.ref));
@@ -298,8 +298,8 @@ static ls_status compute(ls_forward *f, const ls_node *node, ls_tensor value,
   return ls_ok();
 }
 
-// Values still to be computed, the innermost last: an explicit stack, since
-// branches may be long and fiber stacks are not.
+// Values still to be computed, innermost last. An explicit stack, because
+// branches may be long and fiber stacks are small.
 typedef struct agenda {
   ls_tensor *items;
   size_t count, capacity;
@@ -314,7 +314,7 @@ static bool forward_push(agenda *todo, ls_allocator *allocator,
   return true;
 }
 
-// Computes the last item, or puts what it needs behind it.
+// Computes the last item, or pushes the operands it needs.
 static ls_status advance(ls_forward *f, agenda *todo) {
   const ls_tensor value = todo->items[todo->count - 1];
   ls_tensor found;

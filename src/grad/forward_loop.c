@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the gradient of a loop finds values of the loop's body.
+// Finds values of a loop's body for the loop's gradient.
 #include "grad/forward.h"
 #include "graph/copy.h"
 #include "graph/trial.h"
 #include "lockstep/ops.h"
 
-// ---- What is the same in every trip ----------------------------------------
-// Returns true if a variable is after the loop what it was in each trip.
+// ---- Same in every iteration -----------------------------------------------
+// Returns true if a variable has the same value after the loop as in each
+// iteration.
 static bool is_settled(const ls_forward *f, const ls_object *variable) {
   const ls_graph *graph = ls_graph_resolve(f->op.graph);
   size_t at = ls_graph_position(graph, f->op.id);
@@ -22,7 +23,8 @@ static bool is_parameter_same(const ls_forward *f, const ls_node *node) {
          f->graph->results[index] == f->graph->parameters[index];
 }
 
-// `same` is known of all earlier nodes.
+// Returns true if a node's value is the same in every iteration; `same` is
+// known for all earlier nodes.
 static bool is_node_same(const ls_forward *f, const ls_node *node) {
   const unsigned traits = ls_node_info(node)->traits;
   const unsigned other =
@@ -58,7 +60,7 @@ bool ls_forward_is_same(const ls_forward *f, ls_tensor value) {
              : is_node_same(f, ls_graph_node_of(f->graph, value.ref));
 }
 
-// Reads what a variable was in the loop: nothing has written it since.
+// Reads a variable after the loop, where it still has its value from the loop.
 static ls_status read_outside(ls_forward *f, const ls_node *node,
                               ls_tensor *out_value) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
@@ -89,8 +91,8 @@ ls_status ls_forward_find_same(ls_forward *f, ls_tensor value, bool *out_found,
   return ls_forward_value(f->outer, ls_op_input(f->op, input), out_value);
 }
 
-// ---- What is saved ---------------------------------------------------------
-// Makes the loop count its trips, if it does not yet.
+// ---- Saving ----------------------------------------------------------------
+// Makes the loop count its iterations, if it does not yet.
 static ls_status start_saving(ls_forward *f) {
   ls_graph *graph = ls_graph_resolve(f->op.graph);
   ls_node *node = ls_graph_node(graph, f->op.id);
@@ -112,8 +114,8 @@ ls_status ls_forward_trips(ls_forward *f, ls_tensor *out_trips) {
                           out_trips);
 }
 
-// Makes the loop give a stack of the value. Each gradient has its own: what is
-// taken from a stack is gone.
+// Makes the loop return a stack of the value. Each gradient has its own stack,
+// because pops empty it.
 static ls_status forward_loop_save(ls_forward *f, ls_tensor value,
                                    ls_tensor *out_stack) {
   LS_RETURN_IF_ERROR(start_saving(f));

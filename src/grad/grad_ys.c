@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradients that a walk starts with: those that were given, else ones.
+// Gradients that a walk starts with: the given ones, else ones.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -54,7 +54,7 @@ ls_tensor ls_gradient_filled(ls_tensor like, double value) {
   return ls_broadcast_like(ls_scalar(ls_tensor_dtype(like), value), like);
 }
 
-// The gradient of y number i that was given, or ones.
+// Returns the given gradient of y number i, or ones.
 static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
                                ls_tensor *out_gradient) {
   switch (given.kind) {
@@ -93,7 +93,7 @@ static ls_status make_gradient(ls_tensor y, ls_nest given, size_t i,
   return grad_ys_check_types(y, i, ls_tensor_dtype(*out_gradient));
 }
 
-// Fills one beside its y, of which a flow around is told.
+// Makes one gradient, colocated with its y, and notifies enclosing flows.
 static ls_status fill_one(const ls_gradient_context *context, ls_nest given,
                           ls_tensor y, size_t i, ls_tensor *out_gradient) {
   ls_scope beside = {0};

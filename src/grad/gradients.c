@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ls_gradients: what is asked for, checked; where the walk starts; what comes
-// of it.
+// Implements ls_gradients: checks the request, starts the walk, and returns its
+// results.
 #include <stdio.h>
 
 #include "base/require.h"
@@ -10,10 +10,10 @@
 #include "graph/context.h"
 #include "graph/trial.h"
 
-// One call.
+// One call of ls_gradients.
 typedef struct request {
-  ls_graph *graph;    // Whose ops are differentiated.
-  ls_graph *current;  // Where gradient ops go.
+  ls_graph *graph;    // Graph of the ops to differentiate.
+  ls_graph *current;  // Graph for gradient ops.
   const ls_nest *ys, *xs;
   size_t num_ys, num_xs;
   uint64_t first_id, end_id;
@@ -28,7 +28,7 @@ typedef struct request {
   ls_op *stops;
 } request;
 
-// ---- What is asked for -----------------------------------------------------
+// ---- Checks ----------------------------------------------------------------
 static ls_status check_aggregation(int aggregation) {
   if (aggregation >= 0 && aggregation <= 2) return ls_ok();
   return ls_invalid_argument(
@@ -37,7 +37,7 @@ static ls_status check_aggregation(int aggregation) {
       aggregation);
 }
 
-// The tensor of a leaf, if the walk goes over its graph.
+// Returns the tensor of a leaf, if its graph is part of the walk.
 static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
                              size_t index, ls_tensor *out_tensor) {
   char text[200];
@@ -64,8 +64,8 @@ static ls_status take_tensor(const request *r, ls_nest leaf, const char *what,
       ls_graph_name(r->graph));
 }
 
-// The graph, and those around it, outermost first. Eager values are constants
-// of what captures them.
+// Lists the graph and those around it, outermost first. Eager values are
+// constants in the graphs that capture them.
 static ls_status list_spans(request *r) {
   size_t count = 1;
   const ls_graph *around = r->first_id == 0 ? r->graph->parent : NULL;
@@ -82,7 +82,7 @@ static ls_status list_spans(request *r) {
   return ls_ok();
 }
 
-// The ops there are by now, and their numbers.
+// Sets the ends of the spans to the ops made so far, and numbers them.
 static void close_spans(request *r) {
   size_t base = 0;
   for (size_t i = 0; i < r->walk.num_spans; ++i) {
@@ -123,8 +123,8 @@ static ls_status list_goals(request *r) {
   return ls_ok();
 }
 
-// The ys that are tensors; those that are variables are read later, inside
-// the name scope.
+// Checks the ys that are tensors; variables are read later, inside the name
+// scope.
 static ls_status check_ys(request *r) {
   r->y_values = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
   if (r->y_values == NULL) return ls_out_of_memory();
@@ -134,7 +134,7 @@ static ls_status check_ys(request *r) {
   return ls_ok();
 }
 
-// ---- Where the walk starts -------------------------------------------------
+// ---- Start of the walk -----------------------------------------------------
 static ls_status make_seeds(request *r) {
   ls_tensor *gradients = ls_arena_new_array(&r->arena, ls_tensor, r->num_ys);
   r->seeds = ls_arena_new_array(&r->arena, ls_gradient_seed, r->num_ys);
@@ -149,8 +149,7 @@ static ls_status make_seeds(request *r) {
 }
 
 // ---- The call --------------------------------------------------------------
-// Takes the name `uid` in the scope: it tells this call's gradient ops from
-// those of another call.
+// Reserves the name `uid` in the scope: it identifies this call's gradient ops.
 static ls_status take_uid(request *r) {
   if (r->current->kind == LS_GRAPH_EAGER) return ls_ok();
   ls_node name = {.type = LS_OP_NO_OP};
@@ -187,7 +186,7 @@ static ls_status walk_in_scope(request *r) {
 
 static ls_status walk_in_graph(request *r) {
   ls_graph *graph = r->current;
-  // Replicas that take turns in one graph share its error.
+  // Replicas that run in turn in one graph share its error.
   if (ls_context_current()->hooks != NULL)
     LS_RETURN_IF_ERROR(ls_graph_error(graph));
   ls_trial trial;
@@ -248,7 +247,7 @@ ls_status ls_gradients_walk(ls_graph *graph, uint64_t first_id, uint64_t end_id,
     ls_arena_init(&r.arena, r.graph->allocator);
     status = run_request(&r);
   }
-  // Only now: the ys may be in the same array.
+  // Writes results last, because ys and grads may be the same array.
   for (size_t i = 0; i < num_xs; ++i)
     grads[i] = ls_status_is_ok(status) && r.goals[i].gradient.ref != 0
                    ? ls_leaf(r.goals[i].gradient)

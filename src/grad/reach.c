@@ -60,7 +60,7 @@ size_t ls_gradient_count_operands(const ls_gradient_walk *walk,
     return 1;
   const ls_op_info *info = ls_node_info(node);
   const size_t data = ls_op_most(info);
-  // What eager did while nothing was recorded has no inputs.
+  // Eager ops that were not recorded have no inputs.
   return (info->traits & LS_OP_SIZED) != 0 && data < node->num_inputs
              ? data
              : node->num_inputs;
@@ -94,10 +94,10 @@ size_t ls_gradient_goal_of_read(const ls_gradient_walk *walk,
   const ls_variable *read = (const ls_variable *)attr->as.object;
   for (size_t i = 0; i < walk->num_goals; ++i) {
     const ls_variable *goal = (const ls_variable *)walk->goals[i].variable;
-    // What is read of a handle is what it stands for.
+    // A read of a handle is recorded as a read of its target.
     while (goal != NULL && goal->num_targets > 0)
       goal = goal->targets[0];
-    // A component that is read stands for the whole.
+    // A read of a component is a read of the variable.
     if (goal != NULL && (goal == read || goal == read->container)) return i;
   }
   return SIZE_MAX;
@@ -122,7 +122,7 @@ bool ls_gradient_has_variables(const ls_gradient_walk *walk) {
   return false;
 }
 
-// ---- Which ops -------------------------------------------------------------
+// ---- Find the ops ----------------------------------------------------------
 static ls_status number_ops(ls_gradient_walk *walk) {
   ls_arena *arena = walk->context->arena;
   const ls_gradient_span *last = &walk->spans[walk->num_spans - 1];
@@ -147,9 +147,8 @@ static ls_status number_ops(ls_gradient_walk *walk) {
   return ls_ok();
 }
 
-// Returns true if an op lets no gradient through, so that nothing after it
-// waits for what stands before it. Parameters have none, but may be what they
-// stand for.
+// Returns true if an op passes no gradient on. Parameters have no rule either,
+// but may stand for outer values.
 static bool blocks(const ls_node *node) {
   return node->type != LS_OP_PARAMETER &&
          ls_gradient_table[node->type] == gradient_none;
@@ -203,7 +202,7 @@ static void mark_node_between(ls_gradient_walk *walk, ls_graph *graph,
   }
 }
 
-// Backwards from the ys; an operand is always before its use.
+// Marks backwards from the ys; an operand always precedes its users.
 static void mark_between(ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_seeds; ++i) {
     ls_gradient_entry *entry =
@@ -219,7 +218,8 @@ static void mark_between(ls_gradient_walk *walk) {
   }
 }
 
-// An x with no other x before it is where differentiation ends.
+// Marks the given stops, and each x that depends on no other x: differentiation
+// ends there.
 static void mark_stops(ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_stops; ++i) {
     const size_t index = ls_gradient_index(walk, walk->stops[i]);

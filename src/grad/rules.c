@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of rules, and what rules share.
+// The table of rules, and helpers of rules.
 #include "grad/rules.h"
 
 const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
@@ -11,7 +11,7 @@ const ls_gradient_function ls_gradient_table[LS_OP_COUNT] = {
 #undef LS_OP
 };
 
-// Not differentiable: contributes nothing.
+// For ops that are not differentiable: contributes nothing.
 ls_status gradient_none(ls_gradient *g) {
   (void)g;
   return ls_ok();
@@ -30,14 +30,14 @@ ls_status ls_gradient_needs(const ls_gradient *g, const char *what) {
       ls_op_name(g->op), ls_op_type_name(g->op), what);
 }
 
-// Reads are where gradients of variables end; see the walk.
+// Gradients of variables end at reads; see the walk.
 ls_status gradient_read(ls_gradient *g) {
   (void)g;
   return ls_ok();
 }
 
-// ---- What rules share ------------------------------------------------------
-// Returns true if no dimension of `x` can have been repeated to fit `other`.
+// ---- Helpers of rules ------------------------------------------------------
+// Returns true if no dimension of `x` can have been broadcast to `other`.
 static bool kept_its_shape(ls_shape x, ls_shape other) {
   if (x.rank < 0 || other.rank < 0 || other.rank > x.rank) return false;
   for (int i = 1; i <= other.rank; ++i) {
@@ -57,7 +57,7 @@ ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
   return ls_sum_to_like(term, ls_gradient_input(g, index));
 }
 
-// A reshape of `x` to `sizes`, which may take dimensions from `like`.
+// Reshapes `x` to `sizes`, which may take dimensions from `like`.
 static ls_tensor reshape_to(ls_tensor x, ls_tensor like, const ls_size *sizes,
                             size_t count) {
   const ls_attr attr = LS_OWN_SZ(SIZES, sizes, count);
@@ -74,7 +74,8 @@ ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term) {
   if (ls_node_int(g->node, LS_ATTR_ID_KEEP_DIMS) != 0) return term;
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
-  const int32_t rank = ls_tensor_shape(x).rank;  // Known: the axes are.
+  // The rank is known because the axes are.
+  const int32_t rank = ls_tensor_shape(x).rank;
   ls_size sizes[LS_MAX_RANK];
   for (int32_t i = 0; i < rank; ++i)
     sizes[i] = (ls_size){1, i};
@@ -96,8 +97,8 @@ ls_tensor ls_gradient_as_matrix(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const int32_t rank = shape.rank;
   if (rank == 2) return x;
-  // Said as a number where it can be: of rows without elements any number
-  // could be left.
+  // Uses a number where it is known: with 0 elements a reshape could not infer
+  // it.
   const ls_size sizes[2] = {
       {LS_SIZE_CONSTANT, ls_gradient_product(shape, 0, rank - 1)},
       {0, rank - 1}};

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared by rules. A rule is named gradient_<x> after the column `gradient` of
-// ops.def and reads like the formula it is.
+// Helpers shared by rules. A rule is named gradient_<x> after the column
+// `gradient` of ops.def, and reads like its formula.
 #ifndef LS_GRAD_RULES_H_
 #define LS_GRAD_RULES_H_
 
 #include "grad/grad.h"
 #include "grad/walk.h"
 
-// `term`, of the result's shape, summed down to operand `index`, which was
-// broadcast against operand `other`.
+// Sums `term`, of the result's shape, down to the shape of operand `index`,
+// which was broadcast with operand `other`.
 ls_tensor ls_gradient_sum_to(ls_gradient *g, ls_tensor term, size_t index,
                              size_t other);
-// `term`, a reduction of operand 0 along the op's axes, with the reduced
-// dimensions put back with size 1.
+// Restores the dimensions of `term`, a reduction of operand 0 along the op's
+// axes, with size 1.
 ls_tensor ls_gradient_keep_axes(ls_gradient *g, ls_tensor term);
-// The product of dimensions `first` to `end`, or -1 if one is not known yet:
-// as a size of a reshape, what is left.
+// Returns the product of dimensions `first` to `end`; -1, a size that a reshape
+// infers, if one is not known.
 int64_t ls_gradient_product(ls_shape shape, int32_t first, int32_t end);
-// [..., n] as [m, n].
+// Reshapes [..., n] to [m, n].
 ls_tensor ls_gradient_as_matrix(ls_tensor x);
-// [...] as [..., 1].
+// Reshapes [...] to [..., 1].
 ls_tensor ls_gradient_with_last(ls_tensor x);
-// The zero that gradients of x have: zeros like it, or an empty stack.
+// Returns the zero gradient of x: zeros of its shape, or an empty stack.
 ls_tensor ls_gradient_zeros(ls_tensor x);
-// UNIMPLEMENTED: the op's gradient needs `what` known while building.
+// Fails with UNIMPLEMENTED: the gradient needs `what` to be known while
+// building.
 ls_status ls_gradient_needs(const ls_gradient *g, const char *what);
-// A number of x's dtype.
+// Makes a scalar of x's dtype.
 ls_tensor ls_gradient_number(ls_tensor x, double value);
 
-// ---- Ops that hold child graphs ---------------------------------------------
-// A walk of a child graph: from values of it, whose gradients the seeds give,
-// to goals among its values and to variables.
+// ---- Ops with regions -------------------------------------------------------
+// A walk of a region: from values of it, with the gradients given as seeds, to
+// goals among its values and to variables.
 typedef struct ls_gradient_inner {
   ls_forward *forward;
   ls_gradient_seed *seeds;
@@ -42,7 +43,7 @@ typedef struct ls_gradient_inner {
 
 ls_status ls_gradient_walk_inner(const ls_gradient *g,
                                  const ls_gradient_inner *inner);
-// Parameter `index` of the child graph.
+// Returns parameter `index` of the region.
 static inline ls_tensor ls_gradient_parameter(const ls_forward *forward,
                                               size_t index) {
   return (ls_tensor){forward->graph, forward->graph->parameters[index]};

@@ -24,13 +24,14 @@ ls_status gradient_attention(ls_gradient *g) {
   return ls_ok();
 }
 
-// ---- The gradient's gradient -----------------------------------------------
-// Of plain ops, in f64 for f64, else in f32, on [batch, heads, tokens, depth].
+// ---- Gradient of the gradient ----------------------------------------------
+// Computed with plain ops, in f64 for f64, else in f32, on [batch, heads,
+// tokens, depth].
 typedef struct heads {
   ls_gradient *g;
   ls_attention_options options;
   bool packed;
-  int64_t width;  // Packed: of each of the three.
+  int64_t width;  // Packed: width of q, k and v each.
   ls_dtype wide;
 } heads;
 
@@ -65,8 +66,8 @@ static ls_tensor join_heads(ls_tensor x) {
   return rules_attention_reshape(joined, sizes, 3);
 }
 
-// q, k and v of what holds them: operands, or gradients of the results; zeroed
-// where there is none.
+// Splits q, k and v out of operands, or out of gradients of results; missing
+// ones are zeroed.
 static void split_operands(const heads *h, const ls_tensor *from,
                            ls_tensor out[3]) {
   for (int i = 0; i < 3; ++i) {
@@ -78,7 +79,7 @@ static void split_operands(const heads *h, const ls_tensor *from,
   }
 }
 
-// The index along an axis of the scores' last two.
+// Returns the indices along one of the last two axes of the scores.
 static ls_tensor index_of(ls_tensor scores, int axis) {
   const ls_size sizes[] = {{0, 2}, {0, 3}};
   const ls_attr attrs[] = {LS_OWN_SZ(SIZES, sizes, 2), LS_OWN_I(AXIS, axis),
@@ -110,7 +111,8 @@ static ls_tensor row_sums(ls_tensor a, ls_tensor b) {
   return ls_reduce_sum_keep(ls_mul(a, b), LS_AXES(-1));
 }
 
-// The gradient of softmax p for one of its result: p (d - sum(p d)).
+// Returns the gradient of softmax p for the gradient of its result: p (d -
+// sum(p d)).
 static ls_tensor through_softmax(ls_tensor p, ls_tensor d) {
   return ls_mul(p, ls_sub(d, row_sums(p, d)));
 }
@@ -168,7 +170,7 @@ static void rules_attention_give(ls_gradient *g, size_t i, ls_tensor value) {
     g->din[i] = ls_convert(value, ls_tensor_dtype(ls_op_input(g->op, i)));
 }
 
-// Zeros in place of a part of a packed gradient that is not there.
+// Joins the packed gradient, with zeros for missing parts.
 static void give_packed(ls_gradient *g, const ls_tensor in[3],
                         const ls_tensor out[4]) {
   ls_tensor parts[3];
@@ -181,7 +183,7 @@ static void give_packed(ls_gradient *g, const ls_tensor in[3],
   rules_attention_give(g, 1, ls_concatenate(parts, 3, 2));
 }
 
-// Operands: the result's gradient, then those of attention.
+// Operands: the result's gradient, then attention's operands.
 ls_status gradient_attention_grad(ls_gradient *g) {
   heads h = {.g = g,
              .options = rules_attention_options_of(g),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rule of custom_gradient: it asks the user's callback.
+// The rule of custom_gradient: calls the user's callback.
 #include "base/memory/own.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
@@ -8,7 +8,7 @@
 #include "graph/region.h"
 #include "lockstep/shape_rules.h"
 
-// Fills a structure with values, one for each number in it.
+// State of replacing the numbers of a structure by values.
 typedef struct filling {
   ls_gradient *g;
   size_t next;
@@ -42,7 +42,7 @@ static ls_nest rules_custom_fill(ls_gradient *g, ls_nest structure,
   return ls_nest_map(structure, next, &f);
 }
 
-// Takes the gradients, in the order of the inputs.
+// Takes the returned gradients, in the order of the inputs.
 static ls_status rules_custom_take(ls_gradient *g,
                                    const ls_custom_gradient_object *object,
                                    ls_nest made) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of elementwise ops. Where operands broadcast, a gradient is summed
-// down to its operand's shape.
+// Rules of elementwise ops. Where operands broadcast, a gradient is summed down
+// to its operand's shape.
 //
-// C leaves open which argument of a call is evaluated first, so a call has at
-// most one argument that makes ops: the order of ops, and with it their names,
-// is the same whatever the compiler.
+// C does not define the order in which arguments are evaluated, so a call has
+// at most one argument that makes ops: then the order of ops, and so their
+// names, is the same with any compiler.
 #include "grad/rules.h"
 
 static ls_tensor in(ls_gradient *g, size_t i) {
@@ -24,7 +24,7 @@ ls_status gradient_neg(ls_gradient *g) {
   return ls_ok();
 }
 
-// 0 at 0.
+// The gradient at 0 is 0.
 ls_status gradient_abs(ls_gradient *g) {
   g->din[0] = ls_mul(g->dout[0], ls_sign(in(g, 0)));
   return ls_ok();
@@ -40,14 +40,14 @@ ls_status gradient_log(ls_gradient *g) {
   return ls_ok();
 }
 
-// d / (2 y)
+// d / (2 y).
 ls_status gradient_sqrt(ls_gradient *g) {
   const ls_tensor y = out(g);
   g->din[0] = ls_div(ls_mul_scalar(g->dout[0], 0.5), y);
   return ls_ok();
 }
 
-// -d y^3 / 2
+// -d y^3 / 2.
 ls_status gradient_rsqrt(ls_gradient *g) {
   const ls_tensor y = out(g);
   const ls_tensor cube = ls_mul(ls_square(y), y);
@@ -55,7 +55,7 @@ ls_status gradient_rsqrt(ls_gradient *g) {
   return ls_ok();
 }
 
-// d (1 - y^2)
+// d (1 - y^2).
 ls_status gradient_tanh(ls_gradient *g) {
   const ls_tensor y = out(g);
   const ls_tensor one = ls_gradient_number(y, 1);
@@ -63,7 +63,7 @@ ls_status gradient_tanh(ls_gradient *g) {
   return ls_ok();
 }
 
-// d y (1 - y)
+// d y (1 - y).
 ls_status gradient_sigmoid(ls_gradient *g) {
   const ls_tensor y = out(g);
   const ls_tensor one = ls_gradient_number(y, 1);
@@ -71,7 +71,7 @@ ls_status gradient_sigmoid(ls_gradient *g) {
   return ls_ok();
 }
 
-// d e^(-x^2) 2 / sqrt(pi)
+// d e^(-x^2) 2 / sqrt(pi).
 ls_status gradient_erf(ls_gradient *g) {
   const double factor = 1.1283791670955126;
   const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
@@ -79,7 +79,7 @@ ls_status gradient_erf(ls_gradient *g) {
   return ls_ok();
 }
 
-// 0 at 0.
+// The gradient at 0 is 0.
 ls_status gradient_relu(ls_gradient *g) {
   g->din[0] = ls_relu_grad(g->dout[0], out(g));
   return ls_ok();
@@ -91,7 +91,8 @@ ls_status gradient_convert(ls_gradient *g) {
 }
 
 // ---- Two operands ----------------------------------------------------------
-// Gives operand `i` of two `term`, which has the result's shape.
+// Sets operand `i`'s gradient, one of two operands, from `term`, which has the
+// result's shape.
 static void rules_elementwise_give(ls_gradient *g, size_t i, ls_tensor term) {
   g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
 }
@@ -114,7 +115,7 @@ ls_status gradient_mul(ls_gradient *g) {
   return ls_ok();
 }
 
-// d / y and -(d / y) (x / y)
+// d / y, and -(d / y) (x / y).
 ls_status gradient_div(ls_gradient *g) {
   const ls_tensor quotient = ls_div(g->dout[0], in(g, 1));
   if (g->wanted[0]) rules_elementwise_give(g, 0, quotient);
@@ -123,7 +124,7 @@ ls_status gradient_div(ls_gradient *g) {
   return ls_ok();
 }
 
-// Equal operands: all of it goes to the first.
+// The gradient of equal operands goes to the first one.
 static ls_status
 rules_elementwise_choose(ls_gradient *g,
                          ls_tensor (*first_is_chosen)(ls_tensor, ls_tensor)) {
@@ -145,7 +146,7 @@ ls_status gradient_minimum(ls_gradient *g) {
   return rules_elementwise_choose(g, ls_less_equal);
 }
 
-// d y x^(y - 1), which is 0 for y = 0 whatever x is.
+// d y x^(y - 1), which is 0 for y = 0 and any x.
 static ls_tensor pow_by_base(ls_gradient *g) {
   const ls_tensor x = in(g, 0), y = in(g, 1);
   const ls_tensor one = ls_gradient_number(y, 1);
@@ -154,8 +155,8 @@ static ls_tensor pow_by_base(ls_gradient *g) {
   return ls_mul(g->dout[0], ls_mul(y, ls_pow(x, exponent)));
 }
 
-// d x^y log(x), taken as 0 where x is not positive. The logarithm is of a
-// number that is, so that no nan comes up where it is not used.
+// d x^y log(x), and 0 where x is not positive: the logarithm's argument is
+// replaced there, so that no NaN arises.
 static ls_tensor pow_by_exponent(ls_gradient *g) {
   const ls_tensor x = in(g, 0), y = out(g);
   const ls_tensor zero = ls_gradient_number(x, 0);
@@ -171,14 +172,14 @@ ls_status gradient_pow(ls_gradient *g) {
   return ls_ok();
 }
 
-// Linear in the first; nothing for the second, which only switches.
+// Linear in operand 0. Operand 1 only selects, and gets no gradient.
 ls_status gradient_relu_grad(ls_gradient *g) {
   if (g->wanted[0])
     rules_elementwise_give(g, 0, ls_relu_grad(g->dout[0], in(g, 1)));
   return ls_ok();
 }
 
-// ---- More ------------------------------------------------------------------
+// ---- Other ops -------------------------------------------------------------
 ls_status gradient_select(ls_gradient *g) {
   const ls_tensor condition = in(g, 0);
   const ls_tensor zero = ls_gradient_number(g->dout[0], 0);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of ops that hold child graphs: each walks a child graph with a walk of
-// its own.
+// Rules of ops with regions: each walks a region with a walk of its own.
 #include "grad/rules.h"
 
 #include "base/memory/own.h"
 
-// ---- An inner walk ---------------------------------------------------------
+// ---- Inner walk ------------------------------------------------------------
 ls_status ls_gradient_walk_inner(const ls_gradient *g,
                                  const ls_gradient_inner *inner) {
   ls_graph *graph = inner->forward->graph;
@@ -24,7 +23,7 @@ ls_status ls_gradient_walk_inner(const ls_gradient *g,
   return status;
 }
 
-// Walks from the results of the child graph, whose gradients are the op's.
+// Walks a region from its results, whose gradients are the op's.
 static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
   const ls_graph *graph = inner->forward->graph;
   inner->seeds = ls_arena_new_array(g->walk->context->arena, ls_gradient_seed,
@@ -38,8 +37,8 @@ static ls_status walk_from_results(ls_gradient *g, ls_gradient_inner *inner) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-// Differentiated through the body: its gradient ops stand where the call's
-// would.
+// Differentiates through the body: its gradient ops take the place of the
+// call's.
 ls_status gradient_call(ls_gradient *g) {
   ls_gradient_inner body = {
       .forward = ls_forward_region(g->walk->forward, g->op, 0, NULL)};
@@ -69,11 +68,11 @@ ls_status gradient_call(ls_gradient *g) {
 }
 
 // ---- Branches --------------------------------------------------------------
-// One gradient that a cond's gradient gives: of an operand, or of a variable.
+// A result of a cond's gradient: the gradient of an operand, or of a variable.
 typedef struct branch_result {
-  size_t input;  // 0 (the predicate): a variable.
+  size_t input;  // 0 (the predicate) stands for a variable.
   const ls_variable *variable;
-  size_t source;  // The variable's goal in the walk around.
+  size_t source;  // Goal of the variable in the outer walk.
 } branch_result;
 
 typedef struct branches {
@@ -100,7 +99,7 @@ static ls_status rules_flow_list_results(ls_gradient *g, branches *all) {
   return ls_ok();
 }
 
-// The number of the branch's parameter that an operand is, or -1.
+// Returns the index of the branch's parameter for an operand, or -1.
 static ptrdiff_t parameter_of(const ls_forward *forward, size_t input) {
   const size_t first = forward->first_input;
   return input >= first && input < first + forward->graph->num_parameters
@@ -108,7 +107,7 @@ static ptrdiff_t parameter_of(const ls_forward *forward, size_t input) {
              : -1;
 }
 
-// Zeros of the type of the result, for the branch that does not lead there.
+// Makes zeros of the result's type, for the branch that has no such gradient.
 static ls_tensor zeros_of(const branches *all, const branch_result *result) {
   if (result->variable != NULL)
     return ls_fill(ls_variable_dtype(result->variable),
@@ -116,7 +115,7 @@ static ls_tensor zeros_of(const branches *all, const branch_result *result) {
   return ls_gradient_zeros(ls_gradient_input(all->g, result->input));
 }
 
-// Builds the gradients that branch `region` gives, in the current graph.
+// Builds the gradients of branch `region`, in the current graph.
 static ls_status build_branch(const branches *all, size_t region,
                               ls_nest *out_results) {
   ls_gradient *g = all->g;
@@ -170,8 +169,8 @@ static ls_nest trace_else(ls_nest none, void *user) {
   return trace_branch(user, 1);
 }
 
-// A cond on the same predicate, whose branches are the gradients of the
-// branches. What they need of the forward pass is computed again in them.
+// Makes a cond on the same predicate, with the gradients of the branches.
+// Forward values are computed again in them.
 ls_status gradient_cond(ls_gradient *g) {
   branches all = {0};
   LS_RETURN_IF_ERROR(rules_flow_list_results(g, &all));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of ops that take parts of values, join them, and look up by index.
+// Rules of ops that slice and join values, and look up by index.
 #include "base/memory/own.h"
 #include "grad/rules.h"
 
@@ -31,7 +31,7 @@ ls_status gradient_slice(ls_gradient *g) {
   return ls_ok();
 }
 
-// Operand 1 only lends its dimensions.
+// Operand 1 only provides its dimensions.
 ls_status gradient_slice_grad(ls_gradient *g) {
   g->din[0] = ls_slice(g->dout[0], shape_of_ints(g->node, LS_ATTR_ID_STARTS),
                        shape_of_ints(g->node, LS_ATTR_ID_LIMITS),
@@ -39,7 +39,7 @@ ls_status gradient_slice_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// The starts of a dynamic slice, from operand `first` on.
+// Lists the starts of a dynamic slice, operands from `first` on.
 static void read_starts(ls_gradient *g, size_t first, size_t count,
                         ls_tensor starts[LS_MAX_RANK]) {
   for (size_t i = 0; i < count; ++i)
@@ -59,7 +59,7 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
   ls_tensor starts[LS_MAX_RANK];
   read_starts(g, 2, g->num_inputs - 2, starts);
   const ls_tensor update = ls_gradient_input(g, 1);
-  // In this order the zeros can be written in place.
+  // With the zeros as first operand, they can be updated in place.
   if (g->wanted[1])
     g->din[1] = ls_dynamic_slice_like(g->dout[0], starts, update);
   if (g->wanted[0])
@@ -68,8 +68,8 @@ ls_status gradient_dynamic_update_slice(ls_gradient *g) {
 }
 
 // ---- Pad, concatenate, reverse ---------------------------------------------
-// Cuts off what was put around, and makes zeros of what was cut off; then every
-// element that was there before.
+// Cuts padding off, puts zeros where elements were cut off, and drops interior
+// padding.
 static ls_tensor unpadded(const ls_gradient *g) {
   const ls_tensor d = g->dout[0];
   ls_shape low = shape_of_ints(g->node, LS_ATTR_ID_PAD_LOW);
@@ -105,8 +105,7 @@ ls_status gradient_pad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Returns true if slices can be cut without asking the operands for their
-// sizes.
+// Returns true if the operands' sizes along the axis are known.
 static bool sizes_known(const ls_gradient *g, int axis) {
   for (size_t i = 0; i < g->num_inputs; ++i) {
     const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, i));
@@ -141,7 +140,7 @@ ls_status gradient_concatenate(ls_gradient *g) {
   return likes == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Operands after the first only lend their dimensions.
+// Operands after the first only provide their dimensions.
 ls_status gradient_split_like(ls_gradient *g) {
   const ls_graph *graph = ls_graph_current();
   LS_OWN(ls_arena, memory) = {0};
@@ -167,8 +166,8 @@ ls_status gradient_reverse(ls_gradient *g) {
 }
 
 // ---- Lookups ---------------------------------------------------------------
-// Indices as i64, or u64 if they are that, and the number of slices, a scalar,
-// in the same type.
+// Converts indices to i64, or keeps u64, and the number of slices, a scalar, to
+// the same type.
 static ls_tensor widened(ls_tensor indices, ls_tensor *size) {
   const ls_dtype dtype =
       ls_tensor_dtype(indices) == LS_DTYPE_U64 ? LS_DTYPE_U64 : LS_DTYPE_I64;
@@ -183,7 +182,7 @@ static ls_tensor in_range(ls_tensor indices, ls_tensor size) {
   return ls_and(begun, ls_less(indices, size));
 }
 
-// The indices that were really used.
+// Clamps the indices, as the lookup did.
 static ls_tensor clamped_indices(ls_gradient *g, int axis) {
   ls_tensor size = ls_dim_size(ls_gradient_input(g, 0), axis);
   const ls_tensor indices = widened(ls_gradient_input(g, 1), &size);
@@ -197,19 +196,21 @@ static ls_tensor indices_in_range(ls_gradient *g, int axis) {
   return in_range(ls_gradient_input(g, 1), size);
 }
 
-// `mask`, one bool an index of a scatter, as it broadcasts to the updates.
+// Reshapes `mask`, one bool per index of a scatter, to broadcast with the
+// updates.
 static ls_tensor as_updates(ls_tensor mask, int32_t inner) {
   for (int32_t i = 0; i < inner; ++i)
     mask = ls_gradient_with_last(mask);
   return mask;
 }
 
-// Many small terms may meet at one index: 16-bit floats are added in f32.
+// Returns the type for sums: f32 for 16-bit floats, because many terms may have
+// the same index.
 static ls_dtype sum_dtype(ls_tensor d) {
   return ls_tensor_dtype(d) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
 }
 
-// [indices..., rest] as [n, rest], where the rest is that of x, [rows, rest].
+// Reshapes [indices..., rest] to [n, rest]; `rest` is that of x, [rows, rest].
 static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   ls_size sizes[LS_MAX_RANK] = {
@@ -227,7 +228,7 @@ static ls_tensor as_rows(ls_tensor values, ls_shape indices, ls_tensor x) {
       0);
 }
 
-// The gradient of a table of which rows were looked up: those rows.
+// Makes the gradient of a table as slices: the rows that were looked up.
 static ls_tensor looked_up_gradient(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const ls_shape shape = ls_tensor_shape(ls_op_input(g->op, 1));
@@ -239,7 +240,8 @@ static ls_tensor looked_up_gradient(ls_gradient *g) {
   return ls_indexed_slices(indices, values, x);
 }
 
-// Along another axis: dense, with zeros for what was not looked up.
+// Makes the gradient of a lookup along another axis: dense, with zeros for all
+// other elements.
 static ls_tensor gathered_gradient(ls_gradient *g, int axis) {
   const ls_tensor x = ls_gradient_input(g, 0), d = g->dout[0];
   const ls_dtype wide = sum_dtype(d);
@@ -268,7 +270,7 @@ ls_status gradient_indexed_slices(ls_gradient *g) {
   return ls_ok();
 }
 
-// A value of one dimension: `value` repeated as often as `like` has slices
+// Repeats `value`, a tensor of one dimension, as often as `like` has slices
 // along `axis`.
 static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
   const ls_size size = {1, axis};
@@ -282,9 +284,8 @@ static ls_tensor repeated(ls_tensor value, ls_tensor like, int axis) {
       0);
 }
 
-// Finds the updates that are still there: those of which no later one has the
-// index. Each writes its number to a list of slices, where it is looked up
-// again.
+// Finds the updates that were not overwritten by a later one with the same
+// index: each writes its number to its slice, where it is then looked up.
 static ls_tensor last_updates(ls_gradient *g, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1);
   const ls_tensor flat = ls_reshape(indices, LS_SHAPE(-1));
@@ -299,7 +300,7 @@ static ls_tensor last_updates(ls_gradient *g, int axis) {
   return ls_reshape_like(last, indices);
 }
 
-// x op update, where `take` says which updates count.
+// Returns x op update; `take` tells which updates count.
 static ls_tensor update_gradient(ls_gradient *g, ls_tensor take, int axis) {
   const ls_tensor indices = ls_gradient_input(g, 1), d = g->dout[0];
   const int32_t inner = ls_tensor_shape(ls_op_input(g->op, 0)).rank - 1 - axis;

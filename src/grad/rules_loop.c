@@ -2,25 +2,26 @@
 //
 // The rule of loops.
 //
-// The gradient of a loop is a loop that makes as many trips, the last one
-// first. These go round in it: the trips that are left; the gradients of those
-// values that go round in the loop and lead from a wanted value to a wanted
-// gradient; the sums, so far, of the gradients of captures and variables, each
-// trip's added to those of the trips behind it; the stacks of what was saved.
+// The gradient of a loop is a loop with the same number of iterations, last one
+// first. Its loop values are: the number of iterations left; the gradients of
+// the loop values that lead from a wanted value to a given gradient; the
+// running sums of the gradients of captures and variables; and the stacks of
+// saved values.
 //
-// What a trip needs is known only once its gradient is built. So that is built
-// first, in a graph of its own (the draft), and then copied into the body.
+// The forward values that an iteration needs are known only after its gradient
+// was built. So the gradient is first built in a graph of its own, the draft,
+// and then copied into the body.
 #include "base/memory/own.h"
 #include "base/values/numbers.h"
 #include "grad/rules.h"
 #include "graph/copy.h"
 #include "lockstep/shape_rules.h"
 
-// A sum that goes round: of a capture's gradients, or of a variable's.
+// A running sum: of a capture's gradients, or of a variable's.
 typedef struct loop_sum {
   size_t goal;
-  size_t input;   // The loop's operand; of a variable its goal in the walk
-  bool is_input;  // around.
+  size_t input;   // The loop's operand; for a variable its goal in the
+  bool is_input;  // outer walk.
 } loop_sum;
 
 typedef struct loop {
@@ -29,24 +30,24 @@ typedef struct loop {
   ls_forward *forward;
   size_t num_carried, num_saved;
   size_t first_capture;  // The operand for the body's capture 0.
-  size_t words;          // Of a set of carried values and the mark.
-  uint64_t *sources;     // By place: the set that a node depends on.
-  uint64_t *turning;     // The carried values whose gradients go round.
-  uint64_t *useful;      // Those that lead to a wanted gradient.
+  size_t words;          // Size of a set of loop values and the mark.
+  uint64_t *sources;     // By node position: the set a node depends on.
+  uint64_t *turning;     // Loop values whose gradients are loop values here.
+  uint64_t *useful;      // Loop values that lead to a wanted gradient.
   ls_gradient_inner walk;
   size_t num_turning;
-  size_t *turning_goals;  // By turning value: its goal.
+  size_t *turning_goals;  // Goal of each of the `turning` values.
   loop_sum *sums;
   size_t num_sums, num_sums_kept;
   size_t num_variables;
   size_t *variable_sources;
-  uint64_t *results;  // Of the draft.
+  uint64_t *results;  // Results of the draft.
   size_t num_results;
 } loop;
 LS_OWNED_(loop, loop, ls_graph_free(ls_owned->draft))
 
 // ---- Sets ------------------------------------------------------------------
-// Item `num_carried` of a set is the mark: a capture or variable is wanted.
+// Item `num_carried` of a set is the mark: a wanted capture or variable.
 static bool rules_loop_has(const uint64_t *set, size_t item) {
   return (set[item / 64] >> item % 64 & 1) != 0;
 }
@@ -71,7 +72,7 @@ static bool is_trainable(const loop *l, uint64_t ref) {
   return ls_dtype_is_trainable(ls_graph_type(l->body, ref).dtype);
 }
 
-// ---- What leads where ------------------------------------------------------
+// ---- Dependencies ----------------------------------------------------------
 static void find_sources_of_parameter(const loop *l, const ls_node *node,
                                       uint64_t *set) {
   const size_t index = (size_t)ls_node_int(node, LS_ATTR_ID_INDEX);
@@ -113,8 +114,8 @@ static bool comes_in(const loop *l, size_t output) {
   return output < l->g->num_outputs && l->g->dout[output].ref != 0;
 }
 
-// The saved value that output `output` is a stack of, if its gradient is to be
-// followed.
+// Returns true if the stack of saved value `saved` has a gradient that leads to
+// a wanted one.
 static bool is_saved_followed(const loop *l, size_t saved) {
   const uint64_t ref = l->body->results[l->num_carried + saved];
   return comes_in(l, l->num_carried + 1 + saved) && is_trainable(l, ref) &&
@@ -181,9 +182,10 @@ static ls_status look_around(loop *l, ls_gradient *g) {
   return ls_ok();
 }
 
-// ---- Refusals --------------------------------------------------------------
-// The gradient takes from stacks that the loop has filled once. So it must not
-// stand in a loop that the loop does not stand in.
+// ---- Checks ----------------------------------------------------------------
+// Checks that the gradient is not taken inside a loop that does not contain
+// this loop: the saved stacks are filled once, so they can be emptied only
+// once.
 static ls_status check_place(const loop *l) {
   const ls_forward *f = l->g->walk->forward;
   ls_graph *to = ls_graph_resolve(l->g->op.graph);
@@ -191,7 +193,7 @@ static ls_status check_place(const loop *l) {
     to = ls_graph_resolve(f->op.graph);
     f = f->outer;
   }
-  if (f->loop != NULL) return ls_ok();  // Taken where that loop's values are.
+  if (f->loop != NULL) return ls_ok();  // The gradient is inside the same loop.
   for (const ls_graph *at = ls_graph_resolve(ls_graph_current());
        at != NULL && at != to; at = at->parent)
     if (at->is_while_body || at->initial != NULL)
@@ -295,7 +297,7 @@ static ls_status rules_loop_add_result(loop *l, ls_tensor value) {
   return ls_graph_import(l->draft, value, &l->results[l->num_results++]);
 }
 
-// Lists the gradients of this trip's operands, then what is left of the stacks.
+// Lists the gradients of this iteration's operands, then the remaining stacks.
 static ls_status rules_loop_list_results(loop *l) {
   const ls_gradient_goal *goals = l->walk.goals;
   const ls_forward_loop *saved = l->forward->loop;
@@ -336,14 +338,14 @@ static ls_status fill_draft(loop *l) {
   return status;
 }
 
-// ---- The gradient's loop ---------------------------------------------------
+// ---- The loop --------------------------------------------------------------
 static ls_nest has_trips_left(ls_nest values, void *user) {
   (void)user;
   const ls_tensor none = ls_scalar_i64(LS_DTYPE_I64, 0);
   return ls_leaf(ls_greater(ls_nest_tensor(values, 0), none));
 }
 
-// Returns what a parameter of the draft is in the body.
+// Returns the body's value for a parameter of the draft.
 static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   const ls_forward_loop *saved = l->forward->loop;
   if (parameter < l->num_turning) return ls_nest_tensor(values, 1 + parameter);
@@ -354,8 +356,8 @@ static ls_tensor argument(const loop *l, ls_nest values, size_t parameter) {
   return capture->outer;
 }
 
-// Rows that were looked up are added where they belong: a trip costs what it
-// looks up, not the whole table.
+// Adds slices to the rows they belong to: an iteration then costs as much as
+// the rows it looked up, not the whole table.
 static ls_tensor rules_loop_add_term(ls_tensor sum, ls_tensor term) {
   ls_tensor indices, values;
   const ls_dtype dtype = ls_tensor_dtype(term);
@@ -395,7 +397,7 @@ static ls_nest trip(ls_nest values, void *user) {
   return ls_nest_sequence(LS_KIND_LIST, leaves, 1 + l->num_results);
 }
 
-// Makes the zero that a sum begins with.
+// Makes the zero that a sum starts with.
 static ls_tensor zero_sum(const loop *l, const loop_sum *sum) {
   if (sum->is_input)
     return ls_gradient_zeros(ls_gradient_input(l->g, sum->input));
@@ -422,7 +424,7 @@ static ls_status list_initial(const loop *l, ls_nest *leaves) {
   return ls_ok();
 }
 
-// Hands out what has come of the turning gradients and the sums.
+// Distributes the final gradients of loop values, and the sums.
 static ls_status rules_loop_take_results(const loop *l, ls_nest made) {
   ls_gradient *g = l->g;
   size_t next = 1;

@@ -12,7 +12,7 @@ static ls_tensor in(ls_gradient *g, size_t i) {
 static ls_tensor out(ls_gradient *g) { return ls_gradient_output(g, 0); }
 
 // ---- One operand -----------------------------------------------------------
-// d (y + 1)
+// d (y + 1).
 ls_status gradient_expm1(ls_gradient *g) {
   g->din[0] = ls_mul(g->dout[0], ls_add_scalar(out(g), 1));
   return ls_ok();
@@ -33,19 +33,19 @@ ls_status gradient_sin(ls_gradient *g) {
   return ls_ok();
 }
 
-// d (1 + y^2)
+// d (1 + y^2).
 ls_status gradient_tan(ls_gradient *g) {
   g->din[0] = ls_mul(g->dout[0], ls_add_scalar(ls_square(out(g)), 1));
   return ls_ok();
 }
 
-// d / (3 y^2)
+// d / (3 y^2).
 ls_status gradient_cbrt(ls_gradient *g) {
   g->din[0] = ls_div(g->dout[0], ls_mul_scalar(ls_square(out(g)), 3));
   return ls_ok();
 }
 
-// -d e^(-x^2) 2 / sqrt(pi)
+// -d e^(-x^2) 2 / sqrt(pi).
 ls_status gradient_erfc(ls_gradient *g) {
   const double factor = -1.1283791670955126;
   const ls_tensor bell = ls_exp(ls_neg(ls_square(in(g, 0))));
@@ -68,9 +68,9 @@ static void rules_math_give(ls_gradient *g, size_t i, ls_tensor term) {
   g->din[i] = ls_gradient_sum_to(g, term, i, 1 - i);
 }
 
-// gelu''(x) = q (2w + x ((1 - 2s) w^2 + 6B x)) with w = A + 3B x^2,
-// s = sigmoid(x (A + B x^2)) and q = s (1 - s). Beyond 10 it is 0, and x is
-// held there, so that nothing overflows.
+// gelu''(x) = q (2w + x ((1 - 2s) w^2 + 6B x)) with w = A + 3B x^2, s =
+// sigmoid(x (A + B x^2)) and q = s (1 - s). Beyond 10 it is 0, so x is clamped
+// there to avoid overflow.
 static ls_tensor gelu_curvature(ls_tensor x) {
   const double a = 1.5957691216057308, b = 0.07135481627260025;
   x = ls_maximum(x, ls_gradient_number(x, -10));
@@ -118,15 +118,15 @@ ls_status gradient_remainder(ls_gradient *g) {
 }
 
 // ---- Products --------------------------------------------------------------
-// The product of all other elements along an axis: of those before and those
-// behind, so that zeros do no harm.
+// Returns the product of all other elements along an axis, from those before
+// and those after each element, so that zeros are handled.
 static ls_tensor product_of_others(ls_tensor x, int axis) {
   const ls_tensor before = ls_cumprod(x, axis, true, false);
   return ls_mul(before, ls_cumprod(x, axis, true, true));
 }
 
-// One axis after the other: forwards the products so far, backwards their
-// gradients.
+// Handles one axis after another: computes the products forwards, then their
+// gradients backwards.
 ls_status gradient_reduce_product(ls_gradient *g) {
   const ls_attr *axes = ls_node_attr(g->node, LS_ATTR_ID_AXES);
   const size_t count = axes->as.ints.count;
@@ -147,7 +147,7 @@ ls_status gradient_reduce_product(ls_gradient *g) {
 }
 
 // ---- Barriers --------------------------------------------------------------
-// What holds forwards holds backwards.
+// The gradients pass through a barrier, too.
 ls_status gradient_barrier(ls_gradient *g) {
   LS_ARENA_ARRAY_OR_RETURN(g->walk->context->arena, ls_nest, leaves,
                            g->num_outputs);

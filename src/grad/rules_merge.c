@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rule of merge_call: a merge call of the gradients. Its body gets what the
-// forward one got and every replica's gradients of the results, computes again
-// what those need, and walks back over that.
+// The rule of merge_call: a merge call of the gradients. Its body gets the
+// forward arguments and every replica's gradients of the results, computes the
+// forward values again, and walks back over them.
 #include "base/runtime_internal.h"
 #include "grad/reach.h"
 #include "grad/rules.h"
@@ -14,22 +14,22 @@ typedef struct merge_gradient {
   ls_gradient *g;
   ls_arena *arena;
   size_t replicas, args, gathered;  // Of the forward op.
-  ls_graph *body;                   // Its own.
-  ls_graph *made;                   // That of the gradient.
-  ls_tensor *values;                // In it, for the parameters of `body`.
-  ls_tensor *results;               // In it, for the results of `body`.
-  ls_tensor *douts;                 // In it: [output][replica], where given.
-  ls_tensor *known;                 // By place in `body`: not computed again.
-  bool *has_gradient;               // By operand.
-  size_t *goals;                    // Of reads that have a gradient.
+  ls_graph *body;                   // Body of the forward op.
+  ls_graph *made;                   // Body of the gradient op.
+  ls_tensor *values;   // Values in `made` for the parameters of `body`.
+  ls_tensor *results;  // Values in `made` for the results of `body`.
+  ls_tensor *douts;    // Gradients in `made`: [output][replica], if given.
+  ls_tensor *known;    // By node position in `body`: not computed again.
+  bool *has_gradient;  // By operand.
+  size_t *goals;       // Goals of reads that have a gradient.
   size_t num_goals;
-  size_t num_gathered;  // Of the gradient's.
+  size_t num_gathered;  // Gathered results of the gradient op.
   uint64_t *refs;       // Results of `made`.
   size_t num_refs;
 } merge_gradient;
 LS_OWNED_(merge_gradient, merge_gradient, ls_graph_free(ls_owned->made))
 
-// ---- What is computed again ------------------------------------------------
+// ---- Computed again --------------------------------------------------------
 static size_t first_result(const merge_gradient *m, size_t output) {
   return output < m->gathered
              ? output * m->replicas
@@ -45,8 +45,8 @@ static void rules_merge_need(const merge_gradient *m, bool *needed,
   needed[ls_graph_position(m->body, ls_ref_id(ref))] = true;
 }
 
-// Returns a value that cannot be computed again: it is a result of the op, for
-// us.
+// Returns a value that cannot be computed again: the forward op returns it as a
+// further result.
 static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
   const uint64_t ref = ls_ref(node->id, 0);
   if (node->num_regions != 0) return ls_failed_tensor();
@@ -56,7 +56,8 @@ static ls_tensor value_given(const merge_gradient *m, const ls_node *node) {
   return ls_failed_tensor();
 }
 
-// A function that is called once for all does what it does once only.
+// Finds the nodes to compute again; effects of a function that runs once for
+// all must not be repeated.
 static ls_status rules_merge_find_needed(const merge_gradient *m,
                                          bool *needed) {
   const ls_graph *body = m->body;
@@ -117,7 +118,8 @@ typedef struct question {
   size_t num_ys, num_xs, num_stops;
 } question;
 
-// The goal of the walk that is read at a place of the body.
+// Returns the goal of the walk that is read at a position of the body, or
+// SIZE_MAX.
 static size_t goal_at(const merge_gradient *m, size_t place) {
   return m->known[place].ref == 0
              ? SIZE_MAX
@@ -140,7 +142,8 @@ static ls_status make_question(const merge_gradient *m, question *q) {
     const bool differs = i < m->gathered;
     for (size_t r = 0; r < num_results(m, i); ++r) {
       q->ys[q->num_ys] = ls_leaf(m->results[first_result(m, i) + r]);
-      // What all got alike is a result of each.
+      // A common result is one result on each replica, so the gradients are
+      // added.
       q->grad_ys[q->num_ys++] =
           ls_leaf(differs ? own[r] : ls_add_n(own, m->replicas));
     }
@@ -165,7 +168,7 @@ static ls_status rules_merge_push(merge_gradient *m, ls_tensor result) {
   return ls_graph_import(m->made, result, &m->refs[m->num_refs++]);
 }
 
-// First those of arguments, each replica's own; then those of captures, and of
+// Takes the gradients: of arguments, one for each replica; then of captures and
 // variables.
 static ls_status take_answers(merge_gradient *m, const question *q) {
   size_t next = 0;
@@ -256,8 +259,9 @@ static ls_status rules_merge_add_op(const merge_gradient *m, ls_op *out_op) {
   return ls_ok();
 }
 
-// A value around the replicas is one for all, and so is its gradient; that
-// replicas' gradients add up to it, replica 0 has all of it: its function ran.
+// Gives the gradient of an outer value to replica 0 and zeros to the others.
+// The value and its gradient are the same for all, and the replicas' gradients
+// are added up outside.
 static ls_tensor of_first_replica(ls_tensor gradient) {
   const ls_tensor first =
       ls_equal(ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0));
@@ -271,7 +275,7 @@ static ls_status differentiate(merge_gradient *m) {
   if (m->num_refs == 0) return ls_ok();
   LS_RETURN_IF_ERROR(rules_merge_add_op(m, &op));
   if (ls_op_is_failed(op)) return ls_ok();  // The walk finds the error.
-  m->made = NULL;                           // The op has it.
+  m->made = NULL;                           // The op owns the body now.
   unsigned own = 0, shared = (unsigned)m->num_gathered;
   for (size_t i = 0; i < g->num_inputs; ++i)
     if (m->has_gradient[i])

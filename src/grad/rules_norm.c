@@ -2,29 +2,29 @@
 //
 // Rules of normalizations.
 //
-// With i = 1 / sqrt(variance + epsilon) and r = (x - mean) i, the gradient of
-// r is J g = i (g - mean(g) - r mean(g r)); without a mean that is taken out
-// the second term is not there. J is symmetric, and it is what the gradient ops
-// compute. So a gradient op's own gradient, for gradients a of dx = J g, b of
-// dscale = sum(d r) and c of doffset = sum(d), with g = d scale, is
+// With i = 1 / sqrt(variance + epsilon) and r = (x - mean) i, the gradient of r
+// is J g = i (g - mean(g) - r mean(g r)), without the second term if no mean is
+// subtracted. The gradient ops compute J, which is symmetric. So a gradient
+// op's own gradient, for gradients a of dx = J g, b of dscale = sum(d r) and c
+// of doffset = sum(d), with g = d scale, is
 //   of d:      scale J a + b r + c
 //   of scale:  sum(d J a)
-//   of x:      J (d b - i (a mean(g r) + g mean(a r))) - i r mean(a J g)
-// where the means are those of a row, or of a channel.
+//   of x:      J (d b - i (a mean(g r) + g mean(a r))) - i r mean(a J g) where
+//   the means are those of a row, or of a channel.
 #include "grad/rules.h"
 
 static ls_dtype wide_dtype(ls_tensor x) {
   return ls_tensor_dtype(x) == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
 }
 
-// The axes of x whose elements are normalized together.
+// The axes of x along which elements are normalized together.
 typedef struct grouping {
   int together[LS_MAX_RANK];
   size_t num_together;
   ls_dtype wide;
 } grouping;
 
-// `by_channel`: all but the last axis together, else the last one alone.
+// Finds the axes: with `by_channel` all but the last, else the last one.
 static grouping group_axes(ls_tensor x, bool by_channel) {
   grouping g = {.wide = wide_dtype(x)};
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -37,7 +37,8 @@ static ls_axes together(const grouping *g) {
   return (ls_axes){.items = g->together, .count = g->num_together};
 }
 
-// Counts the elements that are normalized together, as a wide scalar.
+// Counts the elements that are normalized together, as a scalar of the wide
+// type.
 static ls_tensor rules_norm_count_of(const grouping *g, ls_tensor x) {
   ls_tensor count = ls_scalar_i64(LS_DTYPE_I64, 1);
   for (size_t i = 0; i < g->num_together; ++i) {
@@ -47,20 +48,20 @@ static ls_tensor rules_norm_count_of(const grouping *g, ls_tensor x) {
   return ls_convert(count, g->wide);
 }
 
-// The mean over what is normalized together, with sizes 1 in its place. x is
-// wide.
+// Computes the mean of the elements normalized together, with their dimensions
+// kept as size 1. x has the wide type.
 static ls_tensor mean_of(const grouping *g, ls_tensor x) {
   const ls_tensor sum = ls_reduce_sum_keep(x, together(g));
   return ls_div(sum, rules_norm_count_of(g, x));
 }
 
-// The sum of what is there; zeroed if neither is.
+// Adds the gradients that are set; zeroed if neither is.
 static ls_tensor plus(ls_tensor a, ls_tensor b) {
   if (a.ref == 0 || b.ref == 0) return a.ref == 0 ? b : a;
   return ls_add(a, b);
 }
 
-// The sum over all but the last axis: of what is one number a channel.
+// Sums over all axes but the last: one number per channel.
 static ls_tensor sum_by_channel(ls_tensor x) {
   int axes[LS_MAX_RANK];
   const int32_t rank = ls_tensor_shape(x).rank;
@@ -85,13 +86,13 @@ static ls_status need_rank(const ls_gradient *g, size_t x) {
   return ls_gradient_needs(g, "a rank");
 }
 
-// Sets the first `count` operands' gradients to an op's results.
+// Sets the gradients of the first `count` operands to an op's results.
 static void rules_norm_take_results(ls_gradient *g, ls_op op, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
     if (g->wanted[i]) g->din[i] = ls_op_output(op, i);
 }
 
-// ---- First gradients -------------------------------------------------------
+// ---- Gradients -------------------------------------------------------------
 ls_status gradient_layer_norm(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), scale = ls_gradient_input(g, 1);
   rules_norm_take_results(
@@ -106,7 +107,7 @@ ls_status gradient_rms_norm(ls_gradient *g) {
   return ls_ok();
 }
 
-// Makes what the gradients of the mean and of the variance add to that of x.
+// Computes the terms that gradients of the mean and variance add to that of x.
 static ls_tensor gradient_of_moments(ls_gradient *g, ls_tensor dx) {
   const ls_tensor x = ls_gradient_input(g, 0);
   const grouping axes = group_axes(x, true);
@@ -177,13 +178,13 @@ typedef struct second {
   ls_gradient *g;
   grouping axes;
   bool by_channel, centred;
-  ls_tensor x, ones;         // x in wide.
-  ls_tensor mean, variance;  // Of a batch norm, one number a channel.
+  ls_tensor x, ones;         // x in the wide type.
+  ls_tensor mean, variance;  // For a batch norm, one number per channel.
   ls_tensor zeros;
 } second;
 
-// J value, by the op that makes x's gradient, for a scale of ones. Of a relu
-// it need not know: what comes in is masked before.
+// Computes J value with the op of x's gradient and a scale of ones. A relu is
+// handled outside, by masking the gradients.
 static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
   const double epsilon = epsilon_of(s->g);
   ls_op op;
@@ -197,8 +198,8 @@ static ls_tensor rules_norm_project(const second *s, ls_tensor value) {
   return ls_op_output(op, 0);
 }
 
-// The formulas at the top, all in wide; d is masked. A gradient that is not
-// there is zeroed.
+// Computes the formulas at the top, in the wide type; d is masked. Missing
+// gradients are zeroed.
 static void differentiate_again(second *s, ls_tensor d, ls_tensor scale,
                                 ls_tensor *out_d, ls_tensor *out_scale,
                                 ls_tensor *out_x) {
@@ -262,8 +263,8 @@ ls_status gradient_layer_norm_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Operands: dy, x, scale, offset, mean and variance. The last two are functions
-// of x, and all they do is counted there; the offset only switches.
+// Operands: dy, x, scale, offset, mean and variance. Mean and variance are
+// functions of x, so their effect is counted there; the offset only selects.
 ls_status gradient_batch_norm_grad(ls_gradient *g) {
   LS_RETURN_IF_ERROR(need_rank(g, 1));
   const ls_tensor dy = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of products and of what stands around them.
+// Rules of matrix products, dense layers, softmax and cross entropy.
 #include "grad/rules.h"
 
 // ---- Matrix products -------------------------------------------------------
-// The right operand, as a rule weights, has its gradient first: after that the
-// left one, which is large, is no longer needed, and the gradient of it can be
-// computed in its place.
+// Computes the right operand's gradient first, usually that of weights: then
+// the left operand, which is large, is no longer needed, and its gradient can
+// take its memory.
 
-// op(a)^T d, where op(b) is one matrix under all leading dimensions of a: the
-// rows of all of them count as rows of one matrix.
+// Computes op(a)^T d for op(b) shared by all leading dimensions of a, whose
+// rows count as rows of one matrix.
 static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
   const ls_tensor rows = ls_gradient_as_matrix(a);
   const ls_tensor down = ls_gradient_as_matrix(d);
@@ -17,7 +17,7 @@ static ls_tensor shared_matrix(ls_tensor a, ls_tensor d, bool transposed) {
                     : ls_matmul_transposed(rows, true, down, false);
 }
 
-// c = op(a) op(b): the gradient of op(a) is d op(b)^T, of op(b) op(a)^T d.
+// c = op(a) op(b): the gradient of op(a) is d op(b)^T, that of op(b) op(a)^T d.
 ls_status gradient_matmul(ls_gradient *g) {
   const bool ta = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_A) != 0;
   const bool tb = ls_node_int(g->node, LS_ATTR_ID_TRANSPOSE_B) != 0;
@@ -39,7 +39,7 @@ ls_status gradient_matmul(ls_gradient *g) {
   return ls_ok();
 }
 
-// y = activation(x w + bias)
+// y = activation(x w + bias).
 ls_status gradient_dense(ls_gradient *g) {
   const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const int32_t rank = ls_tensor_shape(ls_op_input(g->op, 0)).rank;
@@ -65,7 +65,7 @@ ls_status gradient_dense(ls_gradient *g) {
 }
 
 // ---- Softmax ---------------------------------------------------------------
-// (d - sum(d y)) y
+// (d - sum(d y)) y.
 static ls_tensor softmax_gradient(ls_tensor d, ls_tensor y) {
   const ls_tensor sum = ls_reduce_sum_keep(ls_mul(d, y), LS_AXES(-1));
   return ls_mul(ls_sub(d, sum), y);
@@ -76,7 +76,7 @@ ls_status gradient_softmax(ls_gradient *g) {
   return ls_ok();
 }
 
-// d - sum(d) e^y
+// d - sum(d) e^y.
 ls_status gradient_log_softmax(ls_gradient *g) {
   const ls_tensor sum = ls_reduce_sum_keep(g->dout[0], LS_AXES(-1));
   g->din[0] = ls_sub(g->dout[0], ls_mul(sum, ls_exp(ls_gradient_output(g, 0))));
@@ -89,7 +89,7 @@ ls_status gradient_cross_entropy(ls_gradient *g) {
   return ls_ok();
 }
 
-// y = (softmax(x) - one_hot(label)) r, r being the rows' gradients.
+// y = (softmax(x) - one_hot(label)) r, where r is the gradient of each row.
 ls_status gradient_cross_entropy_grad(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), r = ls_gradient_input(g, 2);
   if (g->wanted[0]) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of what replicas do together.
+// Rules of collectives.
 #include "base/runtime_internal.h"
 #include "grad/rules.h"
 #include "grad/walk.h"
 #include "graph/gather/gather.h"
 #include "graph/make/make.h"
 
-// The op's groups, for another op; NULL: one of all.
+// The op's groups, for another op; NULL: one group of all replicas.
 typedef struct own_groups {
   ls_replica_groups groups;
   int32_t *members;
@@ -21,7 +21,7 @@ static const ls_replica_groups *groups_of(const ls_gradient *g,
   const size_t count = attr->as.ints.count;
   out->members = ls_new_array(ls_current_allocator(), int32_t, count);
   out->groups.size = (size_t)ls_node_int(g->node, LS_ATTR_ID_GROUP_SIZE);
-  // Without memory there are none, which the maker refuses.
+  // Without memory there are no members, which the maker refuses.
   out->groups.count = out->members == NULL ? 0 : count / out->groups.size;
   out->groups.members = out->members;
   for (size_t i = 0; out->members != NULL && i < count; ++i)
@@ -33,7 +33,7 @@ static void drop_groups(own_groups *groups) {
   ls_release(ls_current_allocator(), groups->members);
 }
 
-// ---- Where replicas have met -----------------------------------------------
+// ---- Recorded results of collectives ---------------------------------------
 static ls_status met_again(ls_gradient *g) {
   const ls_replica_hooks *hooks = ls_context_current()->hooks;
   const char *op = ls_node_attr(g->node, LS_ATTR_ID_OP)->as.string;
@@ -51,8 +51,9 @@ static ls_status met_again(ls_gradient *g) {
                                g->din);
 }
 
-// In a replica they meet again, as the op's rule says. From outside, what was
-// done for all are ops like others.
+// In a replica, applies the rule of the recorded collective, so that replicas
+// exchange gradients. Outside of replicas, the gradient passes to the recorded
+// results.
 ls_status gradient_meeting(ls_gradient *g) {
   if (g->walk->context->in_replica) {
     const uint16_t op = ls_node_met_as(g->node);
@@ -65,8 +66,8 @@ ls_status gradient_meeting(ls_gradient *g) {
 }
 
 // ---- Collectives -----------------------------------------------------------
-// What a replica's value contributes to every replica's sum comes back from
-// all of them.
+// A replica's value contributes to the sum on every replica, so its gradient is
+// the sum of all replicas' gradients.
 ls_status gradient_all_reduce(ls_gradient *g) {
   const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   const bool is_mean = strcmp(reduce, "mean") == 0;
@@ -85,7 +86,7 @@ ls_status gradient_all_reduce(ls_gradient *g) {
   return ls_ok();
 }
 
-// It lies where the value does.
+// The gradient has the layout of the value.
 ls_status gradient_sharding(ls_gradient *g) {
   static const ls_attr_id own[] = {LS_ATTR_ID_SHARDING, LS_ATTR_ID_TILE,
                                    LS_ATTR_ID_TILE_DEVICES};
@@ -103,7 +104,7 @@ ls_status gradient_sharding(ls_gradient *g) {
   return ls_ok();
 }
 
-// The same op of the gradients.
+// Applies the same op to the gradients.
 ls_status gradient_cross_replica_sum(ls_gradient *g) {
   static const ls_attr_id own[] = {LS_ATTR_ID_REDUCE, LS_ATTR_ID_REPLICAS,
                                    LS_ATTR_ID_GROUPS, LS_ATTR_ID_GROUP_SIZE};
@@ -123,8 +124,8 @@ ls_status gradient_cross_replica_sum(ls_gradient *g) {
   return ls_ok();
 }
 
-// Each replica's rows are in every replica's result: what comes back for them
-// is added up, and each takes its own.
+// Each replica's rows are in every replica's result: adds the gradients up, and
+// each replica takes its own rows.
 ls_status gradient_all_gather(ls_gradient *g) {
   own_groups own;
   const int axis = (int)ls_node_int(g->node, LS_ATTR_ID_AXIS);
@@ -138,7 +139,8 @@ ls_status gradient_all_gather(ls_gradient *g) {
   return ls_ok();
 }
 
-// Each replica's part is a sum to which all contribute alike.
+// All replicas contribute to each part of the sum, so each gathers all parts'
+// gradients.
 ls_status gradient_reduce_scatter(ls_gradient *g) {
   const char *reduce = ls_node_attr(g->node, LS_ATTR_ID_REDUCE)->as.string;
   const bool is_mean = strcmp(reduce, "mean") == 0;
@@ -160,7 +162,7 @@ ls_status gradient_reduce_scatter(ls_gradient *g) {
   return ls_ok();
 }
 
-// What was sent comes back the other way.
+// Sends the gradients back the opposite way.
 ls_status gradient_all_to_all(ls_gradient *g) {
   own_groups own;
   g->din[0] = ls_all_to_all(
@@ -188,7 +190,7 @@ ls_status gradient_permute(ls_gradient *g) {
   return ls_ok();
 }
 
-// All of it goes back to the one it came from.
+// Sums the gradients on the replica that was the source.
 ls_status gradient_replica_broadcast(ls_gradient *g) {
   const ls_tensor root =
       ls_scalar_i64(LS_DTYPE_I32, ls_node_int(g->node, LS_ATTR_ID_ROOT));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of scans, orders and bounds.
+// Rules of scans, sorts and clamps.
 #include "grad/rules.h"
 
 // ---- Scans -----------------------------------------------------------------
@@ -15,8 +15,8 @@ static scan scan_of(const ls_node *node) {
                 .reverse = ls_node_int(node, LS_ATTR_ID_REVERSE) != 0};
 }
 
-// `x` moved by one along the axis: element i is what was at i + 1, or at i - 1
-// if `later`; zero where nothing was.
+// Shifts `x` by one along the axis: element i becomes that at i + 1, or at i -
+// 1 if `later`; zero beyond the end.
 static ls_tensor shifted(ls_tensor x, int axis, bool later) {
   const int32_t rank = ls_tensor_shape(x).rank;
   ls_shape low = {.rank = rank}, high = {.rank = rank};
@@ -67,8 +67,9 @@ ls_status gradient_linear_scan(ls_gradient *g) {
   return ls_ok();
 }
 
-// ---- Orders ----------------------------------------------------------------
-// `d` put back to the places in operand `index` where its elements stood.
+// ---- Sorts -----------------------------------------------------------------
+// Moves the elements of `d` back to their original positions in operand
+// `index`.
 static ls_tensor put_back(ls_gradient *g, size_t index, ls_tensor places,
                           ls_tensor d, int axis) {
   const ls_tensor x = ls_gradient_input(g, index);
@@ -92,8 +93,9 @@ ls_status gradient_top_k(ls_gradient *g) {
   return ls_ok();
 }
 
-// ---- Bounds ----------------------------------------------------------------
-// To x where it lies on or between the bounds, else to the one it lies beyond.
+// ---- Clamps ----------------------------------------------------------------
+// The gradient goes to x where it is within the bounds, else to the bound that
+// applied.
 ls_status gradient_clamp(ls_gradient *g) {
   const ls_tensor low = ls_gradient_input(g, 0), x = ls_gradient_input(g, 1);
   const ls_tensor high = ls_gradient_input(g, 2), d = g->dout[0];

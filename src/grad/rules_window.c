@@ -2,16 +2,16 @@
 //
 // Rules of convolutions and of reductions over windows.
 //
-// A convolution y = c(x, w) is linear in both operands, so its two gradients
-// and itself are each other's gradients; likewise a window's sum and where a
-// maximum stood. All share the attributes that say where the windows lie.
+// A convolution y = c(x, w) is linear in both operands, so the convolution and
+// its two gradient ops are each other's gradients; likewise window sums and
+// positions of window maxima. All share the attributes of the windows.
 #include "grad/rules.h"
 #include "graph/make/make.h"
 
-enum { MOST_ATTRS = 10 };  // All shared ones and sizes.
+enum { MOST_ATTRS = 10 };  // Shared attributes and sizes.
 
-// An op of `type` on the same windows. The result of one that has sizes is as
-// large as `like`, whose rank is `rank`.
+// Makes an op of `type` on the same windows. If it has sizes, they are those of
+// `like`, whose rank is `rank`.
 static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
                               ls_tensor y, ls_tensor like, int32_t rank) {
   ls_attr attrs[MOST_ATTRS];
@@ -33,7 +33,7 @@ static ls_tensor same_windows(ls_gradient *g, uint16_t type, ls_tensor x,
   return ls_make(type, inputs, num_inputs, attrs, num_attrs);
 }
 
-// The rank that values and weights have alike, from whichever is known.
+// Finds the common rank of values and weights, from either.
 static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
   *out_rank = LS_UNKNOWN_RANK;
   for (size_t i = 0; i < 2 && *out_rank == LS_UNKNOWN_RANK; ++i)
@@ -43,7 +43,7 @@ static ls_status rules_window_rank_of(ls_gradient *g, int32_t *out_rank) {
 }
 
 // ---- Convolutions ----------------------------------------------------------
-// Differentiates c(x, w), where d is the gradient of the result.
+// Differentiates c(x, w); d is the gradient of the result.
 static ls_status convolution_gradient(ls_gradient *g, ls_tensor d) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
@@ -59,7 +59,7 @@ ls_status gradient_convolution(ls_gradient *g) {
   return convolution_gradient(g, g->dout[0]);
 }
 
-// y = activation(c(x, w) + bias)
+// y = activation(c(x, w) + bias).
 ls_status gradient_conv_bias_act(ls_gradient *g) {
   const bool relu = ls_node_attr(g->node, LS_ATTR_ID_ACTIVATION) != NULL;
   const ls_tensor d =
@@ -70,7 +70,7 @@ ls_status gradient_conv_bias_act(ls_gradient *g) {
   return convolution_gradient(g, d);
 }
 
-// x = the input's gradient for (dy, w); d is shaped as x.
+// x is the input's gradient for (dy, w); d has the shape of x.
 ls_status gradient_conv_grad_input(ls_gradient *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
@@ -83,7 +83,7 @@ ls_status gradient_conv_grad_input(ls_gradient *g) {
   return ls_ok();
 }
 
-// w = the weights' gradient for (x, dy); d is shaped as w.
+// w is the weights' gradient for (x, dy); d has the shape of w.
 ls_status gradient_conv_grad_weights(ls_gradient *g) {
   int32_t rank;
   LS_RETURN_IF_ERROR(rules_window_rank_of(g, &rank));
@@ -115,7 +115,7 @@ ls_status gradient_window_sum_grad(ls_gradient *g) {
   return ls_ok();
 }
 
-// Where a maximum is does not change with x: no gradient passes to it.
+// The position of a maximum does not change with x, which gets no gradient.
 ls_status gradient_window_max_grad(ls_gradient *g) {
   const ls_tensor x = ls_gradient_input(g, 0), none = ls_failed_tensor();
   if (g->wanted[1])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adding gradients up, and the scopes in which that is done.
+// Sums gradients, and opens the scopes for that.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -9,7 +9,7 @@
 #include "graph/flow.h"
 #include "graph/make/make.h"
 
-enum { AGGREGATE_ADD_N = 0 };  // 1 and 2 both add in pairs.
+enum { AGGREGATE_ADD_N = 0 };  // Methods 1 and 2 add in pairs.
 
 int ls_gradient_verbosity(const ls_gradient_context *context) {
   return ls_debug_level(context->runtime, LS_DEBUG_GRAD);
@@ -25,7 +25,8 @@ static const char *uid_of(const ls_gradient_context *context) {
   return context->uid != NULL ? context->uid : LS_NO_GRADIENT_UID;
 }
 
-// The one way into a colocation for gradients: a flow around is told of it.
+// Opens a colocation scope for gradients and notifies enclosing flows; all
+// gradient ops use it.
 static void begin_colocation(const ls_gradient_context *context,
                              ls_scope *scope, ls_op op) {
   ls_flow_gradient_begin(scope, op, uid_of(context));
@@ -55,7 +56,8 @@ void ls_gradient_begin_names(ls_scope *scope, const char *name,
   const ls_name_scope *names = ls_context_current()->scoped.names;
   char part[LS_MAX_NAME];
   ls_status status = ls_ok();
-  // Scope by scope: a part has a limit, not a path.
+  // Enters scopes one by one, because the length limit is for each part of the
+  // name.
   while (ls_status_is_ok(status)) {
     const char *slash = strchr(name, '/');
     const size_t length = slash != NULL ? (size_t)(slash - name) : strlen(name);
@@ -78,7 +80,7 @@ static int sum_compare_devices(const char *a, const char *b) {
   return strcmp(a != NULL ? a : "", b != NULL ? b : "");
 }
 
-// Adds the terms on `device`, beside the first of them.
+// Adds the terms on `device`, colocated with the first of them.
 static ls_tensor sum_on_device(const ls_gradient_context *context,
                                const char *device, const ls_tensor *terms,
                                size_t count, ls_tensor *group) {
@@ -96,12 +98,12 @@ static ls_tensor sum_on_device(const ls_gradient_context *context,
   return sum;
 }
 
-// A failed tensor whose status sticks to the graph.
+// Returns a failed tensor and sets the graph's error.
 static ls_tensor no_memory(void) {
   return ls_make_failed("gradients", ls_out_of_memory());
 }
 
-// The next device behind `after` in sorted order among those of the terms.
+// Finds the next device of the terms after `*device`, in sorted order.
 static bool next_device(const ls_tensor *terms, size_t count,
                         const char **device, bool first) {
   const char *best = NULL;
@@ -139,8 +141,8 @@ static ls_tensor sum_in_pairs(const char *op_name, const ls_tensor *terms,
   return sum;
 }
 
-// Slices one behind the other, if all terms are lists of those; else a failed
-// tensor. Equal indices stay apart.
+// Concatenates slices if all terms are slices, and keeps equal indices
+// separate; else returns a failed tensor.
 static ls_tensor join_slices(const ls_gradient_context *context,
                              const ls_tensor *terms, size_t count) {
   ls_tensor *indices = ls_arena_new_array(context->arena, ls_tensor, count);
@@ -182,8 +184,8 @@ ls_tensor ls_gradient_sum(const ls_gradient_context *context,
 }
 
 // ---- Gating ----------------------------------------------------------------
-// One op after all of `ops`, on their device: with several devices, one op on
-// each and one after those.
+// Makes one op that runs after all of `ops`: one on each of their devices and,
+// with several devices, one after those.
 static ls_op group_by_device(const ls_gradient_context *context,
                              const ls_tensor *items, const ls_op *ops,
                              size_t count) {

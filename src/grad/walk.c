@@ -32,7 +32,7 @@ ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
   return ls_ok();
 }
 
-// Terms are kept in the order of the ops they arose at.
+// Inserts a term in the order of the ops it comes from.
 static ls_status add_variable_term(ls_gradient_walk *walk, size_t number,
                                    size_t order, ls_tensor gradient) {
   ls_gradient_goal *goal = &walk->goals[number];
@@ -57,7 +57,7 @@ ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
   return add_variable_term(walk, goal, walk->visiting, gradient);
 }
 
-// ---- Gradients that have come in -------------------------------------------
+// ---- Received gradients ----------------------------------------------------
 static ls_status walk_add_term(ls_gradient_walk *walk, ls_tensor value,
                                ls_tensor gradient) {
   ls_arena *arena = walk->context->arena;
@@ -109,7 +109,7 @@ ls_tensor ls_gradient_output(ls_gradient *g, size_t index) {
   return value;
 }
 
-// Sums what came in for each result; false if nothing did.
+// Sums the gradients received for each result; returns false if there are none.
 static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
                         ls_op op) {
   bool any = false;
@@ -123,8 +123,8 @@ static bool sum_results(ls_gradient_walk *walk, ls_gradient_entry *entry,
   return any;
 }
 
-// Returns the first error: of a forward value, of the rule, of an op maker in
-// it.
+// Returns the first error: of a forward value, of the rule, or of an op maker
+// in the rule.
 static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
                             ls_status status) {
   if (walk->failure != NULL) {
@@ -136,13 +136,13 @@ static ls_status rule_error(ls_gradient_walk *walk, ls_op op,
   if (ls_status_is_ok(status) && current != NULL)
     status = current->kind == LS_GRAPH_EAGER ? ls_graph_take_error(current)
                                              : ls_graph_error(current);
-  // A rule that makes no op has not met the refusal of its name scope.
+  // A rule without ops would miss the refusal of its name scope.
   return ls_status_annotate(
       ls_status_is_ok(status) ? ls_scope_status() : status,
       "in the gradient of '%s' (%s)", ls_op_name(op), ls_op_type_name(op));
 }
 
-// Checks that a gradient has the operand's type, and what is known of its
+// Checks that a gradient has the operand's type and the known part of its
 // shape.
 static ls_status check_gradient(const ls_gradient *g, size_t i) {
   const ls_tensor gradient = g->din[i];
@@ -150,7 +150,7 @@ static ls_status check_gradient(const ls_gradient *g, size_t i) {
   const ls_type type = {ls_tensor_dtype(input), ls_tensor_shape(input)};
   const ls_shape shape = ls_tensor_shape(gradient);
   const ls_node *made = ls_graph_node_of(gradient.graph, gradient.ref);
-  if (made != NULL && made->failure != NULL)  // In eager.
+  if (made != NULL && made->failure != NULL)  // A failed eager value.
     return ls_status_clone(made->failure);
   if (ls_tensor_dtype(gradient) != type.dtype ||
       !ls_shape_compatible(shape, type.shape))
@@ -207,7 +207,7 @@ static ls_status apply_rule(ls_gradient *g) {
   return status;
 }
 
-// Calls the op's rule, and hands its answers to the operands.
+// Calls the op's rule, and passes its results to the operands.
 static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
                                const ls_node *node) {
   ls_arena *arena = walk->context->arena;
@@ -215,7 +215,7 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, dout, entry->num_slots);
   LS_ARENA_ARRAY_OR_RETURN(arena, ls_tensor, din, node->num_inputs);
   LS_ARENA_ARRAY_OR_RETURN(arena, bool, wanted, node->num_inputs);
-  // Only trainable results pass a gradient on: an integer is a constant.
+  // Only trainable results pass gradients on; integers are constants.
   bool given = false;
   for (uint32_t i = 0; i < entry->num_slots; ++i) {
     if (!ls_dtype_is_trainable(ls_tensor_dtype(ls_op_output(op, i)))) continue;
@@ -250,7 +250,7 @@ static ls_status differentiate(ls_gradient_walk *walk, size_t index, ls_op op,
   return ls_ok();
 }
 
-// The operand that depends on an x; SIZE_MAX: none.
+// Returns the op of an operand that depends on an x; SIZE_MAX if there is none.
 static size_t operand_behind(const ls_gradient_walk *walk, ls_graph *graph,
                              const ls_node *node) {
   const size_t count = ls_gradient_count_operands(walk, graph, node);
@@ -263,7 +263,7 @@ static size_t operand_behind(const ls_gradient_walk *walk, ls_graph *graph,
   return SIZE_MAX;
 }
 
-// A value that goes round, whose initial value depends on an x: names that x.
+// Refuses a loop value whose initial value depends on an x; names that x.
 static ls_status refuse_initial(const ls_gradient_walk *walk, ls_op op,
                                 size_t at) {
   for (size_t next = at; next != SIZE_MAX;) {
@@ -332,7 +332,7 @@ static ls_status visit(ls_gradient_walk *walk, size_t index) {
   return ls_ok();
 }
 
-// ---- Answers ---------------------------------------------------------------
+// ---- Results ---------------------------------------------------------------
 static ls_status answer_variable(ls_gradient_walk *walk,
                                  ls_gradient_goal *goal) {
   if (goal->num_terms == 0) return ls_ok();
@@ -349,7 +349,7 @@ static ls_status answer(ls_gradient_walk *walk) {
   for (size_t i = 0; i < walk->num_goals; ++i) {
     ls_gradient_goal *goal = &walk->goals[i];
     if (goal->variable != NULL) {
-      size_t first = 0;  // A variable given twice has one answer.
+      size_t first = 0;  // A variable listed twice has one gradient.
       while (walk->goals[first].variable != goal->variable)
         ++first;
       if (first == i)

@@ -2,14 +2,13 @@
 //
 // The backward walk over forward ops.
 //
-// An op is visited once all gradients of its results are there: first ready,
-// first served, beginning with the ys in their order. So names and sums are
-// the same in every process. Only ops on a path of trainable values from an x
-// to a y are visited; an x with no other x before it is not differentiated
-// through.
+// An op is visited when all gradients of its results have arrived: first ready,
+// first served, starting with the ys in their order. So names and sums are the
+// same in every process. Only ops on a path of trainable values from an x to a
+// y are visited; gradients do not pass through an x that depends on no other x.
 //
-// The body of a call, and each branch of a cond, is walked by a walk of its
-// own, which the op's rule starts.
+// The body of a call, and each branch of a cond, has a walk of its own, which
+// the op's rule starts.
 #ifndef LS_GRAD_WALK_H_
 #define LS_GRAD_WALK_H_
 
@@ -22,18 +21,19 @@ typedef struct ls_gradient_context {
   ls_runtime *runtime;
   int aggregation;
   bool gate, colocate;
-  bool in_replica;  // Where replicas have met, they meet again; elsewhere the
-                    // gradient passes through what was done for all.
-  const char *uid;  // Tells this call's gradient ops from another's. NULL:
-                    // nothing does, which flows may not take.
+  // True: collectives that were recorded exchange their gradients; false:
+  // gradients pass to their results.
+  bool in_replica;
+  // Identifies this call's gradient ops. NULL: not set, which flows may refuse.
+  const char *uid;
 } ls_gradient_context;
 
-// Where the walk starts: a y and its gradient.
+// A start of the walk: a y and its gradient.
 typedef struct ls_gradient_seed {
   ls_tensor y, gradient;
 } ls_gradient_seed;
 
-// One gradient of a variable, and where in the order of ops it arose.
+// One gradient of a variable, and the position of the op it comes from.
 typedef struct ls_gradient_term {
   size_t order;
   ls_tensor gradient;
@@ -43,13 +43,13 @@ typedef struct ls_gradient_term {
 typedef struct ls_gradient_goal {
   ls_tensor tensor;
   const ls_variable *variable;  // NULL: the tensor.
-  ls_tensor gradient;           // The answer; zeroed: none.
+  ls_tensor gradient;           // Result; zeroed: none.
   ls_gradient_term *terms;      // Of a variable.
   size_t num_terms, terms_capacity;
 } ls_gradient_goal;
 
-// The ops of one graph from place `begin` to before `end`; `base` is the place
-// of the first one among all ops of the walk.
+// The ops of one graph from position `begin` up to `end` (exclusive); `base` is
+// the number of the first one in the walk.
 typedef struct ls_gradient_span {
   ls_graph *graph;
   size_t begin, end;
@@ -67,68 +67,68 @@ struct ls_gradient_walk {
   size_t num_seeds;
   ls_gradient_goal *goals;
   size_t num_goals;
-  const ls_op *stops;  // Not differentiated through.
+  const ls_op *stops;  // Gradients do not pass through these.
   size_t num_stops;
 
-  // The walk's own.
-  ls_gradient_entry *entries;  // One an op of the spans, then `outside`.
+  // Set by the walk itself.
+  ls_gradient_entry *entries;  // One per op of the spans, then of `outside`.
   size_t num_entries, num_inside;
   ls_op *outside;  // Ops of ys and xs that are in no span.
   size_t num_outside;
   size_t *queue;
   size_t queue_head, queue_tail;
-  size_t visiting;    // The op whose rule runs.
-  ls_status failure;  // Of ls_gradient_input and _output in that rule.
+  size_t visiting;    // The op whose rule is running.
+  ls_status failure;  // Failure of ls_gradient_input or _output in that rule.
 };
 
-// Walks; fills `gradient` of the goals.
+// Runs the walk; sets `gradient` of the goals.
 ls_status ls_gradient_walk_run(ls_gradient_walk *walk);
 
-// The goals that are variables read in the regions of `node`, as new goals of
-// an inner walk; `out_sources` are their numbers here. Arrays of the arena.
+// Lists the goals that are variables read in the regions of `node`, as goals of
+// an inner walk; `out_sources` has their numbers here. Arrays are in the arena.
 ls_status ls_gradient_walk_variables(const ls_gradient_walk *walk,
                                      const ls_node *node,
                                      ls_gradient_goal **out_goals,
                                      size_t **out_sources, size_t *out_count);
-// Returns true if the op, or one in its regions, reads such a goal.
+// Returns true if the op or one in its regions reads such a goal.
 bool ls_gradient_walk_reads(const ls_gradient_walk *walk, const ls_node *node);
-// Adds what the op being visited contributes to a goal that is a variable.
+// Adds a contribution of the op being visited to a goal that is a variable.
 ls_status ls_gradient_walk_contribute(ls_gradient_walk *walk, size_t goal,
                                       ls_tensor gradient);
 
-// ---- What it starts with (grad_ys.c) --------------------------------------
-// The gradients of ys, as they were given (NULL: none was) or ones. Of the
-// context it needs `colocate` and the uid, which may be left out.
+// ---- Start values (grad_ys.c) ---------------------------------------------
+// Makes the gradients of ys: the given ones, or ones. `grad_ys` NULL: none is
+// given. Of the context it uses `colocate` and the uid, which may be unset.
 ls_status ls_gradient_fill(const ls_gradient_context *context,
                            const ls_nest *grad_ys, const ls_tensor *ys,
                            size_t count, ls_tensor *gradients);
 ls_tensor ls_gradient_filled(ls_tensor like, double value);
-// Why `what` number `index` is no tensor: the op's own failure in eager, else
-// the graph's error.
+// Returns why `what` number `index` is not a tensor: the op's own failure in
+// eager mode, else the graph's error.
 ls_status ls_gradient_why_failed(ls_tensor tensor, const char *what,
                                  size_t index);
 
 // ---- Scopes and sums (sum.c) ----------------------------------------------
-// Opens the scope in which gradient ops of `op` are made, if they are to be
-// beside it.
+// Opens the scope for gradient ops of `op`, colocated with it if so requested.
 void ls_gradient_begin_beside(const ls_gradient_context *context,
                               ls_scope *scope, ls_op op);
-// The same for an op of a body, whose gradient ops lie in another graph:
-// nothing is beside it, but a flow is told.
+// Opens the scope for gradient ops of an op in a body, which are in another
+// graph: without colocation, but flows are notified.
 void ls_gradient_begin_inside(const ls_gradient_context *context,
                               ls_scope *scope, ls_op op);
-// Opens the name scope `<op's name><suffix>` in the current one. Not in eager.
+// Opens the name scope `<op's name><suffix>` below the current one. Does
+// nothing in eager mode.
 void ls_gradient_begin_names(ls_scope *scope, const char *name,
                              const char *suffix);
-// The sum of the terms, as the context's aggregation says. `op_name` is the
-// visited op's, for names. One term: itself.
+// Sums the terms by the context's aggregation method; a single term is returned
+// as it is. `op_name` is the visited op's, for names.
 ls_tensor ls_gradient_sum(const ls_gradient_context *context,
                           const char *op_name, const ls_tensor *terms,
                           size_t count);
-// Passes gradients on only once all of them are there.
+// Lets gradients pass only when all of them are computed.
 void ls_gradient_gate(const ls_gradient_context *context, ls_tensor *items,
                       size_t count);
-// The level of the debug area "grad".
+// Returns the level of the debug area "grad".
 int ls_gradient_verbosity(const ls_gradient_context *context);
 
 #endif  // LS_GRAD_WALK_H_

@@ -81,7 +81,7 @@ ls_attr_id ls_attr_resolve(uint16_t type, uint16_t met_as, const ls_attr *attr);
 void ls_attr_set_id(uint16_t type, uint16_t met_as, ls_attr *attr);
 // Resolves the ids of attributes; copies the list to `arena` unless all are
 // resolved.
-// LS_INVALID_ARGUMENT  one has no name or kind
+//   LS_INVALID_ARGUMENT  one has no name or kind
 ls_status ls_attrs_resolve(ls_arena *arena, uint16_t type, const ls_attr *attrs,
                            size_t count, const ls_attr **out_attrs);
 // Returns true if a resolved attribute is a mark: not in the op's row, and
@@ -95,7 +95,7 @@ bool ls_op_owns(uint16_t type, uint16_t id);
 // Checks resolved attributes of an op with `num_inputs` operands: all required
 // ones are given, none twice, with the right kinds, within bounds, and without
 // NULL pointers.
-// LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
+//   LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
 ls_status ls_attrs_check(uint16_t type, const ls_attr *attrs, size_t count,
                          size_t num_inputs);
 

@@ -203,7 +203,7 @@ void ls_context_refuse(ls_scope *scope, ls_status status);
 // the scopes from `innermost` outward, each once. Replaces the list in `spec`
 // by one in `memory`. Ops of the eager graph are left out, because they have
 // run.
-// LS_INVALID_ARGUMENT  one failed, or its graph does not enclose this one
+//   LS_INVALID_ARGUMENT  one failed, or its graph does not enclose this one
 ls_status ls_control_gather(const ls_graph *graph, const ls_op_info *info,
                             const ls_open_scope *innermost, ls_op_spec *spec,
                             ls_arena *memory);

@@ -177,7 +177,7 @@ struct ls_graph {
 
 // ---- Making ----------------------------------------------------------------
 // Creates a graph. `parent` is for functions and regions (else NULL).
-// LS_UNIMPLEMENTED  it would be nested deeper than LS_MAX_GRAPH_DEPTH
+//   LS_UNIMPLEMENTED  it would be nested deeper than LS_MAX_GRAPH_DEPTH
 ls_status ls_graph_make(ls_graph_kind kind, const char *name,
                         ls_runtime *runtime, ls_graph *parent,
                         ls_graph **out_graph);
@@ -308,7 +308,7 @@ static inline ls_graph *ls_graph_resolve(ls_graph *graph) {
 const char *ls_graph_intern(ls_graph *graph, const char *text);
 // Returns the device of ops in a device scope `name` inside `around` (NULL:
 // none), an interned text. An empty `name` keeps `around`.
-// LS_INVALID_ARGUMENT  `name` is not a device name
+//   LS_INVALID_ARGUMENT  `name` is not a device name
 ls_status ls_graph_merge_device(ls_graph *graph, const char *around,
                                 const char *name, const char **out_device);
 // Gives a node a unique name from `base` (NULL: its type) in `scope` (NULL:

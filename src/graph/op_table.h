@@ -85,7 +85,7 @@ typedef struct ls_op_info {
 extern const ls_op_info ls_op_table[LS_OP_TABLE_COUNT];
 
 // Makes room for `count` outputs instead of one.
-// LS_UNIMPLEMENTED  more than a ref can number
+//   LS_UNIMPLEMENTED  more than a ref can number
 ls_status ls_infer_outputs(ls_infer *infer, size_t count);
 // Runs the op's shape rule and checks that its answer has valid shapes.
 ls_status ls_infer_run(ls_infer *infer);
@@ -98,7 +98,7 @@ static inline size_t ls_op_most(const ls_op_info *info) {
   return ls_op_least(info) + (size_t)(info->inputs >> 8);
 }
 // Checks the number of operands.
-// LS_INVALID_ARGUMENT  the op cannot have this number
+//   LS_INVALID_ARGUMENT  the op cannot have this number
 ls_status ls_op_check_count(const ls_op_info *info, size_t count);
 
 // Returns an attribute of the spec, or NULL.
@@ -126,11 +126,11 @@ uint16_t ls_op_type_find(const char *name);
 // `while` and `cond` and a barrier take or return wide values.
 
 // Makes the wide type from one replica's type.
-// LS_INVALID_ARGUMENT  it has LS_MAX_RANK dimensions
-// LS_UNIMPLEMENTED     it is a stack or a resource
+//   LS_INVALID_ARGUMENT  it has LS_MAX_RANK dimensions
+//   LS_UNIMPLEMENTED     it is a stack or a resource
 ls_status ls_wide_type(ls_type part, int64_t replicas, ls_type *out_type);
 // Makes the type of one replica's part of a wide value.
-// LS_INVALID_ARGUMENT  it does not have that number of parts
+//   LS_INVALID_ARGUMENT  it does not have that number of parts
 ls_status ls_wide_part(ls_type wide, int64_t replicas, ls_type *out_type);
 
 #endif  // LS_GRAPH_OP_TABLE_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trials: undo what a refused call has built.
-// ¶ |  ls_trial trial;
+//   ls_trial trial;
 //   ls_trial_begin(&trial);
 //   return ls_trial_end(&trial, build());
 //

@@ -3,7 +3,7 @@
 // Walks over the ops of a graph and of its regions, at any depth: each op
 // before the ops of its regions, in order.
 //
-// ¶ |  ls_graph_walk walk;
+//   ls_graph_walk walk;
 //   for (ls_graph_walk_begin(&walk, graph); ls_graph_walk_next(&walk);)
 //     if (walk.node->type == LS_OP_HOST) return true;
 //

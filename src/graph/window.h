@@ -27,13 +27,13 @@ typedef struct ls_window {
 // Reads `strides`, `dilations` and `input_dilations` (one number for each of
 // `rank` dimensions, 1 if absent), `padding` (low and high for each dimension,
 // 0 if absent) or `same`, and `window`, the taps, if present.
-// LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
+//   LS_INVALID_ARGUMENT  names the attribute, its value and what is accepted
 ls_status ls_window_read(const char *op_name, const ls_attr *attrs,
                          size_t num_attrs, int32_t rank, ls_window *out_window);
 
 // Computes the output's size along `axis` for an input of `size` elements, -1
 // if not known. With `same`, also sets low and high if they are known.
-// LS_INVALID_ARGUMENT  the window is larger than the padded input
+//   LS_INVALID_ARGUMENT  the window is larger than the padded input
 ls_status ls_window_slide(ls_window *window, int32_t axis, int64_t size,
                           int64_t *out_size);
 

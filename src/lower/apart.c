@@ -92,8 +92,8 @@ static ls_status take_flow(ls_apart *a, ls_apart_level *l, ls_node *node) {
       "outside compiled ops that write variables");
 }
 
-// ---- All of it -------------------------------------------------------------
-// Lowers the ops that stand for the one as part of its scope.
+// ---- Entry points ----------------------------------------------------------
+// Appends the ops that replace the loop or branch to its scope.
 static ls_status lower_ops(const ls_apart *a, const uint64_t *results) {
   ls_lower_scope *scope = a->scope;
   const ls_node *node = a->node;

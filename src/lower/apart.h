@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loops and branches in which outside compiled ops write variables of the host
-// (steps: graph/gather/host_cluster.c) and through which replicas may go in
-// ways of their own. A step is done by all replicas together, so all must come
-// to it: such a loop or branch is taken apart.
+// (steps: graph/gather/host_cluster.c) and through which replicas may take
+// different paths. All replicas run a step together, so all must reach it: such
+// a loop or branch is taken apart.
 //
 //   cond(p, { a; step; b }, { c })
 //     ->  cond(p, { a }); step, of the replicas with p; cond(p, { b });
@@ -12,41 +12,42 @@
 //   while(p) { a; step }
 //     ->  while(p of any replica) { cond(p, { a }); step, of those with p }
 //
-// Steps come in the order of the ops, each of them in the order of replicas:
-// what those do that take the first branch comes before what the others do.
+// Steps run in the order of the ops, and each in the order of replicas:
+// replicas that take the first branch run before the others.
 #ifndef LS_LOWER_APART_H_
 #define LS_LOWER_APART_H_
 
 #include "graph/copy.h"
 #include "lower/flow.h"
 
-// Returns true if the op, or one in its regions, is a step.
+// Returns true if the op or one in its regions is a step.
 bool ls_holds_step(const ls_node *node);
 // Returns true if the condition of a loop writes variables.
 bool ls_condition_writes(const ls_node *loop);
 
 // Lowers a loop or branch taken apart.
-//   LS_INVALID_ARGUMENT  what replicas put together is in it, too.
-//   LS_UNIMPLEMENTED     its gradient is taken; its condition draws.
+//   LS_INVALID_ARGUMENT  it also contains a collective
+//   LS_UNIMPLEMENTED     its gradient is taken, or its condition draws random
+//                        numbers
 ls_status ls_lower_apart(ls_lower_scope *scope, ls_node *node);
-// Lowers a loop whose condition writes variables: that is computed before the
-// loop, and at the end of each trip.
+// Lowers a loop whose condition writes variables: computes the condition before
+// the loop and at the end of each iteration.
 ls_status ls_lower_turned(ls_lower_scope *scope, ls_node *node);
 
 // ---- Shared by the files apart*.c -------------------------------------------
-// A loop or branch on its way into ops that stand for it.
+// A loop or branch being converted to the ops that replace it.
 typedef struct ls_apart {
   ls_lower_scope *scope;
   ls_node *node;
   ls_arena memory;
-  bool together;  // Replicas go the same way: nothing need be masked.
-  ls_graph *to;   // All of it; captures what the op uses.
+  bool together;  // All replicas take the same path: no masks are needed.
+  ls_graph *to;   // Graph of all new ops; captures the op's values.
 } ls_apart;
 
-// A region on its way into the graph `c.to`.
+// A region being converted into the graph `c.to`.
 typedef struct ls_apart_level {
   ls_copying c;
-  uint64_t mask;  // True if a replica is in it; 0: all are.
+  uint64_t mask;  // True for replicas that run the region; 0: all run it.
 } ls_apart_level;
 LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
 
@@ -54,7 +55,7 @@ LS_OWNED_(ls_apart_level, ls_apart_level, ls_copying_deinit(&ls_owned->c))
 // Returns true if the op itself is a step.
 bool ls_is_step(const ls_node *node);
 ls_status ls_apart_refuse(ls_graph *graph, ls_node *node, const char *why);
-// Refuses an op that all replicas must come to where only some do.
+// Refuses an op that all replicas must reach, if only some do.
 ls_status ls_apart_check_node(const ls_apart_level *l, const ls_node *node);
 ls_status ls_apart_check_loop(const ls_apart *a, const ls_node *loop);
 // Appends an op with one scalar output.
@@ -65,16 +66,16 @@ ls_status ls_apart_make_number(const ls_apart *a, ls_graph *to, ls_dtype dtype,
                                int64_t value, uint64_t *out_ref);
 ls_status ls_apart_make_not(const ls_apart *a, ls_graph *to, uint64_t x,
                             uint64_t *out_ref);
-// Takes a `mask` of 0 for true.
+// Computes `mask` and `x`; a `mask` of 0 means true.
 ls_status ls_apart_make_and(const ls_apart *a, ls_graph *to, uint64_t mask,
                             uint64_t x, uint64_t *out_ref);
-// Makes a value that is true if `x` is on any replica.
+// Makes a value that is true if `x` is true on any replica.
 ls_status ls_apart_make_any(const ls_apart *a, ls_graph *to, uint64_t x,
                             uint64_t *out_ref);
 ls_status ls_apart_make_region(const ls_apart *a, const char *name,
                                ls_graph *around, ls_graph **out_graph);
-// Appends an op with regions and takes these over. Its operands are `leading`
-// and what the regions capture, its outputs are of `types`.
+// Appends an op with regions, which it takes over. Its operands are `leading`
+// and the captures of the regions; `types` are those of its outputs.
 ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
                                const uint64_t *leading, size_t num_leading,
                                const ls_attr *attrs, size_t num_attrs,
@@ -85,7 +86,7 @@ ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
                                uint64_t predicate, ls_graph **regions,
                                const ls_type *types, size_t num_outputs,
                                ls_node **out_node);
-// Two regions that no op has taken over yet.
+// Two regions, owned until an op takes them over.
 typedef struct ls_apart_regions {
   ls_graph *items[2];
 } ls_apart_regions;
@@ -95,30 +96,30 @@ static inline void ls_apart_regions_drop(ls_apart_regions *regions) {
 }
 LS_OWNED_STRUCT(ls_apart_regions, ls_apart_regions_drop)
 
-// Gives the values of `yes` where the predicate holds, else those of `no`.
+// Selects the values of `yes` where the predicate holds, else those of `no`.
 ls_status ls_apart_join(ls_apart *a, ls_graph *to, uint64_t predicate,
                         const uint64_t *yes, const uint64_t *no, size_t count,
                         uint64_t *out_refs);
 
 // ---- apart_mask.c -----------------------------------------------------------
-// Returns true for a constant: it needs no mask, and is known where it is used.
+// Returns true for a constant, which needs no mask and is known to its users.
 bool ls_apart_is_free(const ls_node *node);
-// Returns true if an op can stand in a branch by the mask.
+// Returns true if an op can be inside a branch by the mask.
 bool ls_apart_is_plain(const ls_apart_level *l, const ls_node *node);
-// Copies the plain ops between two places as a branch by the level's mask.
+// Copies the plain ops between two positions into a branch by the level's mask.
 ls_status ls_apart_mask_plain(ls_apart *a, ls_apart_level *l, size_t first,
                               size_t last);
-// Copies a step, in which each replica's ops become a branch by its mask.
+// Copies a step; each replica's ops in it become a branch by its mask.
 ls_status ls_apart_mask_step(ls_apart *a, ls_apart_level *l, ls_node *node);
 
 // ---- apart_loop.c -----------------------------------------------------------
 ls_status ls_apart_take_loop(ls_apart *a, ls_apart_level *l, ls_node *node);
 
 // ---- apart.c ----------------------------------------------------------------
-// Gives the captures of a region the values that `around` has for them.
+// Maps the captures of a region to the copies of their outer values.
 ls_status ls_apart_map_captures(ls_copying *inner, ls_copying *around);
-// Copies a region into `to`: its declared parameters are `args`, its results
-// come in `results`.
+// Copies a region into `to`: `args` replace its declared parameters, and
+// `results` receives its results.
 ls_status ls_apart_copy_region(ls_apart *a, ls_apart_level *around,
                                ls_graph *from, ls_graph *to,
                                const uint64_t *args, uint64_t mask,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes loops apart: the condition is computed before the loop and at the end
-// of each trip.
+// Takes loops apart: computes the condition before the loop and at the end of
+// each iteration.
 #include "lower/apart.h"
 
-// Loop state: whether the loop goes on, its number of trips, the values.
+// Loop state: true if the loop continues, the number of trips, and the values.
 typedef struct loop {
   ls_apart_level *around;
   ls_node *node;
   size_t count;
-  int64_t most;  // Trips; 0: any number.
+  int64_t most;  // Limit of trips; 0: none.
   ls_apart_regions regions;
   ls_type *types;
 } loop;
@@ -28,7 +28,7 @@ static ls_status declare_round(const loop *p, ls_graph *region,
   return ls_ok();
 }
 
-// Computes whether it goes on with these values.
+// Computes if the loop continues with these values.
 static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
                                     uint64_t mask, const uint64_t *values,
                                     uint64_t *out_ref) {
@@ -38,7 +38,7 @@ static ls_status apart_loop_goes_on(ls_apart *a, const loop *p, ls_graph *to,
   return ls_apart_make_and(a, to, mask, holds, out_ref);
 }
 
-// The condition again, unless the loop has made all its trips.
+// Computes the condition again, unless the loop has reached its limit of trips.
 static ls_status goes_on_after(ls_apart *a, const loop *p, ls_graph *to,
                                uint64_t mask, uint64_t trips,
                                const uint64_t *values, uint64_t *out_ref) {

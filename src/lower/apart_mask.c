@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks ops that only some replicas come to: they become a branch by a mask of
-// the replica, and so does the part of each replica in a step.
+// Masks ops that only some replicas run: they become a branch by a mask of the
+// replica, and so do each replica's ops in a step.
 #include "graph/gather/gather.h"
 #include "lower/apart.h"
 
-// ---- What stays together ---------------------------------------------------
+// ---- Plain ops -------------------------------------------------------------
 static bool is_listed(const uint64_t *list, size_t count, uint64_t ref) {
   for (size_t i = 0; i < count; ++i)
     if (list[i] == ref) return true;
@@ -28,7 +28,7 @@ static bool is_between(const ls_apart_level *l, uint64_t ref, size_t first,
          ls_apart_is_plain(l, l->c.from->nodes[place]);
 }
 
-// The values of plain ops between two places that are used later.
+// Lists the values of plain ops between two positions that are used later.
 static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
                            size_t last, uint64_t **out_refs,
                            size_t *out_count) {
@@ -52,7 +52,7 @@ static ls_status list_used(ls_apart *a, const ls_apart_level *l, size_t first,
   return ls_ok();
 }
 
-// Chooses the ops of `from` that become the first region of a branch.
+// Returns true for the ops of `from` that go into the first region of a branch.
 typedef bool (*taker)(const void *self, const ls_graph *from, size_t place);
 
 static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
@@ -67,8 +67,8 @@ static ls_status copy_branch(ls_apart *a, ls_copying *inner, size_t first,
   return ls_graph_set_results(inner->to, results, count);
 }
 
-// Makes a branch by `predicate` of the ops that `takes` chooses in a range.
-// Replicas that go the other way get zeros.
+// Makes a branch by `predicate` with the ops of a range for which `takes`
+// returns true. Replicas that do not take it get zeros.
 static ls_status make_branch(ls_apart *a, ls_copying *around,
                              uint64_t predicate, size_t first, size_t last,
                              taker takes, const void *self, uint64_t *refs,
@@ -129,7 +129,7 @@ typedef struct step {
   uint64_t *made;
 } step;
 
-// Arguments, masks, then captures.
+// Declares the parameters: arguments, masks, then captures.
 static ls_status declare_step(const step *s, ls_copying *inner) {
   const ls_graph *from = inner->from;
   ls_tensor made;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the ops that stand for a loop or branch taken apart, finds steps in
-// loops and branches, and refuses what cannot be taken apart.
+// Makes the ops that replace a loop or branch, finds steps in loops and
+// branches, and refuses those that cannot be taken apart.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
@@ -100,7 +100,8 @@ ls_status ls_apart_append_flow(const ls_apart *a, ls_graph *to, uint16_t type,
                                                     .regions = regions,
                                                     .num_regions = num_regions},
                                       inputs, num_outputs, out_node));
-  memset(regions, 0, num_regions * sizeof(*regions));  // The op has them.
+  // The op owns the regions now.
+  memset(regions, 0, num_regions * sizeof(*regions));
   memcpy((*out_node)->outputs, types, num_outputs * sizeof(*types));
   return ls_ok();
 }
@@ -113,7 +114,7 @@ ls_status ls_apart_append_cond(const ls_apart *a, ls_graph *to,
                               regions, 2, types, num_outputs, out_node);
 }
 
-// ---- Joining ---------------------------------------------------------------
+// ---- Join branches ---------------------------------------------------------
 static ls_status apart_ops_give(ls_graph *region, ls_graph *around,
                                 const uint64_t *refs, size_t count,
                                 ls_arena *memory) {

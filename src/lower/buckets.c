@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses which inputs of a program are padded, so that batches of several
+// Chooses the inputs of a program that are padded, so that batches of several
 // sizes can share it.
 #include "base/runtime_internal.h"
 #include "graph/op_table.h"
@@ -13,7 +13,7 @@ static bool is_bucketized(const ls_node *node) {
          ls_node_int(node, LS_ATTR_ID_DYNAMIC_PADDER) != 0;
 }
 
-// Returns the number of the feed that a value is, or the number of feeds.
+// Returns the index of a value among the feeds, or their number.
 static size_t find_feed(const ls_lower_request *request, uint64_t ref) {
   size_t i = 0;
   while (i < request->num_feeds && request->feeds[i] != ref)
@@ -28,7 +28,7 @@ static ls_status buckets_refuse(const ls_lower_request *request, ls_node *node,
                    ls_node_describe(request->graph, node, text, sizeof(text)));
 }
 
-// Returns the number of rows that its inputs have with padding.
+// Infers the number of rows that the op's inputs have with padding.
 static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
                             ls_arena *memory, int64_t *out_rows) {
   LS_ARENA_ARRAY_OR_RETURN(memory, ls_type, in, node->num_inputs);
@@ -39,7 +39,8 @@ static ls_status infer_rows(const ls_lower_request *request, ls_node *node,
       return buckets_refuse(request, node,
                             "a value that the program computes is padded");
     in[r] = request->feed_types[feed];
-    // Sums of one row are that row, and -0 stays what it is.
+    // A sum of one row returns that row unchanged, -0 included; a sum with
+    // padding does not.
     if (in[r].shape.dim[0] == 1)
       return buckets_refuse(request, node, "a replica has one row alone");
   }
@@ -91,7 +92,7 @@ static ls_status buckets_add(const ls_lower_request *request, ls_node *node,
   return ls_ok();
 }
 
-// Nothing else sees a padded feed.
+// Checks that no other op uses a padded feed.
 static ls_status check_users(const ls_lower_request *request,
                              const ls_buckets *buckets) {
   const ls_graph *graph = request->graph;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers what replicas do together: to merges, and to what each replica takes
-// of their results. Outside of replicas there is one.
+// Lowers collectives to merges, and to ops by which each replica takes its part
+// of the results. Outside of replicas there is just one.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/gather/gather.h"
@@ -75,7 +75,7 @@ ls_status lower_all_reduce(ls_lower_scope *scope, ls_node *node) {
   return lower_copy(scope, node);
 }
 
-// An all-reduce under the name that replicated computations have for it.
+// Lowers an all-reduce by its name in replicated computations.
 ls_status lower_expand_cross_replica_sum(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0 || ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return lower_all_reduce(scope, node);
@@ -88,7 +88,7 @@ ls_status lower_expand_cross_replica_sum(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Dimension `axis` goes first, or the first one back to `axis`.
+// Moves dimension `axis` to the front, or (`back`) the first one to `axis`.
 static ls_status move_axis(ls_lower_scope *scope, const ls_node *node,
                            int64_t axis, bool back, uint64_t *ref) {
   if (axis == 0) return ls_ok();
@@ -116,14 +116,15 @@ ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                        out_ref);
 }
 
-// The engine puts rows together: another axis becomes the first for it.
+// Gathers along an axis. The engine joins rows only, so another axis is moved
+// to the front first.
 ls_status lower_all_gather(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);
   int64_t *rows = NULL;
   if (ls_node_attr(node, LS_ATTR_ID_GROUPS) != NULL)
     return ls_lower_grouped(scope, node);
-  // In a replicated computation all parts are equally long.
+  // In a replicated computation all parts have equal sizes.
   const bool equal = ls_node_mark(node, LS_MARK_REPLICATE) != NULL;
   LS_RETURN_IF_ERROR(ls_lower_check_operand(scope, node, equal ? -1 : axis));
   LS_RETURN_IF_ERROR(ls_lower_sizes_on_all(scope, node, 0, axis, &rows));
@@ -153,7 +154,7 @@ ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                        out_ref);
 }
 
-// `size` of x along an axis, from a start that is a value.
+// Takes `size` elements of x along an axis, from a start computed at run time.
 static ls_status part_from(ls_lower_scope *scope, uint64_t x, int64_t axis,
                            uint64_t start, int64_t size, const ls_node *origin,
                            uint64_t *out_ref) {
@@ -188,7 +189,7 @@ int64_t ls_lower_sum_before(int64_t *sizes, int32_t count) {
   return before;
 }
 
-// The sum, which is there for all, and each replica's part of it.
+// Computes the sum once for all, and takes each replica's part.
 ls_status lower_expand_reduce_scatter(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0) return lower_forward(scope, node);
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);

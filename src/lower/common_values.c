@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Marks only grow: what varies in one round of a loop varies in all. A region
-// is gone through again only when one of its parameters has come to vary.
+// Finds the values of a replicate body that are the same on all replicas.
+//
+// Marks only grow: a value that varies in one iteration of a loop varies in
+// all. A region is visited again only when one more of its parameters varies.
 #include "base/runtime_internal.h"
 #include "graph/walk.h"
 #include "lower/cut.h"
@@ -9,9 +11,9 @@
 // The marks of one graph.
 typedef struct marks {
   const ls_graph *graph;
-  size_t *first;  // By place of a node: where its results are in
+  size_t *first;  // By node position: index of its first result in `varies`.
   bool *varies;
-  bool done;  // No parameter has come to vary since.
+  bool done;  // No parameter was marked since the last visit.
 } marks;
 
 void ls_common_values_init(ls_common_values *self, ls_allocator *allocator) {
@@ -75,7 +77,8 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
   return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
 }
 
-// Stacks do not cross the border of replicas, so such a loop stays inside.
+// Stacks cannot cross the boundary of replicas, so a loop with one stays
+// inside.
 bool ls_node_has_stack(const ls_graph *graph, const ls_node *node) {
   for (uint32_t i = 0; i < node->num_inputs; ++i)
     if (is_stack(graph, node->inputs[i])) return true;
@@ -90,7 +93,7 @@ static bool takes_varying(const marks *m, const ls_node *node) {
   return false;
 }
 
-// The op as a whole.
+// Marks all results of an op.
 static void mark_whole(const marks *m, size_t place) {
   const ls_node *node = m->graph->nodes[place];
   if (takes_varying(m, node) || ls_node_any(node, ls_node_is_own))
@@ -166,7 +169,7 @@ static ls_status mark_node(ls_common_values *self, marks *m, size_t place) {
   return ls_ok();
 }
 
-// A stack that differs is each replica's own from its making on.
+// Marks stacks that differ when taken from, back to the op that makes them.
 static bool mark_stacks(const marks *m) {
   bool found = false;
   for (size_t i = m->graph->num_nodes; i > 0; --i) {
@@ -194,7 +197,7 @@ static ls_status mark_graph(ls_common_values *self, marks *m) {
   return ls_ok();
 }
 
-// ---- Answers ---------------------------------------------------------------
+// ---- Queries ---------------------------------------------------------------
 ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
                                 size_t num_split) {
   marks *m = NULL;
@@ -209,8 +212,7 @@ bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
   return *at(common_values_find(self, graph), ref);
 }
 
-// Returns true if there is something in a region that is the replicas'
-// business.
+// Returns true if a region has a value that differs, or a merge.
 static bool concerns_replicas(const ls_common_values *self,
                               const ls_graph *graph) {
   const marks *m = NULL;

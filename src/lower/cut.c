@@ -18,7 +18,7 @@ ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
   return g->values == NULL ? ls_out_of_memory() : ls_ok();
 }
 
-// Appends what is the same on all replicas without their doing.
+// Appends an op that is the same for all replicas.
 static ls_status emit_outer(ls_cut_graph *g, ls_node *node) {
   LS_ARENA_ARRAY_OR_RETURN(g->memory, uint64_t, inputs, node->num_inputs + 1);
   for (uint32_t k = 0; k < node->num_inputs; ++k)
@@ -48,7 +48,7 @@ ls_status ls_cut_emit(ls_cut_graph *g) {
   return ls_ok();
 }
 
-// ---- The body of the replicate op ------------------------------------------
+// ---- Cut a replicate op ----------------------------------------------------
 static ls_status cut_take_arguments(ls_cut_graph *g) {
   const ls_cut_request *request = g->request;
   const size_t replicas = request->replicas;

@@ -1,107 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cut: a replicate op's lowered body without what all replicas come to
-// together. Host calls, and loops and branches that go the same way on all,
-// become ops around smaller replicate ops, so that what stays inside is pure
-// and a variable in a loop stays one.
+// The cut: moves ops that all replicas run together out of a replicate op's
+// lowered body. Host calls, and loops and branches that take the same path on
+// all replicas, become ops around smaller replicate ops. Then the ops left
+// inside are pure, and a variable in a loop remains one variable.
+//   replicate { a; while { b }; host; c } ->
+//   replicate { a }; while { replicate { b } }; host of all; replicate { c }
 //
-//   replicate { a; while { b }; host; c }
-//     ->  replicate { a }; while { replicate { b } }; host of all; replicate {
-//     c }
-//
-// A value that differs passes between them as one that is wide: those of all
-// replicas, one after another (engine/backend.h).
+// A value that differs by replica passes between them as a wide value, which
+// has all replicas' values one after another (engine/backend.h).
 #ifndef LS_LOWER_CUT_H_
 #define LS_LOWER_CUT_H_
 
 #include "lower/flow.h"
 
 // ---- common_values.c --------------------------------------------------------
-// Finds which values of a lowered replicate body are the same on all replicas,
-// one by one: what goes round in a loop may be, though the loop also holds what
-// differs. ls_mark_varying looks at whole nodes.
+// Finds the values of a lowered replicate body that are the same on all
+// replicas, one by one: a loop value may be, even if others of the loop differ.
+// (ls_mark_varying looks at whole nodes.)
 typedef struct ls_common_values {
   ls_arena memory;
-  ls_map graphs;  // Id of the body or of a region in it -> its marks.
+  ls_map graphs;  // Id of the body or a region in it -> its marks.
 } ls_common_values;
 
 void ls_common_values_init(ls_common_values *self, ls_allocator *allocator);
 void ls_common_values_deinit(ls_common_values *self);
 
-// Finds them in a body of which the first `num_split` parameters differ.
+// Finds common values in a body whose first `num_split` parameters differ.
 ls_status ls_find_common_values(ls_common_values *self, const ls_graph *body,
                                 size_t num_split);
-// Returns true if a value of the body, or of a region of an op that leaves,
-// differs.
+// Returns true if a value differs by replica; it is of the body, or of a region
+// of an op that leaves it.
 bool ls_value_varies(const ls_common_values *self, const ls_graph *graph,
                      uint64_t ref);
-// Returns true if replicas may go through a loop or branch in ways of their
-// own, and do not already through what is around it.
+// Returns true if replicas may take different paths through a loop or branch,
+// which the ops around it allow all of them to reach.
 bool ls_node_goes_apart(const ls_common_values *self, const ls_graph *graph,
                         const ls_node *node);
 // Returns true if a stack is an operand or a result of the op.
 bool ls_node_has_stack(const ls_graph *graph, const ls_node *node);
-// Returns true if all replicas come to the op together and it can stand around
-// replicate ops: a host call, or a loop or branch that goes the same way on all
-// and in which something differs or is put together.
+// Returns true if an op can be moved around replicate ops: a host call, or a
+// loop or branch that takes the same path on all replicas and contains
+// differing values or merges.
 bool ls_node_leaves(const ls_common_values *self, const ls_graph *graph,
                     const ls_node *node);
 
 // ---- cut.c ------------------------------------------------------------------
 typedef struct ls_cut_request {
-  const ls_common_values *values;  // Of the body.
-  ls_graph *body;                  // What has its results; it is used up.
-  ls_graph *to;                    // The graph around.
+  const ls_common_values *values;  // Common values of the body.
+  ls_graph *body;                  // The body, which is consumed.
+  ls_graph *to;                    // Graph of the replicate op.
   uint32_t replicas;
   size_t num_split, num_gathered;
-  // As the replicate op's would be: of each split argument and gathered result
-  // one for each replica, then those that are one for all.
+  // Operands as of the replicate op: for each split argument and gathered
+  // result one value per replica, then the values that are the same for all.
   const uint64_t *inputs;
-  uint64_t *outputs;      // Filled.
-  const ls_node *origin;  // What the user built, of `from`.
+  uint64_t *outputs;      // Receives the results.
+  const ls_node *origin;  // Op of `from` that the user built.
   ls_graph *from;
 } ls_cut_request;
 
-// Returns true if there is something to cut out of a body and nothing in the
-// way: a stack or a value of LS_MAX_RANK dimensions that would cross.
+// Returns true if an op can leave the body and nothing prevents the cut: no
+// stack, and no value of LS_MAX_RANK dimensions, may cross it.
 ls_status ls_can_cut(const ls_common_values *values, const ls_graph *body,
                      bool *out_can);
 ls_status ls_cut_replicas(const ls_cut_request *request);
 
 // ---- Shared by the files cut*.c ---------------------------------------------
-// The fate of a node.
+// What becomes of a node.
 typedef enum ls_cut_kind {
   LS_CUT_PARAMETER,
-  LS_CUT_FREE,     // Has no operands: made again wherever it is used.
-  LS_CUT_OUTER,    // The same for all without their doing: stands around.
+  LS_CUT_FREE,     // Has no operands: made again at each use.
+  LS_CUT_OUTER,    // The same for all: moves to the outer graph.
   LS_CUT_SEGMENT,  // Stays in a replicate op.
-  LS_CUT_LEAVES,   // Stands around, between two of them.
+  LS_CUT_LEAVES,   // Moves to the outer graph, between two replicate ops.
 } ls_cut_kind;
 
-// A form in which a value is wanted around replicate ops.
+// Form in which the outer graph needs a value.
 typedef enum ls_cut_role {
-  LS_CUT_COMMON = 1 << 0,  // One for all.
-  LS_CUT_WIDE = 1 << 1,    // Those of all, one behind the other.
-  LS_CUT_NARROW = 1 << 2,  // One for each.
+  LS_CUT_COMMON = 1 << 0,  // One value for all replicas.
+  LS_CUT_WIDE = 1 << 1,    // Wide: all replicas' values, one after another.
+  LS_CUT_NARROW = 1 << 2,  // One value per replica.
 } ls_cut_role;
 
-// Where a value of the graph is around: refs of the graph cut to.
+// Refs of a value in the outer graph, by role.
 typedef struct ls_cut_value {
   uint64_t common, wide;
   uint64_t *narrow;
-  uint8_t wanted;  // Roles in which what makes it has to give it.
+  uint8_t wanted;  // Roles in which its maker must return it.
 } ls_cut_value;
 
 typedef struct ls_cut_graph {
   const ls_cut_request *request;
   ls_arena *memory;
   ls_graph *from, *to;
-  uint8_t *kind;    // By place of a node.
-  uint32_t *level;  // As many leave before it, or before what it needs.
+  uint8_t *kind;    // By node position.
+  uint32_t *level;  // Number of leaving ops before it, or before its operands.
   uint32_t num_levels;
-  size_t *first;  // By place: where its results are in
+  size_t *first;  // By node position: index of its first result in
   ls_cut_value *values;
-  // The results and how each is wanted.
+  // The results, and the role of each.
   const uint8_t *roles;
 } ls_cut_graph;
 
@@ -115,33 +113,33 @@ static inline ls_cut_value *ls_cut_value_of(const ls_cut_graph *g,
 static inline bool ls_cut_varies(const ls_cut_graph *g, uint64_t ref) {
   return ls_value_varies(g->request->values, g->from, ref);
 }
-// Returns how a node that leaves takes operand `input`.
+// Returns the role in which a leaving node takes operand `input`.
 ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
                                 uint32_t input);
 
 // ---- cut_plan.c -------------------------------------------------------------
-// Decides what becomes of the nodes.
+// Decides what becomes of each node.
 ls_status ls_cut_plan(ls_cut_graph *g);
-// Finds the values that leave the segments that make them.
+// Finds the values that are used outside of the segment that makes them.
 void ls_cut_find_wanted(ls_cut_graph *g);
 
 // ---- cut_segment.c ----------------------------------------------------------
-// Returns a value as it is around.
+// Returns a value in the outer graph.
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
                      uint64_t *out_ref);
-// Appends the replicate op of a level, unless it has nothing to do. `leaving`:
-// what leaves after it; NULL: the graph ends.
+// Appends a level's replicate op, unless it has no work. `leaving` is the op
+// after it; NULL at the end of the graph.
 ls_status ls_cut_emit_segment(ls_cut_graph *g, uint32_t level,
                               const ls_node *leaving);
 
 // ---- cut_flow.c -------------------------------------------------------------
-// Appends what leaves: a loop, a branch or a host call.
+// Appends a leaving op: a loop, a branch or a host call.
 ls_status ls_cut_emit_leaving(ls_cut_graph *g, ls_node *node);
 
 // ---- cut.c ------------------------------------------------------------------
-// Cuts a graph whose parameters have their values.
+// Cuts a graph; the values of its parameters are set.
 ls_status ls_cut_emit(ls_cut_graph *g);
-// Begins a graph to be cut, of the same request.
+// Begins to cut another graph for the same request.
 ls_status ls_cut_graph_init(ls_cut_graph *g, const ls_cut_request *request,
                             ls_arena *memory, ls_graph *from, ls_graph *to);
 

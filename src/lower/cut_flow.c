@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Emits what leaves a replicate op: loops, branches and host calls, on values
-// that are one for all or wide.
+// Appends the ops that leave a replicate op: loops, branches and host calls, on
+// common or wide values.
 #include "lower/cut.h"
 
 static void take_place(const ls_node *node, ls_node *made) {
@@ -48,7 +48,7 @@ static ls_status cut_flow_add_input(leaving *l, uint32_t input) {
   return ls_ref_list_push(&l->inputs, ref);
 }
 
-// Declares what goes round, a parameter in both regions of a loop.
+// Declares the loop values, as parameters of both regions of a loop.
 static ls_status cut_flow_declare(ls_cut_graph *inner) {
   for (size_t i = 0; i < inner->from->num_declared; ++i) {
     const uint64_t ref = inner->from->parameters[i];
@@ -88,7 +88,7 @@ static ls_status cut_flow_set_results(ls_cut_graph *inner) {
   return ls_graph_set_results(inner->to, refs, count);
 }
 
-// Cuts region `r` of the op, with results that are wanted so.
+// Cuts region `r` of the op; `roles` are those of its results.
 static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
@@ -105,7 +105,7 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   return cut_flow_set_results(&inner);
 }
 
-// Returns how results are wanted: those that differ are wide.
+// Returns the roles of results: wide if they differ, else common.
 static uint8_t *roles_of_results(const leaving *l) {
   const uint32_t count = l->node->num_outputs;
   uint8_t *roles = ls_arena_new_array(l->g->memory, uint8_t, count + 1);
@@ -115,7 +115,8 @@ static uint8_t *roles_of_results(const leaving *l) {
   return roles;
 }
 
-// Appends the op, whose regions are cut and whose own operands are listed.
+// Appends the op, whose regions have been cut and whose own operands are
+// listed.
 static ls_status cut_flow_append(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;
@@ -130,7 +131,7 @@ static ls_status cut_flow_append(leaving *l) {
                                                 .num_regions = l->num_regions},
                                   l->inputs.items, node->num_outputs);
   if (made == NULL) return ls_out_of_memory();
-  l->num_regions = 0;  // The op has them.
+  l->num_regions = 0;  // The op owns the regions now.
   take_place(node, made);
   for (uint32_t i = 0; i < node->num_outputs; ++i) {
     const uint64_t ref = ls_ref(node->id, i);
@@ -163,7 +164,7 @@ static ls_status cut_branches(leaving *l) {
 }
 
 // ---- Host calls ------------------------------------------------------------
-// Appends one op for the calls of all replicas.
+// Appends one op for the host calls of all replicas.
 static ls_status cut_host(leaving *l) {
   ls_cut_graph *g = l->g;
   const ls_node *node = l->node;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decides what becomes of each node of a graph that is cut, and which values
-// leave the segment that makes them.
+// Decides what becomes of each node of a graph to be cut, and which values
+// leave their segment.
 #include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lower/cut.h"
@@ -13,7 +13,8 @@ static bool is_free(const ls_node *node) {
           (LS_OP_RANDOM | LS_OP_EFFECT | LS_OP_ON_HOST | LS_OP_LINEAR)) == 0;
 }
 
-// Returns true if a segment of its level makes what the node needs.
+// Returns true if one of the node's operands is made in the segment of its
+// level.
 static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   for (uint32_t k = 0; k < node->num_inputs; ++k) {
@@ -24,8 +25,8 @@ static bool uses_own_segment(const ls_cut_graph *g, size_t place) {
   return false;
 }
 
-// Returns true if it is the same for all and needs nothing that its own segment
-// makes.
+// Returns true if a node is the same for all replicas and needs nothing from
+// its level's segment.
 static bool is_outer(const ls_cut_graph *g, size_t place) {
   const ls_node *node = g->from->nodes[place];
   if (ls_node_any_trait(node, LS_OP_MERGE) || ls_node_has_effects(node))
@@ -37,8 +38,8 @@ static bool is_outer(const ls_cut_graph *g, size_t place) {
   return !uses_own_segment(g, place);
 }
 
-// As many leave before what it needs. What has effects stays behind those that
-// stand before it.
+// Returns the number of leaving ops before the node's operands. A node with
+// effects stays after all leaving ops that precede it.
 static uint32_t find_level(const ls_cut_graph *g, const ls_node *node) {
   if (ls_node_has_effects(node)) return g->num_levels;
   uint32_t level = 0;
@@ -61,8 +62,8 @@ static void join_operands(const ls_cut_graph *g, size_t place) {
   }
 }
 
-// Computes what a segment uses where it is used, as if nothing were cut: there
-// it is fused with that.
+// Moves outer nodes into the segment that uses them, as if nothing were cut, so
+// that they can be fused with their users.
 static void join_segments(const ls_cut_graph *g) {
   for (size_t i = g->from->num_nodes; i-- > 0;)
     if (g->kind[i] == LS_CUT_SEGMENT) join_operands(g, i);
@@ -71,10 +72,10 @@ static void join_segments(const ls_cut_graph *g) {
       g->kind[i] = LS_CUT_SEGMENT;
 }
 
-// Keeps in the segment what costs little where it is used, where it is part of
-// another kernel, and a value in memory elsewhere. An empty stack, which has no
-// operands, is made beside the loop that fills it: it could not get there from
-// another segment.
+// Returns true for nodes that are best made where they are used: cheap ones,
+// which are fused into another kernel there instead of being stored; and empty
+// stacks, which must be made next to the loop that fills them, because a stack
+// cannot cross segments.
 static bool is_made_at_its_use(const ls_node *node) {
   return node->type == LS_OP_STACK_NEW ||
          ((ls_node_info(node)->traits & (LS_OP_ELEMENTWISE | LS_OP_RANDOM)) !=
@@ -82,7 +83,7 @@ static bool is_made_at_its_use(const ls_node *node) {
           !ls_node_has_effects(node));
 }
 
-// Such a node goes as far behind as the first that uses it.
+// Moves such nodes to the level of their first use.
 static ls_status sink(const ls_cut_graph *g) {
   const ls_graph *from = g->from;
   LS_ARENA_ARRAY_OR_RETURN(g->memory, uint32_t, first_use, from->num_nodes + 1);
@@ -130,7 +131,7 @@ ls_status ls_cut_plan(ls_cut_graph *g) {
   return ls_ok();
 }
 
-// ---- What crosses ----------------------------------------------------------
+// ---- Values that cross -----------------------------------------------------
 ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
                                 uint32_t input) {
   bool varies = ls_cut_varies(g, node->inputs[input]);
@@ -140,14 +141,15 @@ ls_cut_role ls_cut_operand_role(const ls_cut_graph *g, const ls_node *node,
   return varies ? LS_CUT_WIDE : LS_CUT_COMMON;
 }
 
-// Somebody behind or around the segment that makes it wants a value so.
+// Notes that a value is needed in this role outside of its segment.
 static void want(const ls_cut_graph *g, uint64_t ref, uint32_t level,
                  ls_cut_role role) {
   const size_t place = ls_cut_place(g, ref);
   if (g->kind[place] != LS_CUT_SEGMENT) return;
   ls_cut_value *value = ls_cut_value_of(g, ref);
   if (role != LS_CUT_COMMON && !ls_cut_varies(g, ref)) {
-    // The segment of that level makes it so of what is one for all.
+    // A user in the same level's segment makes the form itself from the common
+    // value.
     if (g->level[place] == level) return;
     role = LS_CUT_COMMON;
   }
@@ -174,7 +176,7 @@ void ls_cut_find_wanted(ls_cut_graph *g) {
     want(g, from->results[i], g->num_levels, (ls_cut_role)g->roles[i]);
 }
 
-// ---- Whether it can be -----------------------------------------------------
+// ---- Check the cut ---------------------------------------------------------
 static bool may_cross(const ls_cut_graph *g, uint64_t ref) {
   const ls_type type = ls_graph_type(g->from, ref);
   if (type.dtype == LS_DTYPE_VARIANT) return false;

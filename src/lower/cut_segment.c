@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segments: the replicate ops that remain between what leaves.
+// Segments: the replicate ops between the ops that leave.
 #include "base/runtime_internal.h"
 #include "graph/copy.h"
 #include "lower/cut.h"
@@ -25,7 +25,7 @@ static void segment_deinit(segment *s) {
 }
 LS_OWNED_STRUCT(segment, segment_deinit)
 
-enum { NARROW, WIDE, COMMON };  // Of `results`.
+enum { NARROW, WIDE, COMMON };  // Indices of `results`.
 
 // ---- Values -----------------------------------------------------------------
 ls_status ls_cut_ref(ls_cut_graph *g, uint64_t ref, ls_cut_role role,
@@ -63,7 +63,7 @@ static bool is_mine(const segment *s, uint64_t ref) {
   return s->g->kind[place] == LS_CUT_SEGMENT && s->g->level[place] == s->level;
 }
 
-// Lists a value that differs and comes from around as an argument.
+// Lists an outer value that differs as an argument.
 static ls_status cut_segment_need(segment *s, uint64_t ref) {
   const ls_cut_graph *g = s->g;
   if (is_mine(s, ref) || g->kind[ls_cut_place(g, ref)] == LS_CUT_FREE ||
@@ -85,7 +85,7 @@ static ls_status cut_segment_declare(segment *s, const ls_ref_list *list) {
   return ls_ok();
 }
 
-// Returns the value inside: of one that is common and from around, its capture.
+// Returns a value inside the region; captures a common outer value.
 static ls_status cut_segment_enter(segment *s, uint64_t ref,
                                    uint64_t *out_ref) {
   ls_cut_graph *g = s->g;
@@ -132,7 +132,7 @@ static bool cut_segment_has(const ls_ref_list *list, uint64_t ref) {
   return false;
 }
 
-// Lists what the segment is to bring into another form for what follows.
+// Lists a value that the segment must convert to another role for later users.
 static ls_status bring(segment *s, uint64_t ref, ls_cut_role role) {
   const ls_cut_value *value = ls_cut_value_of(s->g, ref);
   if (role == LS_CUT_COMMON ||
@@ -220,7 +220,7 @@ static ls_status cut_segment_list_inputs(const segment *s,
   return ls_ref_list_push_captures(inputs, &s->region, 1);
 }
 
-// Sets where the results are around.
+// Sets the results' refs in the outer graph.
 static ls_status set_values(const segment *s, ls_node *made) {
   const ls_cut_graph *g = s->g;
   const uint32_t replicas = g->request->replicas;
@@ -268,7 +268,7 @@ static ls_status cut_segment_append(segment *s) {
                       narrow * request->replicas + s->results[WIDE].count +
                           s->results[COMMON].count);
   LS_RETURN_IF_NO_MEMORY(made);
-  s->region = NULL;  // The op has it.
+  s->region = NULL;  // The op owns the region now.
   made->origin = ls_node_source(request->from, request->origin);
   made->file = request->origin->file;
   made->line = request->origin->line;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Branches and calls, and what the lowering of all ops with child graphs
-// shares.
+// Lowers branches and calls, and shares the lowering of all ops with regions.
 #include "lower/flow.h"
 
 #include "base/runtime_internal.h"
@@ -44,7 +43,7 @@ void ls_lower_flow_end(ls_lower_flow *f) {
   ls_release(f->scope->all->allocator, f->written);
 }
 
-// Puts components in place of those containers.
+// Replaces those containers by their components among the written variables.
 static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   for (size_t k = 0; k < apart->count; ++k) {
     const ls_variable *container = apart->items[k];
@@ -63,8 +62,8 @@ static ls_status flow_take_apart(ls_lower_flow *f, const ls_lower_own *apart) {
   return ls_ok();
 }
 
-// Lowers the op with what is known to be apart so far. `out_again`: that has
-// grown.
+// Lowers the op with the variables known to differ by replica so far.
+// `out_again`: one more was found.
 static ls_status flow_lower_with(ls_lower_scope *scope, ls_node *node,
                                  ls_status (*lower)(ls_lower_flow *f),
                                  ls_lower_own *apart, bool *out_again) {
@@ -118,7 +117,7 @@ ls_status ls_lower_flow_declare(ls_lower_scope *inner, ls_type type,
   return ls_ok();
 }
 
-// A value around a region is `ref` inside of it.
+// Notes that an outer stack is `ref` inside of a region.
 static ls_status pass_stack(ls_lower_flow *f, uint64_t outer,
                             const ls_lower_scope *inner, uint64_t ref) {
   ls_lowering *all = f->scope->all;
@@ -187,7 +186,7 @@ bool ls_lower_is_apart_flow(const ls_lower_scope *scope, const ls_node *node) {
   return false;
 }
 
-// Makes what a branch without results gives: zeros like those of the other.
+// Makes the result of a branch that has none: zeros like the other branch's.
 static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
                             size_t result, uint64_t *out_ref) {
   const ls_graph *other = f->regions[0];
@@ -204,7 +203,8 @@ static ls_status make_zeros(ls_lower_flow *f, ls_lower_scope *inner,
   return ls_lower_broadcast(inner, *out_ref, type.shape, f->node, out_ref);
 }
 
-// Sets the region's results: its own, then the values of written variables.
+// Sets the region's results: its own, then the final values of written
+// variables.
 static ls_status flow_set_results(ls_lower_flow *f, ls_lower_scope *inner) {
   LS_OWN(ls_ref_list, results) = {.allocator = f->scope->all->allocator};
   for (size_t i = 0; i < inner->from->num_results; ++i)
@@ -237,7 +237,7 @@ ls_status ls_lower_flow_append(ls_lower_flow *f, const ls_attr *attrs,
                                          .num_regions = f->num_regions,
                                      },
                                      f->inputs.items, f->node, out_node));
-  f->num_regions = 0;  // The node has them.
+  f->num_regions = 0;  // The node owns the regions now.
   return ls_ok();
 }
 
@@ -260,7 +260,8 @@ static ls_status branch_region(ls_lower_flow *f, size_t which,
   return flow_set_results(f, &inner);
 }
 
-// Output `output` of a branching op is the one result or the other.
+// Joins the stack of output `output` with the results of both branches, because
+// it is one of them.
 static ls_status join_stacks(ls_lower_flow *f, const ls_node *made,
                              unsigned output) {
   ls_lowering *all = f->scope->all;
@@ -296,8 +297,8 @@ ls_status lower_cond(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Calls -----------------------------------------------------------------
-// A call is flattened: the function's nodes become nodes of this scope. The
-// inner scope shares the lowered graph and hands its variables back.
+// Lowers a call by inlining the function's nodes into this scope. The inner
+// scope shares the lowered graph and returns its variables.
 ls_status lower_call(ls_lower_scope *scope, ls_node *node) {
   ls_graph *from = node->regions[0];
   LS_OWN(ls_shared_scope, inner) = ls_lower_share_scope(scope, from);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arithmetic on scalar constants and comparisons of them, done while lowering:
-// counts, factors, the ones that gradients start from, whether there are
-// examples.
+// Folds arithmetic and comparisons of scalar constants while lowering: counts,
+// factors, the ones that gradients start with, tests for examples.
 //
-// The bits are those of running the op: +, -, *, / of f32 computed in f64 and
-// rounded once equal the f32 ops, f64 and integers are themselves.
+// The bits equal those of running the op: +, -, *, / of f32 computed in f64 and
+// rounded once equal the f32 ops; f64 and integer ops are the same.
 #include <float.h>
 #include <math.h>
 
@@ -71,7 +70,8 @@ static bool fold_compare(uint16_t type, double x, double y, double *out) {
   }
 }
 
-// Running flushes denormals to zero; those are left to it.
+// Returns true for denormals, which are not folded because running flushes them
+// to zero.
 static bool is_denormal(ls_dtype dtype, double value) {
   const double least = dtype == LS_DTYPE_F32 ? FLT_MIN : DBL_MIN;
   return value != 0 && fabs(value) < least;

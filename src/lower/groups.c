@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers what replicas do in groups, or one with another: everybody's values
-// are gathered into one stack, of which each replica takes what it needs. Sums
-// of groups are made once, for all.
+// Lowers collectives of groups and pairs of replicas: gathers all replicas'
+// values into one stack, from which each replica takes its part. Sums of all
+// groups are computed once, for all.
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
@@ -10,18 +10,18 @@ typedef struct groups {
   ls_lower_scope *scope;
   const ls_node *node;
   uint64_t stack;  // [replicas, ...]
-  ls_shape shape;  // Of one value.
+  ls_shape shape;  // Shape of one value.
   ls_dtype dtype;
   int32_t replicas, size;
-  const int64_t *members;  // NULL: in order.
-  int64_t *entries;        // Room for a number for each replica.
+  const int64_t *members;  // NULL: in order of ids.
+  int64_t *entries;        // Scratch: one number per replica.
 } groups;
 
 static int64_t member(const groups *g, int32_t index) {
   return g->members == NULL ? index : g->members[index];
 }
 
-// One more dimension, of size 1, in front.
+// Adds a first dimension of size 1.
 static ls_shape in_front(ls_shape shape) {
   ls_shape made = {.rank = shape.rank + 1, .dim = {1}};
   for (int32_t i = 0; i < shape.rank; ++i)
@@ -63,7 +63,7 @@ static ls_status stack_values(ls_lower_scope *scope, const ls_node *node,
                              &g->stack);
 }
 
-// The slice of x along axis 0 at an i32 scalar.
+// Slices x along axis 0, at an i32 scalar.
 static ls_status pick(const groups *g, uint64_t x, uint64_t index,
                       uint64_t *out_ref) {
   const uint64_t inputs[] = {x, index};
@@ -86,7 +86,7 @@ static ls_status groups_concatenate(const groups *g, const uint64_t *refs,
                        &attr, 1, g->node, out_ref);
 }
 
-// Members of a group by id: the place of each in its list.
+// Returns the position of a group's `index`-th smallest id in its list.
 static int32_t place_by_id(const groups *g, int32_t first, int32_t index) {
   int32_t place = 0;
   for (int32_t k = 0; k < g->size; ++k)
@@ -101,7 +101,7 @@ static ls_status convert(const groups *g, uint64_t *ref, ls_dtype dtype) {
   return ls_lower_make(g->scope, LS_OP_CONVERT, ref, 1, &attr, 1, g->node, ref);
 }
 
-// Sums along the canonical tree; of 16-bit floats, in f32 and rounded once.
+// Sums along the canonical tree; 16-bit floats in f32, rounded once.
 static ls_status groups_sum(const groups *g, uint64_t *refs, bool is_mean,
                             uint64_t *out_ref) {
   const bool half = ls_dtype_is_float(g->dtype) && ls_dtype_size(g->dtype) < 4;
@@ -146,7 +146,7 @@ static ls_status reduce_group(const groups *g, int32_t first, uint64_t *refs,
                        refs, out_ref);
 }
 
-// The sums of all groups, and of them this replica's.
+// Computes the sums of all groups, and takes this replica's.
 static ls_status own_sum(const groups *g, uint64_t *out_ref) {
   const int32_t count = g->replicas / g->size;
   LS_ARENA_ARRAY_OR_RETURN(&g->scope->to->arena, uint64_t, refs,
@@ -166,8 +166,8 @@ static ls_status own_sum(const groups *g, uint64_t *out_ref) {
   return pick(g, all, index, out_ref);
 }
 
-// ---- What comes from others ------------------------------------------------
-// The value of member i of this replica's group.
+// ---- Values of other replicas ----------------------------------------------
+// Takes the value of member i of this replica's group.
 static ls_status from_member(const groups *g, int32_t i, bool by_id,
                              uint64_t *out_ref) {
   uint64_t index = 0;
@@ -183,7 +183,8 @@ static ls_status from_member(const groups *g, int32_t i, bool by_id,
   return pick(g, g->stack, index, out_ref);
 }
 
-// Where each replica's part begins, if parts go by place in the group.
+// Computes where each replica's part begins, if parts are ordered by position
+// in the group.
 static void note_starts(const groups *g, bool by_id, int64_t size) {
   for (int32_t at = 0; at < g->replicas; ++at) {
     const int32_t first = at - at % g->size;
@@ -219,8 +220,8 @@ ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Returns true if each replica gives all others the same row, as a broadcast
-// does; and the row. Then all get the same rows, which are gathered once.
+// Returns true if each replica sends all others the same row, a broadcast, and
+// returns the row. Then all receive equal rows, which are gathered once.
 static bool gives_one_row(const ls_lower_scope *scope, const ls_node *node,
                           uint64_t *out_row) {
   const uint64_t ref = ls_lowered(scope, node->inputs[0]);
@@ -273,8 +274,8 @@ ls_status lower_expand_all_to_all(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// ---- One with another ------------------------------------------------------
-// y where this replica has a source, else zeros.
+// ---- Pairs -----------------------------------------------------------------
+// Returns y if this replica has a source, else zeros.
 static ls_status or_zeros(const groups *g, const int64_t *sources, uint64_t y,
                           uint64_t *out_ref) {
   uint64_t own = 0, zero = 0, inputs[3] = {0, y, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers slices whose sizes are known only now.
+// Lowers slices whose sizes become known when lowering.
 #include "lower/ops.h"
 
 static ls_type index_type_of(const ls_lower_scope *scope, const ls_node *node,
@@ -8,7 +8,7 @@ static ls_type index_type_of(const ls_lower_scope *scope, const ls_node *node,
   return ls_lowered_type(scope, ls_lowered(scope, node->inputs[input]));
 }
 
-// Ranks that were not known while building.
+// Checks an axis against a rank that was not known while building.
 static ls_status check_axis(const ls_node *node, int64_t axis, ls_type type) {
   if (axis >= 0 && axis < type.shape.rank) return ls_ok();
   return ls_invalid_argument("%s: axis %lld of %s", ls_node_info(node)->name,
@@ -16,7 +16,7 @@ static ls_status check_axis(const ls_node *node, int64_t axis, ls_type type) {
                              LS_SHAPE_TEXT(type.dtype, type.shape));
 }
 
-// Sizes that come from operands become numbers; those operands are dropped.
+// Replaces sizes that come from operands by numbers, and drops those operands.
 ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_SIZES);
   const size_t rank = attr->as.sizes.count;
@@ -38,7 +38,7 @@ ls_status lower_dynamic_slice(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Zeros around and between the elements.
+// Pads with zeros around and between the elements.
 ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   const int64_t *starts = ls_node_attr(node, LS_ATTR_ID_STARTS)->as.ints.items;
   const int64_t *strides =
@@ -53,7 +53,7 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   int64_t high[LS_MAX_RANK], interior[LS_MAX_RANK];
   for (size_t i = 0; i < rank; ++i) {
     const int64_t count = from.shape.dim[i];
-    // A stride may be long beside one element: nothing lies between.
+    // With a single element the stride does not matter.
     interior[i] = count > 1 ? strides[i] - 1 : 0;
     const int64_t span = count == 0 ? 0 : count + (count - 1) * interior[i];
     high[i] = to.dim[i] - starts[i] - span;
@@ -68,7 +68,7 @@ ls_status lower_expand_slice_grad(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// One slice for each piece; the shape rule has seen that they come to the
+// Makes one slice per piece; the shape rule has checked that they fill the
 // whole.
 ls_status lower_expand_split_like(ls_lower_scope *scope, ls_node *node) {
   const int64_t axis = ls_node_int(node, LS_ATTR_ID_AXIS);

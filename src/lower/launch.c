@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launches of replicated computations for a system's cores: see
+// Launches of replicated computations on a system's cores: see
 // engine/backend.h.
 #include "engine/backend.h"
 
@@ -18,9 +18,8 @@ static ls_node *find_in(ls_graph *graph, const char *name) {
   return NULL;
 }
 
-// The op that knows the computation's metadata: of several replicas the
-// replicate op, of one that which stands where it was built; NULL: none is
-// left.
+// Finds the op with the computation's metadata: the replicate op, or, with one
+// replica, the metadata op where it was built; NULL if there is none.
 static ls_node *find_metadata(const ls_lower_scope *scope, ls_node *node,
                               const char *name) {
   if (node->type == LS_OP_REPLICATE) return node;
@@ -32,7 +31,7 @@ static ls_node *find_metadata(const ls_lower_scope *scope, ls_node *node,
   return NULL;
 }
 
-// One name behind the other, each with its end.
+// Finds a name in a text of zero-terminated names.
 static bool launch_is_known(const ls_text *names, const char *name) {
   for (size_t at = 0; at < names->size; at += strlen(names->data + at) + 1)
     if (strcmp(names->data + at, name) == 0) return true;

@@ -4,13 +4,13 @@
 #include "base/runtime_internal.h"
 #include "lower/apart.h"
 
-// Loop state: the loop's own values, variables that it writes, and if values of
-// the body are saved the number of trips and a stack for each.
+// Loop state: the loop's own values, the variables that it writes, and, if
+// values of the body are saved, the number of trips and a stack for each.
 typedef struct carrying {
   size_t carried, saved;
   bool saves;
-  size_t count;             // Of all.
-  ls_lower_stack **stacks;  // By place; NULL: no stack.
+  size_t count;             // Number of all values.
+  ls_lower_stack **stacks;  // By position; NULL: not a stack.
 } carrying;
 
 static ls_status list_round(ls_lower_flow *f, carrying *r) {
@@ -65,7 +65,7 @@ static ls_status declare_round(ls_lower_flow *f, const carrying *r,
   return ls_ok();
 }
 
-// Names what the loop itself adds to its body after the loop.
+// Names nodes that the loop adds to its body after the loop.
 static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
                             uint64_t ref) {
   ls_node *node = ls_graph_node_of(body, ref);
@@ -74,7 +74,7 @@ static void name_after_loop(const ls_lower_flow *f, const ls_graph *body,
   node->line = f->node->line;
 }
 
-// One more trip, and the trip's values on their stacks.
+// Counts a trip and pushes its values on their stacks.
 static ls_status save_trip(ls_lower_flow *f, const carrying *r,
                            ls_lower_scope *body, ls_ref_list *results) {
   const size_t counter = r->carried + f->num_written;
@@ -128,8 +128,8 @@ static ls_status fill_loop_region(ls_lower_flow *f, const carrying *r,
   return finish_body(f, r, inner, &results);
 }
 
-// Returns true if its trips are steps. Those of a loop inside of such a loop
-// are not.
+// Returns true if the loop's trips are training steps; a loop inside such a
+// loop does not count.
 static bool counts_steps(const ls_lower_flow *f) {
   return ls_node_int(f->node, LS_ATTR_ID_COUNTS_STEPS) != 0 &&
          !f->scope->in_steps;
@@ -162,7 +162,7 @@ static ls_status lower_loop(ls_lower_flow *f) {
     LS_RETURN_IF_ERROR(ls_lower_stack_set(f->scope->all, f->scope->to,
                                           ls_ref(made->id, (unsigned)i),
                                           r.stacks[i]));
-  // The node's outputs are the same without the variables.
+  // Maps the node's outputs; the lowered op has variables in between.
   for (size_t i = 0, output = 0; i < r.count; ++i) {
     if (i >= r.carried && i < r.carried + f->num_written) continue;
     LS_RETURN_IF_ERROR(ls_lower_map(f->scope,

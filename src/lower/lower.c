@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program from a request: parameters, nodes, results, then what nothing uses
-// is dropped and the whole is checked.
+// Lowers a request to a program: parameters, nodes and results; then drops
+// unused nodes and verifies the graph.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -14,8 +14,8 @@
 #include "lower/ops.h"
 
 // ---- Uses -----------------------------------------------------------------
-// Marks uses that read: a use is a read when its parameter has a user: an op,
-// or a result other than its own final value.
+// Marks uses that read the variable: their parameter is used by an op, or is a
+// result other than the variable's own final value.
 static ls_status mark_reads(ls_program *program) {
   LS_OWN(ls_rewrite, r) = {0};
   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, program->body));
@@ -48,7 +48,8 @@ static void destroy_program(ls_object *object) {
 static const ls_object_type program_type = {.name = "program",
                                             .destroy = destroy_program};
 
-// Refuses stacks among what a run is given and gives: none outlives it.
+// Refuses stacks among a program's inputs and outputs, because no stack
+// outlives a run.
 static ls_status check_border(const ls_lower_request *request) {
   for (size_t i = 0; i < request->num_feeds + request->num_fetches; ++i) {
     const bool is_feed = i < request->num_feeds;
@@ -88,7 +89,7 @@ static ls_status add_inputs(ls_lower_scope *scope,
   return ls_ok();
 }
 
-// Adds, after the inputs, real sizes of those that are padded.
+// Adds parameters for the real sizes of padded inputs, after the inputs.
 static ls_status add_sizes(ls_lower_scope *scope) {
   const ls_buckets *buckets = scope->all->buckets;
   ls_program *program = scope->all->program;
@@ -107,12 +108,12 @@ static ls_status add_sizes(ls_lower_scope *scope) {
   return ls_ok();
 }
 
-// Lists outputs; fetches of one value are one output.
+// Lists outputs; fetches of one value share an output.
 static ls_status list_outputs(ls_lower_scope *scope,
                               const ls_lower_request *request,
                               uint64_t *results) {
   size_t count = 0;
-  LS_OWN(ls_map, outputs) = {0};  // Ref -> 1 + its number.
+  LS_OWN(ls_map, outputs) = {0};  // Ref -> 1 + index of the output.
   ls_map_init(&outputs, scope->all->allocator);
   for (size_t i = 0; i < request->num_fetches; ++i) {
     const uint64_t ref = ls_lowered(scope, request->fetches[i]);
@@ -184,7 +185,7 @@ static ls_status lower_request(ls_lowering *all,
 ls_status ls_lower_gather(ls_lower_request *request, ls_arena *memory,
                           ls_graph **out_copy) {
   *out_copy = NULL;
-  // A graph with an error is not whole; lowering gives it.
+  // A graph with an error is incomplete; ls_lower reports the error.
   if (request->graph->error != NULL) return ls_ok();
   ls_gathered gathered;
   LS_RETURN_IF_ERROR(ls_graph_gather(
@@ -238,7 +239,8 @@ static ls_status lower(ls_backend *backend, const ls_lower_request *request,
 }
 
 // ---- Buckets --------------------------------------------------------------
-// The program for all sizes of a bucket, in place of the one of these sizes.
+// Lowers the program for all sizes of a bucket, instead of the one for these
+// sizes.
 static ls_status lower_bucket(ls_backend *backend,
                               const ls_lower_request *request, ls_arena *memory,
                               ls_program **program) {
@@ -266,7 +268,7 @@ static void log_no_bucket(const ls_lower_request *request, ls_status status) {
   char key[700], why[500];
   snprintf(why, sizeof(why), "%s", ls_status_message(status));
   for (char *at = why; (at = strchr(at, '\n')) != NULL;)
-    *at = ' ';  // One line.
+    *at = ' ';  // Keeps the message on one line.
   snprintf(key, sizeof(key), "no bucket of '%.150s': %s", name, why);
   ls_log_limited(request->graph->runtime, key, 1, LS_LOG_INFO, "lower",
                  "'%s' has a program for each size, not one for the sizes of a "

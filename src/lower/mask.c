@@ -2,11 +2,11 @@
 //
 // Rules for values whose rows are partly padding.
 //
-// The bits are those of the real rows alone: what treats rows apart has the
-// same bits for each whatever others there are (LS_OP_ROWS and its kin), and a
-// sum over rows begins at +0 and goes in their order, so that zeros behind them
-// change nothing. Sums so long that a kernel would cut them by their length
-// have no rule.
+// The bits equal those of the real rows alone: ops on independent rows
+// (LS_OP_ROWS and the like) compute each row alike regardless of others, and a
+// sum over rows begins at +0 and adds rows in order, so that zeros after them
+// change nothing. Sums long enough for a kernel to split them by length have no
+// rule.
 #include "lower/mask.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ ls_status ls_mask_admit(const ls_lower_scope *scope, ls_node *node,
 }
 
 // ---- Masking --------------------------------------------------------------
-// Makes a mask of the elements of real rows.
+// Makes a mask of the elements in real rows.
 static ls_status make_condition(ls_lower_scope *scope, ls_shape shape,
                                 const ls_mask *mask, const ls_node *origin,
                                 uint64_t *out_ref) {
@@ -95,7 +95,7 @@ static ls_status make_masked(ls_lower_scope *scope, uint64_t ref,
                        out_ref);
 }
 
-// The value with `filler` in place of its padding.
+// Replaces the padding of a value by `filler`.
 static ls_status masked(ls_lower_scope *scope, uint64_t ref,
                         const ls_mask *mask, double filler,
                         const ls_node *origin, uint64_t *out_ref) {
@@ -197,7 +197,7 @@ typedef struct rule {
   const ls_op_spec *spec;
   const uint64_t *inputs;
   const ls_node *origin;
-  const ls_mask *mask;  // Of the operands that have one.
+  const ls_mask *mask;  // Mask of the operands that have one.
 } rule;
 
 static ls_status mask_refuse(const rule *r) {
@@ -212,7 +212,7 @@ static ls_shape mask_shape_of(const rule *r, size_t i) {
   return ls_lowered_type(r->scope, r->inputs[i]).shape;
 }
 
-// Returns true if all rows of an operand are one, repeated.
+// Returns true if an operand repeats a single row.
 static bool is_repeated(const rule *r, size_t i) {
   const ls_node *node = ls_graph_node_of(r->scope->to, r->inputs[i]);
   if (node->type != LS_OP_BROADCAST) return false;
@@ -228,7 +228,7 @@ static ls_status elementwise(const rule *r) {
   return ls_ok();
 }
 
-// Operands from `first` on to `end` have rows, others none.
+// Requires that operands `first` to `end` have padded rows and others do not.
 static ls_status mask_rows_of(const rule *r, size_t first, size_t end,
                               int32_t least_rank) {
   for (size_t i = 0; i < r->spec->num_inputs; ++i)
@@ -245,7 +245,7 @@ static bool reduces_rows(const rule *r) {
   return false;
 }
 
-// Operands with `filler` for padding: the result has none.
+// Replaces the operands' padding by `filler`; the result has no padding.
 static ls_status take_masked(rule *r, double filler, const uint64_t **inputs) {
   const size_t count = r->spec->num_inputs;
   LS_ARENA_ARRAY_OR_RETURN(&r->scope->to->arena, uint64_t, made, count + 1);
@@ -273,7 +273,7 @@ static ls_status product(rule *r, const uint64_t **inputs) {
   return mask_refuse(r);
 }
 
-// Replaces padding by what a reduction over rows does not notice.
+// Replaces padding by a value that does not affect a reduction over rows.
 static ls_status reduction(rule *r, const uint64_t **inputs) {
   const ls_dtype dtype = ls_lowered_type(r->scope, r->inputs[0]).dtype;
   if (!reduces_rows(r)) return ls_ok();
@@ -285,7 +285,7 @@ static ls_status reduction(rule *r, const uint64_t **inputs) {
                                            : mask_refuse(r);
 }
 
-// Reads what the op's sizes say of its rows.
+// Determines from the op's sizes if the result has padded rows.
 static ls_status sized(rule *r) {
   const ls_masks *masks = r->scope->masks;
   const ls_mask *from = r->spec->num_inputs == 0 ? NULL : mask_of(r, 0);
@@ -379,7 +379,7 @@ ls_status ls_mask_results(ls_lower_scope *scope, const ls_node *made,
   if (scope->masks == NULL) return ls_ok();
   for (unsigned i = 0; i < made->num_outputs; ++i) {
     const ls_mask *has = ls_mask_of(scope, ls_ref(made->id, i));
-    // The same node for what has padding and what has none.
+    // A node with and without padding cannot be merged.
     if (!is_new && ((has == NULL) != (mask == NULL) ||
                     (has != NULL && has->source != mask->source)))
       return no_rule(ls_node_info(made)->name);

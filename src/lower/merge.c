@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers merge ops: the replicas' values are gathered, the body's ops follow as
-// ops that run once, and of results that differ each replica takes its own.
-// Values pass flat, so that each replica's may have a shape of its own.
+// Lowers merge ops: gathers the replicas' values, inlines the body's ops, which
+// run once, and lets each replica take its own of results that differ. Values
+// pass as flat rows, so that replicas may have different shapes.
 #include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
 #include "lower/flow.h"
@@ -24,8 +24,7 @@ ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
   return ls_lower_make(scope, LS_OP_SLICE, &ref, 1, attrs, 3, origin, out_ref);
 }
 
-// Maps the parameters of the body that stand for argument `input` of each
-// replica.
+// Maps the body's parameters for argument `input`, one per replica.
 static ls_status map_argument(ls_lower_scope *scope, ls_lower_scope *inner,
                               const ls_node *node, uint32_t input) {
   int64_t *sizes = NULL;
@@ -122,7 +121,7 @@ static ls_status lower_body(ls_lower_scope *scope, ls_lower_scope *inner,
   return ls_lower_flow_inline(scope, inner);
 }
 
-// The body's nodes become nodes of this scope, as those of a call do.
+// Inlines the body's nodes into this scope, as a call does.
 ls_status lower_merge_call(ls_lower_scope *scope, ls_node *node) {
   if (scope->replicas == 0)
     return ls_internal("a merge op outside of replicas");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers ops without child graphs, one function each.
+// Lowers ops without regions, one function each.
 #include "lower/ops.h"
 
 #include "base/memory/own.h"
@@ -45,8 +45,8 @@ ls_status ls_lower_reshape(ls_lower_scope *scope, uint64_t ref, ls_shape shape,
                        out_ref);
 }
 
-// ---- As they are -----------------------------------------------------------
-// The node's operands where it goes, in that graph's arena.
+// ---- Copied ----------------------------------------------------------------
+// Lists the node's lowered operands, in the target graph's arena.
 static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
                                 uint64_t **out_inputs) {
   LS_ARENA_ARRAY_OR_RETURN(&scope->to->arena, uint64_t, inputs,
@@ -57,7 +57,7 @@ static ls_status lowered_inputs(ls_lower_scope *scope, const ls_node *node,
   return ls_ok();
 }
 
-// Replaces sizes that come from operands by numbers and drops those operands.
+// Replaces sizes that come from operands by numbers, and drops those operands.
 static ls_status make_sized(ls_lower_scope *scope, ls_node *node,
                             const uint64_t *inputs, uint64_t *out_ref) {
   ls_type type;
@@ -88,7 +88,7 @@ static ls_status lower_sized(ls_lower_scope *scope, ls_node *node,
   return status;
 }
 
-// Operands of elementwise ops get the result's shape, but scalars.
+// Broadcasts operands of elementwise ops to the result's shape, except scalars.
 static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
                                     uint64_t *inputs) {
   ls_type type;
@@ -101,7 +101,7 @@ static ls_status broadcast_operands(ls_lower_scope *scope, ls_node *node,
   return ls_ok();
 }
 
-// A select whose condition is known is one of its operands.
+// Replaces a select with a known condition by one of its operands.
 static ls_status fold_select(ls_lower_scope *scope, const ls_node *node,
                              const uint64_t *inputs, uint64_t *out_ref) {
   bool holds = false;
@@ -141,7 +141,7 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   for (unsigned i = 0; i < made->num_outputs; ++i) {
     LS_RETURN_IF_ERROR(
         ls_lower_map(scope, ls_ref(node->id, i), ls_ref(made->id, i)));
-    if (node->type == LS_OP_BARRIER)  // A stack passes.
+    if (node->type == LS_OP_BARRIER)  // Passes a stack through.
       LS_RETURN_IF_ERROR(ls_lower_stack_set(
           scope->all, scope->to, ls_ref(made->id, i),
           ls_lower_stack_of(scope->all, scope->to, inputs[i])));
@@ -149,7 +149,7 @@ ls_status lower_copy(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-// A host call that has a type of its own.
+// Lowers a host call with a type of its own.
 ls_status lower_host(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL;
   ls_node *made = NULL;
@@ -171,7 +171,7 @@ ls_status lower_random(ls_lower_scope *scope, ls_node *node) {
   return lower_copy(scope, node);
 }
 
-// ---- Gone ------------------------------------------------------------------
+// ---- Removed ---------------------------------------------------------------
 ls_status lower_never(ls_lower_scope *scope, ls_node *node) {
   (void)scope;
   return ls_internal("op %s has no lowering", ls_node_info(node)->name);
@@ -182,7 +182,7 @@ ls_status lower_forward(ls_lower_scope *scope, ls_node *node) {
                       ls_lowered(scope, node->inputs[0]));
 }
 
-// Maps to what the callback made; gradients have been taken by now.
+// Maps the outputs to the callback's results; gradients have been taken by now.
 ls_status lower_custom_gradient(ls_lower_scope *scope, ls_node *node) {
   const uint32_t first = (uint32_t)ls_node_int(node, LS_ATTR_ID_NUM_INPUTS);
   for (unsigned i = 0; i < node->num_outputs; ++i)
@@ -255,7 +255,7 @@ static ls_status convert_to(ls_lower_scope *scope, uint64_t ref, ls_dtype dtype,
                        out_ref);
 }
 
-// Added to zeros, 16-bit floats in f32.
+// Scatters into zeros; 16-bit floats are added in f32.
 ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   uint64_t *inputs = NULL, ref = 0;
   ls_type type;
@@ -274,7 +274,8 @@ ls_status lower_expand_indexed_slices(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// The sum, then one multiplication by 1 / count. Integers divide truly.
+// Computes the sum, then multiplies by 1 / count once. Integers use a true
+// division.
 static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
                            ls_node *node, uint64_t *out) {
   *out = x;
@@ -283,7 +284,8 @@ static ls_status converted(ls_lower_scope *scope, uint64_t x, ls_dtype dtype,
   return ls_lower_make(scope, LS_OP_CONVERT, &x, 1, &attr, 1, node, out);
 }
 
-// 1 / how many elements a sum from `before` to `after` takes in.
+// Computes 1 / the number of elements that a sum from `before` to `after`
+// combines.
 static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
                              uint64_t before, uint64_t after, ls_dtype wide,
                              uint64_t *out_ref) {
@@ -302,8 +304,8 @@ static ls_status make_factor(ls_lower_scope *scope, ls_node *node,
                          node, out_ref);
 }
 
-// 16-bit floats are added and scaled in f32: their sum may be too large where
-// their mean is not.
+// Sums and scales 16-bit floats in f32, because their sum may overflow where
+// their mean does not.
 ls_status lower_expand_reduce_mean(ls_lower_scope *scope, ls_node *node) {
   uint64_t x = ls_lowered(scope, node->inputs[0]);
   const ls_type type = ls_lowered_type(scope, x);
@@ -366,7 +368,7 @@ ls_status lower_assign(ls_lower_scope *scope, ls_node *node) {
 }
 
 // ---- Replicated computations ------------------------------------------------
-// Is passed on where it stands around a replica.
+// Passes on the operand of an op that marks values of a replica.
 ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
   (void)scope;
   if (node->type == LS_OP_TPU_REPLICATED_INPUT)
@@ -377,8 +379,8 @@ ls_status lower_of_cluster(ls_lower_scope *scope, ls_node *node) {
                              ls_node_info(node)->name);
 }
 
-// Gives the report, or, as a program that can give it has been compiled, an
-// empty message.
+// Returns the compilation report: empty, since a program that can return it has
+// been compiled.
 ls_status lower_compilation_result(ls_lower_scope *scope, ls_node *node) {
   const ls_attr *told = ls_node_attr_named(node, LS_MARK_TOLD);
   LS_OWN(ls_array, array) =

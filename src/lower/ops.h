@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lowering functions that ops.def names, in lower/*.c, and what they share.
+// The lowering functions named in ops.def, implemented in lower/*.c, and their
+// shared helpers.
 #ifndef LS_LOWER_OPS_H_
 #define LS_LOWER_OPS_H_
 
@@ -11,60 +12,61 @@
 #include "lockstep/ops.def"
 #undef LS_OP
 
-// Lists the launch of the computation that a node is of, if it is for cores and
-// not listed yet.
+// Lists the launch of a node's computation, if it runs on cores and is not
+// listed yet.
 ls_status ls_lower_launch(ls_lower_scope *scope, ls_node *node);
 
-// The type of the node's first result from what its operands are now.
+// Infers the type of the node's first result from its current operands.
 ls_status ls_lower_infer(ls_lower_scope *scope, const ls_node *node,
                          ls_type *out_type);
-// If the node is arithmetic on scalar constants, its value as a constant, with
-// the bits that running it would give; else 0.
+// Folds arithmetic on scalar constants to a constant with the bits that running
+// it would give; 0 if that is not possible.
 ls_status ls_lower_fold(ls_lower_scope *scope, const ls_node *node,
                         const uint64_t *inputs, uint64_t *out_ref);
-// Returns true if a value is a bool scalar that is known now, and gives it.
+// Returns true and the value if a ref is a known bool scalar.
 bool ls_lower_is_known(const ls_lower_scope *scope, uint64_t ref,
                        bool *out_value);
 
-// Operand 0 has one shape on all replicas, but along `but`; -1: altogether.
+// Checks that operand 0 has equal sizes on all replicas, except along `but`;
+// -1: everywhere.
 ls_status ls_lower_check_operand(const ls_lower_scope *scope,
                                  const ls_node *node, int64_t but);
-// This replica's entry of a list of numbers, an i32 scalar.
+// Looks this replica's entry of a list up, as an i32 scalar.
 ls_status ls_lower_own_entry(ls_lower_scope *scope, const int64_t *entries,
                              const ls_node *origin, uint64_t *out_ref);
-// all_reduce, all_gather and reduce_scatter within groups.
+// Lowers all_reduce, all_gather and reduce_scatter within groups.
 ls_status ls_lower_grouped(ls_lower_scope *scope, ls_node *node);
-// The size of operand `input` along an axis on each replica, or altogether
-// (axis -1), in the graph's arena.
+// Returns the size of operand `input` on each replica along an axis (-1: number
+// of elements), in the graph's arena.
 ls_status ls_lower_sizes_on_all(ls_lower_scope *scope, const ls_node *node,
                                 uint32_t input, int64_t axis,
                                 int64_t **out_sizes);
-// The type of operand `input` on a replica.
+// Returns the type of operand `input` on a replica.
 ls_type ls_lower_operand_on(const ls_lower_scope *scope, const ls_node *node,
                             uint32_t input, int32_t replica);
-// This replica's `size` elements of x, where those of replica r begin at
-// `starts[r]` along an axis.
+// Takes this replica's `size` elements of x along an axis; replica r's begin at
+// `starts[r]`.
 ls_status ls_lower_own_part(ls_lower_scope *scope, uint64_t x, int64_t axis,
                             const int64_t *starts, int64_t size,
                             const ls_node *origin, uint64_t *out_ref);
-// Where parts begin: sizes become what comes before each. Gives the sum.
+// Replaces sizes by the sum of those before each; returns the total.
 int64_t ls_lower_sum_before(int64_t *sizes, int32_t count);
-// Rows of all replicas, one behind the other; `rows`: how many each has.
+// Concatenates rows of all replicas; `rows` is the number of each.
 ls_status ls_lower_gather_all(ls_lower_scope *scope, uint64_t ref,
                               const int64_t *rows, int32_t replicas,
                               const ls_node *origin, uint64_t *out_ref);
-// Elements of a flat value.
+// Flattens a value; ls_lower_elements takes some elements of a flat value.
 ls_status ls_lower_flatten(ls_lower_scope *scope, uint64_t ref,
                            const ls_node *origin, uint64_t *out_ref);
 ls_status ls_lower_elements(ls_lower_scope *scope, uint64_t ref, int64_t start,
                             int64_t limit, const ls_node *origin,
                             uint64_t *out_ref);
-// Takes this replica's of R values.
+// Takes this replica's value from R values.
 ls_status ls_lower_take_own(ls_lower_scope *scope, const uint64_t *refs,
                             const ls_node *origin, uint64_t *out_ref);
 
 // ---- Variables with a value for each replica (own.c) -----------------
-// A list of such variables that grows.
+// A growing list of variables with a value for each replica.
 typedef struct ls_lower_own {
   ls_variable **items;
   size_t count, capacity;
@@ -72,25 +74,26 @@ typedef struct ls_lower_own {
 bool ls_lower_has_own(const ls_lower_own *list, const ls_variable *variable);
 ls_status ls_lower_add_own(ls_lower_own *list, ls_allocator *allocator,
                            ls_variable *variable);
-// The index of each replica's component where the body of `holder`, a replicate
+// Returns each replica's component index if the body of `holder`, a replicate
 // op, has them in another order than the strategy or lacks some
-// (LS_MARK_CORE_COPIES). NULL: it does not.
+// (LS_MARK_CORE_COPIES), else NULL.
 const int64_t *ls_lower_core_copies(const ls_node *holder,
                                     const ls_variable *container);
-// A replica's component in the body of `holder`.
+// Returns a replica's component in the body of `holder`.
 ls_variable *ls_lower_component_of(const ls_node *holder,
                                    const ls_variable *container,
                                    size_t replica);
-// Adds those that the replicas' body reads or writes and that are so now.
+// Adds the variables that the replicas' body reads or writes and that have a
+// value per replica now.
 ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
                             size_t replicas, ls_lower_own *list);
-// Returns true if each replica has a value of its own of the variable here.
+// Returns true if each replica has its own value of the variable here.
 bool ls_lower_is_own(const ls_lower_scope *scope, const ls_variable *variable);
-// Returns true if its components are variables by themselves here, though they
-// are values of the replicas around: in a branch or loop of a merge.
+// Returns true if its components are separate variables here, although replicas
+// around have a value each: in a branch or loop of a merge.
 bool ls_lower_is_apart(const ls_lower_scope *scope,
                        const ls_variable *container);
-// Reads one replica's value of such a variable, for all; writes it.
+// Read, or write, one replica's value of such a variable, for all replicas.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref);
@@ -99,41 +102,40 @@ ls_status ls_lower_write_own_component(ls_lower_scope *scope,
                                        uint64_t ref);
 
 // ---- Stacks (stack.c) ------------------------------------------------
-// Knowledge of a stack: shared by all values that come of one stack_new.
+// Facts about a stack, shared by all values that come from one stack_new.
 typedef struct ls_lower_stack ls_lower_stack;
-// Nothing yet. NULL: no memory.
+// Makes facts of an unknown stack. NULL without memory.
 ls_lower_stack *ls_lower_stack_new(ls_lowering *all);
-// Returns that of a lowered value; NULL: it is no stack.
+// Returns the facts of a lowered value; NULL if it is not a stack.
 ls_lower_stack *ls_lower_stack_of(const ls_lowering *all, const ls_graph *graph,
                                   uint64_t ref);
 ls_status ls_lower_stack_set(ls_lowering *all, const ls_graph *graph,
                              uint64_t ref, ls_lower_stack *stack);
-// Both hold the same. NULL is fine.
+// Unifies the facts of two stacks that have equal elements. NULL is allowed.
 ls_status ls_lower_stack_unify(ls_lowering *all, ls_lower_stack *a,
                                ls_lower_stack *b);
-// Appends the op that makes an empty stack, and one that pushes.
+// Append the op that makes an empty stack, and one that pushes.
 ls_status ls_lower_stack_make(ls_lower_scope *scope, ls_lower_stack *stack,
                               const ls_attr *attrs, size_t num_attrs,
                               const ls_node *origin, uint64_t *out_ref);
 ls_status ls_lower_stack_push(ls_lower_scope *scope, uint64_t stack,
                               uint64_t value, const ls_node *origin,
                               uint64_t *out_ref);
-// Checks in a lowered graph that each value of a stack is used once.
-//   LS_INVALID_ARGUMENT  names the op that uses one again.
+// Checks in a lowered graph that each stack value is used once.
+//   LS_INVALID_ARGUMENT  names the op that uses one again
 ls_status ls_check_stacks(ls_graph *graph);
 
-// Returns true if each replica has its own values of the op, whatever its
-// operands are.
+// Returns true if the op differs by replica regardless of its operands.
 bool ls_node_is_own(const ls_node *node);
-// Marks which nodes of a replicate body differ between replicas.
+// Marks the nodes of a replicate body that differ between replicas.
 void ls_mark_varying(ls_graph *body, size_t num_split);
-// The same for `count` bodies of one op, all marked as if alone: what is not
-// common to all of them varies. `twins`: of each body but the first, with room
-// for its nodes; see ls_find_twins.
+// Marks `count` bodies of one op as if they were one: a node without an equal
+// node in all bodies varies. `twins` has an array for each body but the first,
+// as long as its nodes; see ls_find_twins.
 ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
                           uint32_t *const *twins);
-// The first op of a marked body at which replicas put something together, if
-// nothing that they put together differs between them. Else NULL.
+// Returns the first merge of a marked body if no merge has operands that
+// differ, else NULL.
 const ls_node *ls_find_equal_merges(const ls_graph *body);
 
 #endif  // LS_LOWER_OPS_H_

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Variables of which each replica has a value of its own: in a replica's body
-// the container is that value. One replica's is gathered where it is asked for
-// by name, and set by the replica that it is. What a merge does in a branch or
-// loop runs once: there each component is a variable by itself, gathered before
-// and set behind.
+// Variables with a value for each replica: in a replica's body the container
+// stands for the replica's own value. An access to one replica's component
+// gathers it from, or sets it on, that replica. A branch or loop in a merge
+// runs once for all: there components are separate variables, gathered before
+// and set after it.
 #include "base/runtime_internal.h"
 #include "graph/walk.h"
 #include "lower/ops.h"
@@ -51,7 +51,7 @@ ls_variable *ls_lower_component_of(const ls_node *holder,
                         : ls_variable_own(container, replica);
 }
 
-// The replicate op in whose body the scope is.
+// Returns the replicate op whose body the scope is in.
 static const ls_node *holder_of(const ls_lower_scope *scope) {
   while (scope->holder == NULL)
     scope = scope->outer;
@@ -80,7 +80,8 @@ ls_status ls_lower_find_own(const ls_lower_scope *scope, const ls_graph *graph,
   return ls_ok();
 }
 
-// The scope of the replica's body in which the variable is its own.
+// Returns the scope of the replica body in which each replica has its own
+// value.
 static const ls_lower_scope *owner(const ls_lower_scope *scope,
                                    const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
@@ -89,7 +90,7 @@ static const ls_lower_scope *owner(const ls_lower_scope *scope,
   return NULL;
 }
 
-// Returns true in a branch or loop in a merge, which runs once.
+// Returns true in a branch or loop of a merge, which runs once for all.
 static bool runs_once(const ls_lower_scope *scope,
                       const ls_lower_scope *owner) {
   return scope->in_merge && scope != owner;
@@ -142,7 +143,7 @@ static ls_status own_write_component(ls_lower_scope *scope,
   return ls_lower_write(scope, component->container, ref);
 }
 
-// The replica that has the component.
+// Finds the replica that has the component.
 static ls_status find_replica(const ls_lower_scope *scope,
                               const ls_variable *component,
                               int32_t *out_replica) {
@@ -158,7 +159,7 @@ static ls_status find_replica(const ls_lower_scope *scope,
       component->name, component->container->name);
 }
 
-// Also in a merge these are ops of the replicas.
+// Makes these ops in the replicas, even inside a merge.
 ls_status ls_lower_read_own_component(ls_lower_scope *scope,
                                       const ls_variable *component,
                                       uint64_t *out_ref) {

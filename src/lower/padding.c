@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers inputs of replicated computations that differ in size. Where ops are
-// to see real sizes no padding is ever made: replicas of other shapes are other
-// classes (replicas.c), or masks say what is real (mask.h).
+// Lowers inputs of replicated computations whose sizes differ. If ops see real
+// sizes, no padding is made at all: replicas with different shapes are
+// different classes (replicas.c), or masks mark the real rows (mask.h).
 #include "lower/ops.h"
 
-// Zeros behind the value, up to `shape`.
+// Pads a value with zeros at the end, up to `shape`.
 static ls_status padding_pad(ls_lower_scope *scope, const ls_node *node,
                              uint64_t ref, ls_shape shape, uint64_t *out_ref) {
   const ls_type type = ls_lowered_type(scope, ref);
@@ -26,7 +26,8 @@ static ls_status padding_pad(ls_lower_scope *scope, const ls_node *node,
                        node, out_ref);
 }
 
-// In a program for several sizes: padding and real sizes come from outside.
+// Takes padding and real sizes from the program's inputs, in a program for
+// several sizes.
 static ls_status take_bucket(ls_lower_scope *scope, const ls_node *node,
                              const ls_bucket *bucket) {
   const uint32_t replicas = node->num_inputs;
@@ -46,7 +47,7 @@ ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   const uint32_t replicas = node->num_inputs;
   const ls_bucket *bucket = ls_bucket_of(scope->all->buckets, node);
   if (bucket != NULL) return take_bucket(scope, node, bucket);
-  ls_type padded;  // Of each replica: axes that are not padded are of one size.
+  ls_type padded;  // Type on each replica: other axes have equal sizes.
   LS_RETURN_IF_ERROR(ls_lower_infer(scope, node, &padded));
   for (uint32_t r = 0; r < replicas; ++r) {
     const uint64_t value = ls_lowered(scope, node->inputs[r]);
@@ -66,7 +67,8 @@ ls_status lower_padded_input(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-// Where a value of replicas could have been padded; NULL: nowhere.
+// Finds the padded input that a replica's value comes from, NULL if there is
+// none.
 static const ls_node *find_padded_input(const ls_lower_scope *scope,
                                         uint64_t ref) {
   const ls_graph *from = scope->from;
@@ -85,7 +87,7 @@ static const ls_node *find_padded_input(const ls_lower_scope *scope,
              : NULL;
 }
 
-// Input without padding is real; input with it carries a mask.
+// Passes an unpadded input on as it is; a padded one carries a mask.
 ls_status lower_real_part(ls_lower_scope *scope, ls_node *node) {
   const ls_node *padded = find_padded_input(scope, node->inputs[0]);
   if (padded == NULL)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens a body for each class of replicas, and finds what differs between
-// replicas in lowered bodies.
+// Makes a body for each class of replicas, and finds the values that differ
+// between replicas in lowered bodies.
 #include <stdio.h>
 
 #include "base/runtime_internal.h"
@@ -71,9 +71,9 @@ ls_status ls_lower_replicas_open_body(ls_lower_replicas *self, size_t k) {
   return ls_lower_flow_map_captures(self->f, inner);
 }
 
-// ---- What differs ----------------------------------------------------------
-// Replicas that train on the same batch each do the whole work for nothing:
-// mostly a batch was given to a strategy without having been split.
+// ---- Values that differ ----------------------------------------------------
+// Warns if replicas train on the same batch, which repeats the work: usually
+// the batch was given to a strategy without being split.
 static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   const ls_graph *from = ls_graph_resolve(self->f->node->regions[0]);
   if (!from->trains || self->replicas < 2) return;
@@ -83,7 +83,7 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
   char place[300] = "";
   if (node->file != NULL)
     snprintf(place, sizeof(place), " at %s:%d", node->file, node->line);
-  char key[600];  // Another trace of the same is for other shapes.
+  char key[600];  // Traces for other shapes log once together.
   snprintf(key, sizeof(key), "equal gradients of '%s'%s", name, place);
   ls_log_limited(
       self->f->scope->to->runtime, key, 1, LS_LOG_WARNING, "distribute",
@@ -93,12 +93,11 @@ static void warn_of_equal_gradients(const ls_lower_replicas *self) {
       name, self->replicas, place, self->replicas, self->replicas);
 }
 
-// Decides whether what all replicas come to together is to be cut out of the
-// body.
+// Decides if the body is cut at ops that all replicas run together.
 static ls_status find_cut(ls_lower_replicas *self) {
   const ls_graph *body = self->bodies[0].to;
   const ls_lowering *all = self->f->scope->all;
-  // Steps must stand around.
+  // Steps must be outside of the replicate ops.
   if (!ls_debug_cut(body->runtime) && all->num_step_flows == 0) return ls_ok();
   LS_RETURN_IF_ERROR(ls_can_cut(&self->values, body, &self->is_cut));
   for (size_t i = 0; i < all->num_step_flows && !self->is_cut; ++i)
@@ -111,8 +110,8 @@ static ls_status find_cut(ls_lower_replicas *self) {
   return ls_ok();
 }
 
-// A loop or branch with steps in it through which replicas go in own ways is to
-// be taken apart.
+// Marks a loop or branch with steps for taking apart, because replicas take
+// different paths through it.
 static ls_status note_apart(ls_lower_replicas *self, const ls_step_flow *flow) {
   ls_lowering *all = self->f->scope->all;
   for (size_t i = 0; i < all->num_apart; ++i)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists what bodies of replicas give: results and the values of variables, each
-// of its own or one for all.
+// Lists the results of replicas' bodies: results and values of variables, each
+// replica's own or one for all.
 #include "base/memory/own.h"
 #include "lower/replicas.h"
 
-// Stacks stay inside of a replica.
+// Refuses stacks among a body's parameters and results.
 static ls_status check_stacks(const ls_graph *body) {
   bool leaves = false;
   for (size_t i = 0; i < body->num_parameters; ++i)
@@ -18,7 +18,7 @@ static ls_status check_stacks(const ls_graph *body) {
                           "its gradient on the other; a stack cannot cross it");
 }
 
-// Returns true if refs, one of each body, are one value.
+// Returns true if refs, one in each body, are the same value for all replicas.
 static bool is_common(const ls_lower_replicas *self, const uint64_t *refs) {
   const ls_graph *first = self->bodies[0].to;
   const size_t place = ls_graph_position(first, ls_ref_id(refs[0]));
@@ -38,8 +38,8 @@ static ls_status push_all(ls_ref_list *lists, const uint64_t *refs,
   return ls_ok();
 }
 
-// Returns the position at which refs, one of each body, are listed already, or
-// the end.
+// Finds refs, one in each body, in the lists; returns the end if they are not
+// listed.
 static size_t find_listed(const ls_ref_list *lists, const uint64_t *refs,
                           size_t count) {
   for (size_t i = 0; i < lists[0].count; ++i) {
@@ -51,7 +51,7 @@ static size_t find_listed(const ls_ref_list *lists, const uint64_t *refs,
   return lists[0].count;
 }
 
-// Lists the results of the source that are common, or those that are not.
+// Lists the source's results that are common, or those that are not.
 static ls_status list_some(ls_lower_replicas *self, bool common,
                            ls_ref_list *lists, uint64_t *refs) {
   const ls_graph *from = self->f->node->regions[0];
@@ -68,7 +68,7 @@ static ls_status list_some(ls_lower_replicas *self, bool common,
   return ls_ok();
 }
 
-// Notes that a variable is written with a value that differs between replicas.
+// Notes that a variable is written with a value that differs by replica.
 static ls_status note_differing(ls_lower_replicas *self,
                                 ls_variable *variable) {
   if (variable->container != NULL) variable = variable->container;
@@ -120,8 +120,8 @@ static ls_status list_written(ls_lower_replicas *self, bool common,
   return ls_ok();
 }
 
-// Sets the bodies' results in their final order: what differs, then what is the
-// same everywhere; of both, results of the source and written variables.
+// Sets the bodies' results in final order: those that differ, then the common
+// ones; each with the source's results before written variables.
 static ls_status set_listed_results(ls_lower_replicas *self, ls_ref_list *lists,
                                     uint64_t *refs) {
   LS_RETURN_IF_ERROR(list_some(self, false, lists, refs));
@@ -150,7 +150,7 @@ ls_status ls_lower_replicas_set_results(ls_lower_replicas *self) {
   return status;
 }
 
-// Takes what replica 0 has of a value, for all.
+// Replaces a value by replica 0's, for all.
 static ls_status take_first(ls_lower_replicas *self, uint64_t *ref) {
   ls_lower_scope *scope = &self->bodies[0];
   const ls_shape shape = ls_lowered_type(scope, *ref).shape;

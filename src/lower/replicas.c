@@ -18,7 +18,7 @@ static ls_status replicas_append(ls_lower_replicas *self) {
   return ls_ok();
 }
 
-// Appends several ops in its place.
+// Appends the ops that a cut body becomes.
 static ls_status append_cut(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   ls_graph *body = self->bodies[0].to;
@@ -36,7 +36,7 @@ static ls_status append_cut(ls_lower_replicas *self) {
                         .from = f->scope->from});
 }
 
-// Lists the split arguments, then own variables.
+// Lists the split arguments, then the variables with a value per replica.
 static ls_status replicas_list_inputs(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < self->num_split * self->replicas; ++i)
@@ -59,7 +59,7 @@ static ls_status lower_bodies(ls_lower_replicas *self) {
   for (size_t k = 0; k < self->num_classes; ++k)
     LS_RETURN_IF_ERROR(ls_lower_replicas_open_body(self, k));
   LS_RETURN_IF_ERROR(ls_lower_flow_lower(self->bodies, self->num_classes));
-  // Reading what was written may add to the bodies.
+  // Reading the written variables may add nodes to the bodies.
   for (size_t i = 0; i < self->f->num_written; ++i)
     for (size_t k = 0; k < self->num_classes; ++k) {
       uint64_t unused = 0;
@@ -79,7 +79,7 @@ static size_t output_of(const ls_lower_replicas *self, size_t at) {
                        : gathered * self->replicas + (at - gathered);
 }
 
-// Takes the variables' values after the op.
+// Takes the op's results as the variables' new values.
 static ls_status take_written(const ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   for (size_t i = 0; i < f->num_written; ++i) {
@@ -124,7 +124,8 @@ static bool replicas_is_listed(ls_variable *const *list, size_t count,
   return false;
 }
 
-// Counts a write of a component of an own variable as one of the variable.
+// Counts a write of a component as a write of the variable, if each replica has
+// its own value.
 static void write_own_as_whole(ls_lower_replicas *self) {
   ls_lower_flow *f = self->f;
   size_t count = 0;
@@ -180,8 +181,8 @@ static void replicas_end(ls_lower_replicas *self) {
 }
 LS_OWNED_STRUCT(ls_lower_replicas, replicas_end)
 
-// Lowers the op. `out_again`: it is to be lowered again, with one more own
-// variable, or with loops and branches taken apart.
+// Lowers the op. `out_again`: lower it again, with one more such variable, or
+// with loops and branches taken apart.
 static ls_status lower_with(ls_lower_scope *scope, ls_node *node,
                             ls_lower_own *own, bool *out_again) {
   *out_again = false;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lowers stacks: what each of them holds becomes known.
+// Lowers stacks and finds the types of their elements.
 //
-// A stack is made before anything is pushed, and taken from in other regions
-// than it was filled in. So what is known of a stack is kept beside the graph,
-// for all values that come of one stack_new, and is written into that op as
-// soon as it is known.
+// A stack is made before anything is pushed, and other regions push and pop. So
+// facts about a stack are kept outside of the graph, for all values that come
+// from one stack_new, and are written into that op when they are known.
 #include "base/memory/own.h"
 #include "graph/walk.h"
 #include "lockstep/shape_rules.h"
@@ -19,16 +18,16 @@ typedef struct stack_maker {
 } stack_maker;
 
 struct ls_lower_stack {
-  ls_lower_stack *same;  // The stack that this one was found to be, or NULL.
+  ls_lower_stack *same;  // The stack that this one was unified with, or NULL.
   bool is_known;
   ls_type element;
-  ls_lower_stack *inner;  // Of stacks: what each of them holds.
+  ls_lower_stack *inner;  // If the elements are stacks: facts about those.
   stack_maker *makers;
 };
 
-// ---- What is known ---------------------------------------------------------
-// By the graph's number, not its address: what is lowered again gets graphs
-// that lie where those of before have been.
+// ---- Facts -----------------------------------------------------------------
+// Key by the graph's id, not its address: lowering again may put new graphs at
+// old addresses.
 typedef struct stack_key {
   uint64_t graph, ref;
 } stack_key;
@@ -87,7 +86,7 @@ static ls_status set_element(ls_lowering *all, ls_lower_stack *stack,
   return ls_ok();
 }
 
-// Returns true if `inner` lies in `stack`, at any depth.
+// Returns true if `inner` is an element of `stack`, at any depth.
 static bool stack_holds(const ls_lower_stack *stack,
                         const ls_lower_stack *inner) {
   const ls_lower_stack *at = stack_root_of(stack->inner);
@@ -96,7 +95,7 @@ static bool stack_holds(const ls_lower_stack *stack,
   return at != NULL;
 }
 
-// Joins what is known of `a` and `b`, without what they hold.
+// Unifies the facts of `a` and `b`, except those about their elements.
 static ls_status stack_join(ls_lowering *all, ls_lower_stack *a,
                             ls_lower_stack *b) {
   if (stack_holds(a, b) || stack_holds(b, a))
@@ -190,7 +189,7 @@ ls_status lower_stack_push(ls_lower_scope *scope, ls_node *node) {
   return ls_lower_map(scope, ls_ref(node->id, 0), ref);
 }
 
-// Finds the type of what is taken: that of what was pushed, or the op's.
+// Finds the element type for a pop: that of pushed values, or the op's.
 static ls_status find_element(ls_lower_scope *scope, const ls_node *node,
                               ls_lower_stack *stack) {
   const ls_type said = {ls_node_attr(node, LS_ATTR_ID_DTYPE)->as.dtype,
@@ -235,7 +234,7 @@ ls_status lower_stack_pop(ls_lower_scope *scope, ls_node *node) {
   return ls_ok();
 }
 
-// ---- Each is used once -----------------------------------------------------
+// ---- Single use ------------------------------------------------------------
 static ls_status used_again(const ls_graph *graph, ls_node *node) {
   char text[LS_MAX_FULL_NAME];
   ls_graph *named = ls_graph_resolve(node->origin.graph);
@@ -255,7 +254,8 @@ static bool is_stack(const ls_graph *graph, uint64_t ref) {
   return ls_graph_type(graph, ref).dtype == LS_DTYPE_VARIANT;
 }
 
-// The node's uses; `used` holds those so far. Only one of two branches runs.
+// Checks a node's stack operands; `used` has the values used so far. Two
+// branches may use the same value, because only one runs.
 static ls_status check_uses(const ls_graph *graph, ls_node *node,
                             ls_map *used) {
   const size_t carried = (size_t)ls_node_int(node, LS_ATTR_ID_NUM_CARRIED);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Variables as values: each scope knows what a variable is worth at this point.
+// Variables as values: each scope knows a variable's current value.
 //
-// The components of a distributed variable that is shared in the store are
-// worth what the container is, until one of them is written. What is left at
-// the end decides the state: the same value for all is one write of the
-// container.
+// Components of a distributed variable that is shared in the store have the
+// container's value until one of them is written. At the end, if all have the
+// same value, the container is written once.
 #include "base/runtime_internal.h"
 #include "lower/ops.h"
 
@@ -15,7 +14,7 @@ static uint64_t known(const ls_lower_scope *scope,
                                               (uintptr_t)variable);
 }
 
-// Here or around.
+// Returns true if the variable's value is known in this scope or an outer one.
 static bool variable_is_known(const ls_lower_scope *scope,
                               const ls_variable *variable) {
   for (; scope != NULL; scope = scope->outer)
@@ -45,7 +44,7 @@ static ls_use *find_use(const ls_lower_scope *scope,
   return NULL;
 }
 
-// A new use at the top: a parameter of the program.
+// Adds a use of a variable: a parameter of the program.
 static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
                                   uint64_t *out_ref) {
   ls_program *program = scope->all->program;
@@ -56,7 +55,7 @@ static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
   ls_tensor parameter;
   LS_RETURN_IF_ERROR(
       ls_graph_add_parameter(scope->to, variable->type, NULL, &parameter));
-  // By itself a component is used only where it has a buffer of its own.
+  // A component is used on its own only if it has its own buffer.
   program->uses[program->num_uses++] =
       (ls_use){.variable = ls_object_retain(&variable->object),
                .type = variable->type,
@@ -66,7 +65,7 @@ static ls_status variable_add_use(ls_lower_scope *scope, ls_variable *variable,
 }
 
 // ---- Reading ---------------------------------------------------------------
-// Reads each component, and finds whether they have different values.
+// Reads each component, and finds out if their values differ.
 static ls_status read_components(ls_lower_scope *scope,
                                  const ls_variable *container,
                                  uint64_t **out_refs, bool *out_differs) {
@@ -81,8 +80,8 @@ static ls_status read_components(ls_lower_scope *scope,
   return ls_ok();
 }
 
-// A container whose components are worth something by themselves. A replica
-// takes its own.
+// Reads a container whose components have their own values; a replica takes its
+// own.
 static ls_status read_container(ls_lower_scope *scope, ls_variable *container,
                                 uint64_t *out_ref) {
   const size_t count = container->num_components;
@@ -127,8 +126,8 @@ ls_status ls_lower_differs(ls_lower_scope *scope, const ls_variable *variable,
   return read_components(scope, variable, &refs, out_differs);
 }
 
-// A merge runs once, so what it reads must be one value for all replicas:
-// whether it is, is known when the body is there.
+// Notes a value read by a merge, which must be the same for all replicas. That
+// is checked when the body is complete.
 static ls_status note_met(const ls_lower_scope *scope, ls_variable *variable,
                           uint64_t ref) {
   ls_lowering *all = scope->all;
@@ -144,7 +143,8 @@ static bool is_own_component(const ls_lower_scope *scope,
          ls_lower_is_own(scope, variable->container);
 }
 
-// The variable itself: what is known of it here, around, or at the start.
+// Reads a variable without regard to its container: its value here, in an outer
+// scope, or at the start.
 static ls_status read_itself(ls_lower_scope *scope, ls_variable *variable,
                              uint64_t *out_ref) {
   *out_ref = known(scope, variable);
@@ -200,14 +200,14 @@ ls_status ls_lower_set(ls_lower_scope *scope, ls_variable *variable,
   return ls_ok();
 }
 
-// A write of one component.
+// Writes one component.
 static ls_status variable_write_component(ls_lower_scope *scope,
                                           ls_variable *component,
                                           uint64_t ref) {
   uint64_t before = 0;
   if (ls_lower_is_apart(scope, component->container))
     return variable_set(scope, component, ref);
-  // What the others are worth must be known before they go their own ways.
+  // Reads the shared value first, because the other components keep it.
   LS_RETURN_IF_ERROR(read_itself(
       scope,
       is_shared(scope, component->container) ? component->container : component,
@@ -233,7 +233,7 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
           variable_write_component(scope, variable->components[i], ref));
     return ls_ok();
   }
-  uint64_t before = 0;  // Makes the use, so that the program knows of it.
+  uint64_t before = 0;  // Adds the use, so that the program has the variable.
   LS_RETURN_IF_ERROR(ls_lower_read(scope, variable, &before));
   LS_RETURN_IF_ERROR(variable_set(scope, variable, ref));
   if (scope->outer == NULL) find_use(scope, variable)->written = true;
@@ -241,7 +241,7 @@ ls_status ls_lower_write(ls_lower_scope *scope, ls_variable *variable,
 }
 
 // ---- At the end ------------------------------------------------------------
-// One value for all: the container is written, once.
+// Writes the container once, because all components have one value.
 static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
                             bool was_shared, uint64_t ref) {
   uint64_t unused = 0;
@@ -257,7 +257,7 @@ static ls_status write_once(ls_lower_scope *scope, ls_variable *container,
   return variable_set(scope, container, ref);
 }
 
-// A value each, where there was one for all.
+// Writes each component, because they no longer share one value.
 static ls_status write_each(ls_lower_scope *scope, ls_variable *container) {
   for (size_t i = 0; i < container->num_components; ++i) {
     ls_variable *component = container->components[i];
@@ -287,7 +287,7 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
       const ls_use *use = find_use(scope, component);
       uint64_t ref = known(scope, component);
       if (was_shared && ref == 0) ref = known(scope, container);
-      // Without a write it keeps what it had.
+      // An unwritten component keeps its old value.
       if (!was_shared && (use == NULL || !use->written)) ref = 0;
       if (i == 0) one = ref;
       equal = equal && ref != 0 && ref == one;
@@ -301,9 +301,9 @@ ls_status ls_lower_containers(ls_lower_scope *scope) {
 }
 
 // ---- States ----------------------------------------------------------------
-// Whether a variable has a value is known when a program is lowered, from what
-// the program has written so far or from the store. The program expects what
-// the store says; another one is lowered for a store that says otherwise.
+// Tests if a variable has a value are decided when a program is lowered: by its
+// earlier writes, or by the store. The program expects what the store says;
+// another one is lowered for a store that says otherwise.
 static bool is_written(const ls_program *program, const ls_variable *variable) {
   for (size_t i = 0; variable != NULL && i < program->num_uses; ++i)
     if (program->uses[i].variable == &variable->object &&

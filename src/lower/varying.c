@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Marks what differs between replicas: in the body of a replicate op, or in
-// several bodies of which each replica runs one. And what does not and should.
+// Marks nodes that differ between replicas: in the body of a replicate op, or
+// in several bodies of which each replica runs one. Also finds merges whose
+// operands do not differ, but should.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "graph/passes/passes.h"
@@ -26,8 +27,8 @@ static bool node_varies(const ls_graph *body, const ls_node *node) {
   return depends_on_varying(body, node) || ls_node_any(node, ls_node_is_own);
 }
 
-// A stack that differs between replicas is each replica's own from its making
-// on. Whether there was one that had been marked as the same for all.
+// Marks stacks that differ between replicas, back to the op that makes them.
+// Returns true if one was marked as common before.
 static bool mark_stacks(ls_graph *body) {
   bool found = false;
   for (size_t i = body->num_nodes; i > 0; --i) {
@@ -74,7 +75,7 @@ const ls_node *ls_find_equal_merges(const ls_graph *body) {
 
 // ---- Classes ---------------------------------------------------------------
 
-// Marks as varying what `body` has no twin of. Returns true if anything is new.
+// Marks the nodes that have no twin in `body`. Returns true if any is new.
 static bool mark_lonely(ls_graph *first, const ls_graph *body,
                         const uint32_t *twins, bool *has_twin) {
   bool found = false;
@@ -83,7 +84,7 @@ static bool mark_lonely(ls_graph *first, const ls_graph *body,
     if (twins[i] != LS_NO_TWIN) has_twin[twins[i]] = true;
   for (size_t i = 0; i < first->num_nodes; ++i) {
     ls_node *node = first->nodes[i];
-    // What is captured is the same whoever captures it.
+    // A captured value is the same in all bodies.
     if (node->varying || is_merge(node) || node->type == LS_OP_PARAMETER ||
         (has_twin[i] && !depends_on_varying(first, node)))
       continue;
@@ -97,7 +98,7 @@ ls_status ls_mark_classes(ls_graph *const *bodies, size_t count,
   ls_graph *first = bodies[0];
   LS_OWN_ARRAY_OR_RETURN(first->allocator, bool, has_twin,
                          first->num_nodes + 1);
-  // What varies in one class varies in all, and so does what depends on it.
+  // A value that varies in one class varies in all, and so do its users.
   for (bool found = true; found;) {
     found = false;
     for (size_t k = 1; k < count; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step on a batch in parts: the first part's gradients start the sums, a
-// loop adds those of the others.
+// A step on a batch in parts: the first part's gradients start the sums, and a
+// loop adds those of the other parts.
 #include "base/memory/own.h"
 #include "base/runtime_internal.h"
 #include "base/values/nest_builder.h"
@@ -14,18 +14,19 @@ typedef struct accumulation {
   ls_loss_callback loss;
   ls_nest args;
   void *user;
-  ls_variable **variables;  // Those with a gradient, after the first part.
+  // Variables that got a gradient from the first part.
+  ls_variable **variables;
   size_t count;
-  ls_nest *sums;  // [1 + count]: of the losses, and of the gradients.
+  ls_nest *sums;  // [1 + count]: sums of the losses, and of the gradients.
 } accumulation;
 
-// ---- One part --------------------------------------------------------------
+// ---- A part ----------------------------------------------------------------
 typedef struct cut {
   int64_t parts;
   ls_tensor index;
 } cut;
 
-// Part `index` of a tensor's dimension 0.
+// Cuts part `index` out of a tensor's dimension 0.
 static ls_nest cut_leaf(ls_nest leaf, void *user) {
   const cut *c = user;
   if (leaf.kind != LS_KIND_TENSOR) return ls_nest_retain(leaf);
@@ -54,7 +55,7 @@ static ls_status loss_of_part(const accumulation *all, ls_tensor index,
   return ls_optimizer_check_loss(*out_loss);
 }
 
-// Part 0, in the graph itself. Finds out what is trained.
+// Computes part 0 in the graph itself, which also finds the trained variables.
 static ls_status accumulate_first_part(accumulation *all) {
   ls_allocator *allocator = all->optimizer->allocator;
   ls_tensor loss = ls_failed_tensor();
@@ -77,8 +78,9 @@ static ls_status accumulate_first_part(accumulation *all) {
                         : ls_optimizer_no_gradients(all->variables, count);
 }
 
-// ---- The others ------------------------------------------------------------
-// The loop's values: the number of the next part, then the sums.
+// ---- The other parts -------------------------------------------------------
+// Returns true if a part is left. Loop values: the number of the next part,
+// then the sums.
 static ls_nest is_left(ls_nest values, void *user) {
   const accumulation *all = user;
   return ls_leaf(ls_less(ls_nest_tensor(values, 0),
@@ -136,7 +138,7 @@ static ls_status minimize(accumulation *all, ls_tensor *out_loss) {
   LS_RETURN_IF_ERROR(other_parts(all));
   const ls_op moved = ls_optimizer_apply(all->optimizer, all->variables,
                                          all->sums + 1, all->count);
-  if (ls_op_is_failed(moved)) return ls_ok();  // The graph has its error.
+  if (ls_op_is_failed(moved)) return ls_ok();  // The graph has the error.
   {
     LS_CONTROL_SCOPE(&moved, 1);
     *out_loss = ls_identity(all->sums[0].as.tensor);

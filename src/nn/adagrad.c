@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adagrad and RMSProp: steps divided by the root of a sum or average of
-// squares.
+// Adagrad and RMSProp: divide steps by the root of a sum or average of squares.
 #include <math.h>
 
 #include "nn/optimizer.h"

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam and its kin: AdamW and LAMB, which differ in where weight decay stands
-// and in how long the move is; and Lion, which moves by a sign.
+// Adam and variants: AdamW and LAMB, which differ in how weight decay is
+// applied and how the step is scaled; and Lion, which moves by a sign.
 #include <math.h>
 
 #include "nn/optimizer.h"
 
 #include "base/require.h"
 
-// The step's scalars: what the first moment is multiplied with, and the second
-// before its root. Adam's first one has the rate in it, which saves a pass over
-// the weights.
+// Indices of the step's scalars: the factor of the first moment, and that of
+// the second before the root. Adam's first factor includes the learning rate,
+// which saves a pass over the weights.
 enum { FIRST, SECOND };
 
 static ls_tensor adam_number(double value) {
   return ls_scalar(LS_DTYPE_F64, value);
 }
 
-// 1 - beta^t
+// Returns 1 - beta^t.
 static ls_tensor correction(double beta, ls_tensor t) {
   return ls_sub(adam_number(1), ls_pow(adam_number(beta), t));
 }
@@ -37,7 +37,8 @@ static void begin_with_rate(const ls_optimizer *optimizer, ls_tensor t,
   scalars->own[FIRST] = ls_mul(scalars->own[FIRST], scalars->rate);
 }
 
-// Moves the moments on. The result is u, or rate u.
+// Updates the moments, and returns the direction, times the learning rate for
+// Adam.
 static ls_tensor direction(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
   const ls_tensor g = update->gradient;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of an optimizer: gradients of the whole batch, clipped, and a
-// variable after the other moved along them.
+// One step of an optimizer: computes and clips the gradients of the whole
+// batch, and moves each variable along its own.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -33,7 +33,7 @@ ls_tensor ls_update_rate(const ls_update *update, ls_tensor x) {
 
 bool ls_update_decays(const ls_update *update) {
   const ls_optimizer *optimizer = update->optimizer;
-  // Of a component the whole is asked about.
+  // `decays` is called with the variable that users see, not with a component.
   const ls_variable *whole = update->variable->container != NULL
                                  ? update->variable->container
                                  : update->variable;
@@ -131,16 +131,17 @@ ls_status ls_optimizer_check_gradient(const ls_variable *variable,
       LS_SHAPE_TEXT(variable->type.dtype, variable->type.shape));
 }
 
-// ---- Applying --------------------------------------------------------------
+// ---- Apply -----------------------------------------------------------------
 // A step: the variables that have a gradient.
 typedef struct step {
-  const ls_optimizer *over;  // The cross-shard one around; else the optimizer.
+  // The enclosing cross-shard optimizer, else the optimizer.
+  const ls_optimizer *over;
   ls_optimizer *optimizer;
   ls_step_scalars scalars;
   ls_shares shares;
-  bool reduced;       // The gradients are those of all replicas.
-  ls_held_call call;  // Where several calls make the step: this one,
-  ls_tensor share;    // and, in the step, what their sums are scaled by.
+  bool reduced;  // True if gradients are reduced over all replicas already.
+  ls_held_call call;  // With several calls per step: this call,
+  ls_tensor share;    // and, when stepping, the factor of the sums.
   ls_variable **variables;
   ls_tensor *gradients, *squares;
   size_t count;
@@ -190,7 +191,8 @@ static ls_status move_one(step *s, size_t i) {
   return ls_ok();
 }
 
-// Reduces the replicas' gradients where the user has ops for it.
+// Reduces the replicas' gradients with the user's cross-device ops, if there
+// are any.
 static ls_status reduce_by_own(step *s) {
   if (ls_cross_shard_sums(s->over))
     return ls_cross_shard_find(s->over, &s->shares);
@@ -210,8 +212,8 @@ static ls_status gradient_of_all(step *s, size_t i) {
   return ls_ok();
 }
 
-// Adds all updates. A global norm needs every gradient before the first
-// update; without one, each variable moves as soon as its gradient is there.
+// Adds all updates. A global norm needs every gradient before the first update;
+// without one, each variable moves when its gradient is ready.
 static ls_status move_all(step *s) {
   const ls_clip *clip = &s->optimizer->clip;
   const bool wait = clip->global_norm > 0;
@@ -290,7 +292,7 @@ static ls_status apply(ls_optimizer *over, ls_variable *const *variables,
             .squares = squares,
             .ops = ops};
   LS_NAME_SCOPE(optimizer->name);
-  LS_SCOPE_BLOCK_(shards);  // Left first, as it is entered last.
+  LS_SCOPE_BLOCK_(shards);  // Opened last, so it is left first.
   LS_RETURN_IF_ERROR(take_pairs(&s, variables, gradients, count));
   LS_RETURN_IF_ERROR(ls_cross_shard_begin(over, &shards));
   return ls_optimizer_meets(s.variables, s.count)
@@ -310,7 +312,7 @@ ls_op ls_optimizer_apply(ls_optimizer *optimizer, ls_variable *const *variables,
   return ls_status_is_ok(status) ? made : apply_failed(status);
 }
 
-// ---- Minimizing ------------------------------------------------------------
+// ---- Minimize --------------------------------------------------------------
 static ls_status check_scalar(ls_tensor loss) {
   const ls_shape shape = ls_tensor_shape(loss);
   if (ls_dtype_is_float(ls_tensor_dtype(loss)) && shape.rank <= 0)
@@ -333,7 +335,7 @@ ls_status ls_optimizer_nothing_to_train(ls_tensor loss) {
       ls_tensor_name(loss));
 }
 
-// Takes gradients of the tape, or of the graph being built.
+// Computes gradients with the tape, or in the graph being built.
 static ls_status take_gradients(const ls_optimizer *optimizer, ls_tape *tape,
                                 ls_tensor loss, ls_variable *const *variables,
                                 size_t count, ls_nest *gradients) {
@@ -393,7 +395,7 @@ static ls_status minimize(ls_optimizer *optimizer, ls_tensor loss,
 
 ls_op ls_optimizer_minimize(ls_optimizer *optimizer, ls_tensor loss) {
   LS_MAKE_REQUIRE_FOR_OP(optimizer);
-  if (loss.ref == 0) return (ls_op){0};  // The graph has its error already.
+  if (loss.ref == 0) return (ls_op){0};  // The graph has the error already.
   ls_op moved = {0};
   ls_trial trial;
   ls_trial_begin(&trial);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of an optimizer across replicas: the strategy's cross-device ops
-// bring the sums of the gradients to the variables' devices, and each component
-// of a variable moves there. Replicas that run op by op meet for it.
+// One step of an optimizer across replicas: the strategy's cross-device ops sum
+// the gradients on the variables' devices, and each component of a variable is
+// updated there. Replicas that run op by op merge for it.
 #include <stdio.h>
 
 #include "base/memory/own.h"
@@ -20,24 +20,24 @@ typedef struct across {
   ls_optimizer *optimizer;
   ls_strategy *strategy;
   ls_variable *global_step;
-  ls_nest total;  // Examples of all, a value of each replica; none: equal.
+  ls_nest total;  // Numbers of examples, one total per replica; none: equal.
   ls_step_scalars scalars;
-  ls_nest examples;         // Of all in this call; none: not known.
-  ls_held_call call;        // Where several calls make the step: this one,
-  ls_tensor share;          // and, in the step, what sums are scaled by.
-  ls_variable **variables;  // Those with a gradient.
-  ls_nest *gradients;       // A value of each replica, owned.
+  ls_nest examples;         // Of all replicas in this call; none: not known.
+  ls_held_call call;        // With several calls per step: this call,
+  ls_tensor share;          // and, when stepping, the factor of the sums.
+  ls_variable **variables;  // Variables with a gradient.
+  ls_nest *gradients;       // One value per replica, owned.
   size_t count, replicas;
-  ls_tensor *sums;  // [device][variable]: what each component moves by.
+  ls_tensor *sums;  // [device][variable]: gradient for each component.
   ls_tensor *squares;
-  ls_op *ops;  // One an update, then two that finish.
+  ls_op *ops;  // One per update, then two at the end.
   size_t num_ops;
-  size_t at;  // The variable that is being updated.
+  size_t at;  // Index of the variable being updated.
 } across;
 
 // ---- Pairs -----------------------------------------------------------------
-// A value of each replica; the same object counts as often as there are
-// replicas.
+// Wraps a gradient as each replica's; one object that all passed counts once
+// per replica.
 static ls_nest of_each(const across *a, ls_nest gradient) {
   if (gradient.kind == LS_KIND_DISTRIBUTED) return ls_nest_retain(gradient);
   ls_allocator *allocator = a->optimizer->allocator;
@@ -92,7 +92,7 @@ static ls_status on_device(ls_nest leaf, const char *device,
   return ls_distributed_as_tensor(component, out_tensor);
 }
 
-// Takes what the replicas make together, on one device.
+// Takes the reduced gradients on one device.
 static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   const char *name = ls_strategy_device(a->strategy, (int32_t)device);
   const bool divides = a->total.kind != LS_KIND_NONE;
@@ -110,7 +110,7 @@ static ls_status finish_device(across *a, ls_nest reduced, size_t device) {
   return ls_ok();
 }
 
-// Clips what the components on one device move by.
+// Clips the components' gradients on one device.
 static void clip_device(across *a, size_t device) {
   const ls_clip *clip = &a->optimizer->clip;
   ls_tensor *sums = a->sums + device * a->count;
@@ -144,7 +144,7 @@ static ls_status reduce_all(across *a) {
 }
 
 // ---- Updates ---------------------------------------------------------------
-// Finds a component's slots of the variable that is being updated.
+// Finds a component's slots, for the variable being updated.
 static ls_status find_slots(const across *a, const ls_variable *component,
                             ls_variable **slots) {
   ls_variable **all = NULL;
@@ -155,7 +155,7 @@ static ls_status find_slots(const across *a, const ls_variable *component,
   return ls_ok();
 }
 
-// The variable's sum on the device of the update.
+// Returns the variable's gradient on the device of the update.
 static ls_tensor *sum_here(const across *a) {
   const size_t device = (size_t)ls_update_replica_id().value;
   return &a->sums[device * a->count + a->at];
@@ -224,7 +224,7 @@ static ls_nest count_step(ls_nest args, void *user) {
   return count_one(a->optimizer->step);
 }
 
-// Takes the result of an update over: in eager it has run.
+// Takes over the result of an update, which eager mode has run already.
 static void keep_op(across *a, ls_nest made) {
   const ls_nest one =
       ls_distributed_count(made) > 0 ? ls_distributed_component(made, 0) : made;
@@ -233,7 +233,7 @@ static void keep_op(across *a, ls_nest made) {
   ls_nest_release(made);
 }
 
-// Calls `update` with each component of each variable.
+// Calls `update` for each component of each variable.
 static ls_status update_all(across *a, ls_callback update) {
   for (a->at = 0; a->at < a->count; ++a->at) {
     ls_variable **slots = NULL;
@@ -247,7 +247,7 @@ static ls_status update_all(across *a, ls_callback update) {
   return ls_ok();
 }
 
-// The number of steps is no slot: it is updated without a variable, once.
+// Counts the step once, as an update without a variable.
 static ls_status count_all(across *a) {
   ls_nest made = ls_none();
   if (a->optimizer->step != NULL) {
@@ -274,7 +274,8 @@ static ls_status move_all(across *a, ls_op *out_op) {
   LS_RETURN_IF_ERROR(update_all(a, update_component));
   if (ls_graph_is_eager(ls_graph_current())) {
     LS_RETURN_IF_ERROR(count_all(a));
-    *out_op = ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));  // All has run.
+    // All ops have run.
+    *out_op = ls_tensor_op(ls_scalar_i64(LS_DTYPE_I64, 0));
     return ls_ok();
   }
   const ls_op moved = ls_group(a->ops, a->num_ops, NULL);
@@ -294,7 +295,7 @@ static ls_status move_held(void *user, ls_tensor share) {
   across *a = user;
   ls_op moved = {0};
   a->share = share;
-  a->num_ops = 0;  // What held the sums stands outside.
+  a->num_ops = 0;  // Ops that hold the sums are outside of the branch.
   LS_RETURN_IF_ERROR(ls_optimizer_begin_step(a->optimizer, &a->scalars));
   return move_all(a, &moved);
 }
@@ -385,7 +386,7 @@ ls_status ls_optimizer_apply_across(ls_optimizer *optimizer,
                       apply_pairs(&a, variables, gradients, count, out_op));
 }
 
-// ---- Replicas that meet ----------------------------------------------------
+// ---- Replicas that merge ---------------------------------------------------
 bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
   if (ls_context_current()->hooks == NULL) return false;
   for (size_t i = 0; i < count; ++i)
@@ -393,7 +394,7 @@ bool ls_optimizer_meets(ls_variable *const *variables, size_t count) {
   return true;
 }
 
-// Finds the variable that all replicas have given.
+// Finds the variable that all replicas passed.
 static ls_status one_variable(ls_nest leaf, size_t index,
                               ls_variable **out_variable) {
   *out_variable = ls_nest_as_variable(leaf);
@@ -404,8 +405,8 @@ static ls_status one_variable(ls_nest leaf, size_t index,
                              index, ls_nest_print(leaf, text, sizeof(text)));
 }
 
-// args: variables, gradients, examples of all where gradients are divided by
-// them and where they weigh the call.
+// Applies gradients for all replicas. args: variables, gradients, and numbers
+// of examples, if gradients are divided by them and if they weight the call.
 static ls_nest apply_merged(ls_strategy *strategy, ls_nest args, void *user) {
   ls_optimizer *over = user;
   across a = {.over_replicas = over->over_replicas,

@@ -65,7 +65,7 @@ ls_nest ls_bag_nest(ls_bag *bag, ls_nest nest) {
   return kept != NULL ? *kept : ls_none();
 }
 
-// ---- The end ---------------------------------------------------------------
+// ---- End -------------------------------------------------------------------
 ls_status ls_bag_take_error(ls_bag *bag) {
   LS_REQUIRE(bag);
   const ls_status error = bag->error;

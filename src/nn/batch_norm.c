@@ -79,7 +79,7 @@ void ls_batch_norm_layer_destroy(ls_batch_norm_layer *layer) {
 }
 
 // ---- Applying --------------------------------------------------------------
-// The mean over all dimensions but the last.
+// Computes the mean over all dimensions but the last.
 static ls_tensor mean_by_channel(ls_tensor x) {
   int axes[LS_MAX_RANK];
   const int rank = ls_tensor_shape(x).rank;
@@ -97,7 +97,7 @@ static void move(const ls_batch_norm_layer *layer, ls_variable *average,
       average, ls_mul_scalar(behind, 1 - layer->momentum)));
 }
 
-// By the mean and the mean of squares over all replicas.
+// Normalizes by the mean and the mean of squares over all replicas.
 static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
                                     ls_tensor x, ls_tensor scale,
                                     ls_tensor offset) {
@@ -107,7 +107,7 @@ static ls_tensor normalize_together(const ls_batch_norm_layer *layer,
   const ls_tensor mean = ls_shares_statistic(&shares, mean_by_channel(wide));
   const ls_tensor squares =
       ls_shares_statistic(&shares, mean_by_channel(ls_square(wide)));
-  // Rounding can take a variance of 0 below it.
+  // Rounding can make a variance of 0 negative.
   const ls_tensor variance = ls_relu(ls_sub(squares, ls_square(mean)));
   move(layer, layer->moving_mean, mean);
   move(layer, layer->moving_variance, variance);

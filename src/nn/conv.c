@@ -91,8 +91,8 @@ static int64_t size_or(ls_shape list, int i, int64_t fallback) {
   return list.rank > 0 ? list.dim[i] : fallback;
 }
 
-// Returns what a transposed convolution makes of size n along dimension i of
-// space.
+// Returns the size along spatial dimension i of a transposed convolution's
+// result for input size n.
 static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
   const ls_convolution_options *how = &layer->how;
   const int64_t stride = size_or(how->strides, i, 1);
@@ -103,7 +103,8 @@ static int64_t larger(const ls_conv_layer *layer, int i, int64_t n) {
          size_or(how->high, i, 0);
 }
 
-// Something as large as a transposed convolution's result, with the batch of x.
+// Makes a tensor of the shape of a transposed convolution's result, with the
+// batch of x.
 static ls_tensor like_result(const ls_conv_layer *layer, ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const int rank = layer->window.rank + 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers around others, for replicated computations: each gradient goes
-// through one sum over the replicas before the optimizer inside sees it.
+// Cross-shard optimizers, for replicated computations: they sum each gradient
+// over the replicas and pass it to an inner optimizer.
 #include "base/require.h"
 #include "base/runtime_internal.h"
 #include "base/values/numbers.h"
@@ -13,7 +13,7 @@
 #include "nn/own.h"
 #include "runtime/eager/eager.h"
 
-// ---- Making one ------------------------------------------------------------
+// ---- Create ----------------------------------------------------------------
 static const ls_optimizer_rule rule = {.name = "cross_shard"};
 
 static ls_status cross_shard_check(const ls_cross_shard_options *options) {
@@ -73,7 +73,7 @@ ls_status ls_cross_shard_create(const ls_cross_shard_options *options,
   return ls_ok();
 }
 
-// ---- Where it is -----------------------------------------------------------
+// ---- Context ---------------------------------------------------------------
 bool ls_cross_shard_sums(const ls_optimizer *optimizer) {
   return optimizer->inner != NULL && ls_context_current()->hooks == NULL;
 }
@@ -95,7 +95,8 @@ ls_status ls_cross_shard_begin(const ls_optimizer *optimizer, ls_scope *scope) {
   return ls_scope_status();
 }
 
-// One group of all is as none: then it is known that all get the same.
+// Returns the groups; NULL for a single group, because then all replicas are
+// known to get the same sum.
 static const ls_replica_groups *groups_of(const ls_optimizer *optimizer) {
   const ls_replica_groups *groups = &optimizer->groups;
   return groups->members == NULL ||
@@ -132,9 +133,9 @@ ls_tensor ls_cross_shard_examples(void) {
   return ls_shares_examples(&all, sum_of_all);
 }
 
-// The sum's share of each replica. Where the number of examples plays no part,
-// these are the bits of the mean that all_reduce makes: one sum in f32 or
-// wider, one product, one rounding.
+// Sums a gradient, and scales the mean. If numbers of examples do not matter,
+// the bits are those of all_reduce's mean: one sum in f32 or wider, one
+// product, one rounding.
 static ls_status cross_shard_reduce(const ls_optimizer *optimizer,
                                     const ls_shares *shares,
                                     ls_tensor *gradient) {

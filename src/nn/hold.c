@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that several calls make together: each adds its gradients to slots, and
-// the last one moves the variables by their mean, in which a call counts by its
-// examples. Gradients are held as those of all replicas, so there is one sum
-// whatever their number. A gradient of some rows is added to those rows; the
-// sum, of any number of calls, is of all rows.
+// Steps made of several calls: each call adds its gradients to slots, and the
+// last one moves the variables by their mean, in which calls are weighted by
+// their examples. The slots hold gradients of all replicas together, so there
+// is one sum for any number of replicas. A gradient of some rows is added to
+// those rows; the sum covers all rows.
 #include "base/memory/own.h"
 #include "graph/make/make.h"
 #include "nn/optimizer.h"
@@ -18,8 +18,8 @@ static ls_variable *held(const ls_optimizer *optimizer,
   return slots[optimizer->rule.num_slots];
 }
 
-// Weighs what a call adds of a gradient: nothing, whatever it is, without
-// examples.
+// Weights a gradient by the call's examples; without examples the result is -0
+// for any gradient.
 static ls_tensor weighted(const ls_held_call *call, ls_tensor gradient,
                           ls_dtype dtype) {
   const ls_tensor x =
@@ -86,16 +86,16 @@ typedef struct turn {
   ls_held_step step;
   void *user;
   const ls_held_call *call;
-  ls_tensor calls;  // With this one.
+  ls_tensor calls;  // Including this one.
 } turn;
 
-// Both branches give the numbers of calls, of their examples and of the first
-// one's since the last step.
+// Takes the step. Both branches return the numbers of calls, of their examples,
+// and of the first one's since the last step.
 static ls_nest take_step(ls_nest nothing, void *user) {
   (void)nothing;
   const turn *t = user;
   const ls_tensor zero = ls_scalar(LS_DTYPE_F64, 0), total = t->call->total;
-  // Calls without any example make a gradient of zeros.
+  // If no call had examples, the mean gradient is zero.
   const ls_tensor share = ls_select(
       ls_greater(total, zero), ls_div(ls_scalar(LS_DTYPE_F64, 1), total), zero);
   const ls_status status = t->step(t->user, share);

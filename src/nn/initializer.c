@@ -5,7 +5,7 @@
 #include "graph/make/make.h"
 #include "lockstep/weights.h"
 
-// ---- By numbers ------------------------------------------------------------
+// ---- By constants and distributions ----------------------------------------
 static ls_tensor draw_constant(const ls_initializer *self, ls_dtype dtype,
                                ls_shape shape,
                                const ls_random_options *random) {
@@ -49,7 +49,7 @@ ls_initializer ls_init_truncated_normal(double mean, double deviation) {
   return (ls_initializer){.draw = draw_truncated, .a = mean, .b = deviation};
 }
 
-// ---- By fans ---------------------------------------------------------------
+// ---- By fan in and fan out -------------------------------------------------
 typedef struct fans {
   double in, out;
 } fans;
@@ -58,14 +58,15 @@ static fans fans_of(ls_shape shape) {
   double all = 1;
   for (int i = 0; i < shape.rank; ++i)
     all *= (double)shape.dim[i];
-  if (all == 0) return (fans){1, 1};  // Nothing will be drawn.
+  if (all == 0) return (fans){1, 1};  // No element will be drawn.
   if (shape.rank < 2) return (fans){all, all};
   const double in = (double)shape.dim[shape.rank - 2];
   const double out = (double)shape.dim[shape.rank - 1];
   return (fans){all / out, all / in};
 }
 
-// The variance is `a` over this: the fan in, or with `b` the mean of both fans.
+// Returns the divisor of the variance `a`: the fan in, or with `b` the mean of
+// fan in and fan out.
 static double divisor(const ls_initializer *self, ls_shape shape) {
   const fans f = fans_of(shape);
   return self->b != 0 ? (f.in + f.out) / 2 : f.in;
@@ -110,9 +111,9 @@ ls_initializer ls_init_lecun_normal(void) {
 }
 
 // ---- Orthogonal ------------------------------------------------------------
-// The orthogonal factor by Newton's iteration x' = (3 x - x x^T x) / 2, which
-// drives every singular value in (0, sqrt(3)) to 1. Values: x and its product
-// with itself, x^T x or, where x is wide, x x^T.
+// Computes the orthogonal factor by Newton's iteration x' = (3 x - x x^T x) /
+// 2, which drives every singular value in (0, sqrt(3)) to 1. Loop values: x,
+// and its product x^T x or, if x is wide, x x^T.
 static ls_nest with_product(ls_tensor x) {
   const ls_shape shape = ls_tensor_shape(x);
   const bool wide = shape.dim[0] < shape.dim[1];
@@ -134,7 +135,7 @@ static ls_nest improve(ls_nest values, void *user) {
 }
 
 // Returns true if the product is not the identity yet. The step after the loop
-// squares the error that is left.
+// squares the remaining error.
 static ls_nest is_far(ls_nest values, void *user) {
   (void)user;
   const ls_tensor product = ls_nest_tensor(values, 1);
@@ -155,7 +156,8 @@ static ls_tensor draw_orthogonal(const ls_initializer *self, ls_dtype dtype,
   const int64_t columns = shape.rank > 0 ? shape.dim[shape.rank - 1] : 1;
   const int64_t rows = all / columns;
   const ls_dtype inner = dtype == LS_DTYPE_F64 ? LS_DTYPE_F64 : LS_DTYPE_F32;
-  // The largest singular value is about the sum of the sizes' roots.
+  // The largest singular value is about the sum of the square roots of the
+  // sizes.
   const double deviation = 1 / (sqrt((double)rows) + sqrt((double)columns));
   const ls_tensor start =
       ls_random_normal(inner, LS_SHAPE(rows, columns), 0, deviation, random);

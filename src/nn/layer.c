@@ -103,9 +103,9 @@ ls_initializer ls_init_or(ls_initializer given, ls_initializer fallback) {
 }
 
 // ---- Dropout ----------------------------------------------------------------
-// Numbers in [0, 1), as many as x has elements. They are a function of what
-// random numbers depend on (see ls_random_options): replicas draw their own,
-// unless the caller tells the ids of the examples.
+// Draws numbers in [0, 1), one per element of x. They depend on what random
+// numbers depend on (see ls_random_options): replicas draw different ones,
+// unless the caller passes the ids of the examples.
 static ls_tensor draw_like(ls_tensor x, const ls_random_options *random) {
   const ls_attr range[] = {LS_OWN_F(PAD_LOW, 0), LS_OWN_F(PAD_HIGH, 1)};
   return ls_make_random_like(LS_OP_RANDOM_UNIFORM, LS_DTYPE_F32, x, range, 2,

@@ -3,7 +3,8 @@
 
 #include "graph/make/make.h"
 
-// The last loss of a graph decides how losses are reduced over replicas.
+// Records how the loss is reduced: the last loss of a graph decides how losses
+// are reduced over replicas.
 static ls_tensor recorded(ls_tensor loss, const char *reduction) {
   if (ls_tensor_is_failed(loss)) return loss;
   const ls_status status =
@@ -33,13 +34,13 @@ ls_tensor ls_weighted_mean(ls_tensor losses, ls_tensor weights) {
   const ls_tensor total = ls_reduce_sum(weights, LS_ALL_AXES);
   const ls_tensor zero = ls_scalar(dtype, 0), one = ls_scalar(dtype, 1);
   const ls_tensor empty = ls_equal(total, zero);
-  // Divided by 1 where it is empty: a nan would come back in the gradient.
+  // Divides by 1 if it is empty: otherwise its gradient would be NaN.
   return recorded(
       ls_select(empty, zero, ls_div(sum, ls_select(empty, one, total))),
       "weighted_mean");
 }
 
-// ---- By class --------------------------------------------------------------
+// ---- Class labels ----------------------------------------------------------
 ls_tensor ls_cross_entropy_loss(ls_tensor logits, ls_tensor labels,
                                 double smoothing, ls_reduction reduction) {
   if (!(smoothing >= 0 && smoothing <= 1))
@@ -77,7 +78,7 @@ ls_tensor ls_kl_divergence_loss(ls_tensor log_q, ls_tensor p,
   return ls_reduce_loss(ls_reduce_sum(kept, LS_AXES(-1)), reduction);
 }
 
-// ---- By element ------------------------------------------------------------
+// ---- Elementwise -----------------------------------------------------------
 ls_tensor ls_sigmoid_cross_entropy_loss(ls_tensor logits, ls_tensor targets,
                                         ls_reduction reduction) {
   return ls_reduce_loss(ls_sub(ls_softplus(logits), ls_mul(logits, targets)),

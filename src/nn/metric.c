@@ -8,8 +8,8 @@
 #include "nn/optimizer.h"
 #include "nn/own.h"
 
-// ---- Of one batch ----------------------------------------------------------
-// 1 for each row whose largest logit is the label's, else 0.
+// ---- One batch -------------------------------------------------------------
+// Returns 1 for each row whose largest logit is the label's, else 0.
 static ls_tensor hits(ls_tensor logits, ls_tensor labels) {
   const ls_tensor guess = ls_argmax(logits, -1);
   return ls_convert(ls_equal(guess, ls_convert(labels, LS_DTYPE_I64)),
@@ -24,7 +24,7 @@ ls_tensor ls_count_correct(ls_tensor logits, ls_tensor labels) {
   return ls_reduce_sum(hits(logits, labels), LS_ALL_AXES);
 }
 
-// With one more dimension behind, of size 1.
+// Appends a dimension of size 1.
 static ls_tensor as_column(ls_tensor x) {
   ls_shape shape = ls_tensor_shape(x);
   if (shape.rank < 0 || shape.rank == LS_MAX_RANK) return x;
@@ -40,7 +40,7 @@ ls_tensor ls_top_k_accuracy(ls_tensor logits, ls_tensor labels, int64_t k) {
   return ls_reduce_mean(ls_reduce_max(found, LS_AXES(-1)), LS_ALL_AXES);
 }
 
-// ---- Of many batches -------------------------------------------------------
+// ---- Many batches ----------------------------------------------------------
 struct ls_running_mean {
   ls_allocator *allocator;
   char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that normalize each example by itself.
+// Layers that normalize each example separately.
 #include "nn/layer.h"
 
 #include "base/require.h"

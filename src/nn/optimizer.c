@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers: their life, their options and what they remember.
+// Optimizers: creation, options and slots.
 #include "nn/optimizer.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ void ls_optimizer_release(ls_optimizer *optimizer) {
   ls_object_release(optimizer);
 }
 
-// Returns what a cross-shard optimizer is around; else the optimizer.
+// Returns a cross-shard optimizer's inner one; else the optimizer.
 static const ls_optimizer *inside(const ls_optimizer *optimizer) {
   return optimizer->inner != NULL ? optimizer->inner : optimizer;
 }
@@ -149,11 +149,12 @@ static ls_weight_options slot_options(const ls_optimizer *optimizer,
   if (slot < optimizer->rule.num_slots)
     options.initializer = ls_init_constant(optimizer->initial);
   else if (ls_is_half(options.dtype))
-    options.dtype = LS_DTYPE_F32;  // It adds up.
+    options.dtype = LS_DTYPE_F32;  // The slot is a sum.
   return options;
 }
 
-// Returns known slots, without those dropped by a rolled-back call.
+// Returns a variable's slots, if they exist and were not dropped by a
+// rolled-back call.
 static ls_variable **known_slots(const ls_optimizer *optimizer,
                                  const ls_variable *variable) {
   ls_variable **slots = ls_map_find_u64(&optimizer->slots, variable->id);
@@ -315,7 +316,7 @@ static ls_tensor square_sum(ls_tensor x) {
   return ls_convert(ls_reduce_sum(ls_square(x), LS_ALL_AXES), LS_DTYPE_F64);
 }
 
-// limit / max(sqrt(squares), limit): exactly 1 within the limit.
+// Computes limit / max(sqrt(squares), limit): exactly 1 within the limit.
 static ls_tensor factor_for(double limit, ls_tensor squares) {
   const ls_tensor bound = ls_scalar(LS_DTYPE_F64, limit);
   return ls_div(bound, ls_maximum(ls_sqrt(squares), bound));

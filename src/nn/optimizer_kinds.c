@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers by the names of their kinds: one table.
+// Creates optimizers by the name of their kind, from one table.
 #include <stdio.h>
 
 #include "nn/optimizer.h"
@@ -9,8 +9,8 @@
 
 static const double usual_momentum = 0.9;
 
-// `type` is a struct of options, which begins with LS_OPTIMIZER_FIELDS; what
-// follows sets its other fields.
+// Makes options of `type`, a struct that begins with LS_OPTIMIZER_FIELDS; the
+// remaining arguments set its other fields.
 #define OPTIONS_OF(type, common, ...)                                          \
   ls_##type##_options options = {__VA_ARGS__};                                 \
   memcpy(&options, common, sizeof(*(common)))

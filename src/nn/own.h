@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LS_OWN owns of nn and of the layers below.
+// Releases that LS_OWN uses for types of nn and of lower layers.
 #ifndef LS_NN_OWN_H_
 #define LS_NN_OWN_H_
 

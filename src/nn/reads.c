@@ -8,7 +8,7 @@
 #include "graph/variables/variable.h"
 #include "lockstep/shape_rules.h"
 
-// A node still to be looked at.
+// A node still to be visited.
 typedef struct place {
   ls_graph *graph;
   ls_node *node;
@@ -16,7 +16,7 @@ typedef struct place {
 
 typedef struct walk {
   ls_allocator *allocator;
-  ls_map *seen;  // Addresses of nodes and variables.
+  ls_map *seen;  // Addresses of visited nodes and variables.
   place *stack;
   size_t depth, stack_capacity;
   ls_variable **variables;
@@ -46,8 +46,8 @@ static ls_status add_read(walk *w, const ls_node *node) {
   const ls_attr *attr = ls_node_attr(node, LS_ATTR_ID_VARIABLE);
   ls_variable *variable = attr != NULL ? (ls_variable *)attr->as.object : NULL;
   bool is_new = false;
-  // A replica of a graph that is built reads its component, and minimizes by
-  // the whole, as all replicas do together.
+  // In an eager or built graph a replica reads its component, but the optimizer
+  // uses the container, as all replicas do together.
   if (variable != NULL && variable->container != NULL &&
       ls_context_current()->hooks != NULL)
     variable = variable->container;
@@ -61,7 +61,7 @@ static ls_status add_read(walk *w, const ls_node *node) {
   return ls_ok();
 }
 
-// The value that a captured parameter stands for, in the graph around.
+// Pushes the outer value of a captured parameter.
 static ls_status push_outer(walk *w, const place *at) {
   const ls_graph *graph = at->graph;
   for (size_t i = 0; i < graph->num_captures; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LSTM and GRU. What does not depend on the state, x by the kernel, is one
-// product over all steps; then the steps follow one another, each with ops of
-// its own or, where they are many, in a loop.
+// LSTM and GRU. The product of x and the kernel does not depend on the state,
+// so one product covers all steps. Then the steps follow one another, each with
+// its own ops or, if there are many, in a loop.
 #include "base/memory/own.h"
 #include "base/require.h"
 #include "graph/make/make.h"
@@ -18,8 +18,8 @@ struct ls_recurrent_layer {
 enum { UNROLLED = 32 };
 
 // ---- Creating --------------------------------------------------------------
-// 0, but 1 for the second quarter, the gate f: what is remembered stays until
-// training says otherwise.
+// Makes a bias of 0, but 1 in the second quarter, the forget gate: the state is
+// kept until training changes that.
 static ls_tensor draw_lstm_bias(const ls_initializer *self, ls_dtype dtype,
                                 ls_shape shape,
                                 const ls_random_options *random) {
@@ -100,7 +100,7 @@ size_t ls_recurrent_layer_variables(const ls_recurrent_layer *layer,
 }
 
 // ---- One step --------------------------------------------------------------
-// x by the kernel, of one step or of all.
+// Multiplies x by the kernel, for one step or all.
 static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
                                    ls_tensor x) {
   return ls_dense(x, ls_variable_read(layer->kernel),
@@ -109,7 +109,7 @@ static ls_tensor recurrent_project(const ls_recurrent_layer *layer,
 
 enum { MAX_GATES = 4 };
 
-// Shared by steps: values of the variables.
+// Values of the variables, shared by steps.
 typedef struct shared {
   const ls_recurrent_layer *layer;
   ls_tensor kernel, bias;  // For the state.
@@ -121,8 +121,8 @@ static shared read_shared(const ls_recurrent_layer *layer) {
                   .bias = ls_layer_read(layer->recurrent_bias)};
 }
 
-// The gates that stand side by side in x, each as large as the state. Cut in
-// one go: its gradient is one concatenation.
+// Splits the gates, which are adjacent in x, each as large as the state. A
+// single split has a single concatenation as gradient.
 static void cut_gates(ls_tensor x, ls_tensor h, ls_tensor *gates,
                       size_t count) {
   const ls_tensor likes[MAX_GATES] = {h, h, h, h};
@@ -153,7 +153,7 @@ static ls_recurrent_state gru_step(const shared *s, ls_tensor a,
   const ls_tensor r = ls_sigmoid(ls_add(x[R], y[R]));
   const ls_tensor z = ls_sigmoid(ls_add(x[Z], y[Z]));
   const ls_tensor n = ls_tanh(ls_add(x[N], ls_mul(r, y[N])));
-  // (1 - z) n + z h
+  // (1 - z) n + z h.
   return (ls_recurrent_state){.h = ls_add(n, ls_mul(z, ls_sub(state.h, n)))};
 }
 
@@ -182,8 +182,8 @@ static ls_recurrent_state zero_state(const ls_recurrent_layer *layer,
   return (ls_recurrent_state){.h = zeros, .c = zeros};
 }
 
-// Cuts x, [batch, steps, width], into its steps, [batch, width] each; in one
-// go, as the gates are.
+// Splits x, [batch, steps, width], into its steps, [batch, width] each, with a
+// single split like the gates.
 static void cut_steps(ls_tensor x, size_t steps, ls_tensor *parts) {
   const ls_tensor first = ls_slice_axis(x, 1, 0, 1);
   const int64_t width = ls_tensor_shape(x).dim[2];
@@ -211,13 +211,13 @@ static ls_tensor unrolled_steps(const ls_recurrent_layer *layer, ls_tensor x,
 }
 
 // ---- In a loop -------------------------------------------------------------
-// The number of the step, h, c (the LSTM's alone) and the h of all steps so
-// far, [steps, batch, units].
+// Loop values: number of the step, h, c (LSTM only), and h of all steps so far,
+// [steps, batch, units].
 enum { STEP, H, ALL_H, C };
 
 typedef struct looped {
   shared s;
-  ls_tensor projected;  // [steps, batch, gates units]
+  ls_tensor projected;  // [steps, batch, gates * units].
   int64_t steps;
 } looped;
 

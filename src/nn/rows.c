@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that touch only the rows of a variable that have a gradient: those that
-// a gather looked up. The bits are those of the step over all rows.
+// Steps that update only the rows of a variable that have a gradient, those
+// looked up by a gather. The bits are those of a step over all rows.
 #include "base/values/numbers.h"
 #include "lockstep/strategy.h"
 #include "lockstep/variable_parts.h"
 #include "nn/optimizer.h"
 
-// Returns true if a gradient is that of few rows, so few that looking after
-// them costs less than all of them: up to half as many, over all replicas.
+// Returns true for a gradient of few rows, at most half of all over all
+// replicas, so that handling them separately is cheaper.
 static bool has_few_rows(ls_tensor gradient, int32_t replicas,
                          ls_tensor *out_indices, ls_tensor *out_values) {
   if (!ls_tensor_is_slices(gradient, out_indices, out_values)) return false;
@@ -17,13 +17,14 @@ static bool has_few_rows(ls_tensor gradient, int32_t replicas,
          shape.dim[0] <= rows / 2 / replicas;
 }
 
-// ---- Different rows --------------------------------------------------------
-// The different ones among some indices.
+// ---- Distinct rows ---------------------------------------------------------
+// The distinct indices among some.
 typedef struct row_set {
-  ls_tensor order;    // Sorts the indices.
-  ls_tensor places;   // Of the indices in that order: which one each is.
-  ls_tensor indices;  // As many as there were; the rest is -1, which writes
-                      // skip.
+  ls_tensor order;  // Permutation that sorts the indices.
+  // For each sorted index, its number among the distinct ones.
+  ls_tensor places;
+  // As many as there were; unused ones are -1, which writes skip.
+  ls_tensor indices;
 } row_set;
 
 static row_set find_different(ls_tensor indices) {
@@ -40,7 +41,7 @@ static row_set find_different(ls_tensor indices) {
   return set;
 }
 
-// Adds up what belongs to one row, in the order it came in.
+// Adds the gradients of equal rows, in the order they came in.
 static void merge_equal(ls_update_rows *rows) {
   const ls_dtype dtype = ls_tensor_dtype(rows->gradient);
   const row_set set = find_different(rows->indices);
@@ -54,8 +55,8 @@ static void merge_equal(ls_update_rows *rows) {
 }
 
 // ---- Replicas --------------------------------------------------------------
-// The replicas' lists of indices, one behind the other: each stands in its
-// place among zeros, and is added to those of the others there.
+// Gathers the replicas' indices by a sum: each puts its own at its position
+// among zeros.
 static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
   const int64_t count = ls_tensor_shape(indices).dim[0];
   const ls_tensor starts[] = {ls_replica_id(), ls_scalar_i64(LS_DTYPE_I32, 0)};
@@ -66,8 +67,7 @@ static ls_tensor gather_replicas(ls_tensor indices, int32_t replicas) {
                     LS_SHAPE(replicas * count));
 }
 
-// Finds the position of each of this replica's indices among those of all
-// replicas.
+// Finds the positions of this replica's indices among those of all replicas.
 static ls_tensor own_places(const row_set *all, int64_t count) {
   const ls_tensor zeros =
       ls_broadcast_like(ls_scalar(LS_DTYPE_I64, 0), all->places);
@@ -78,8 +78,8 @@ static ls_tensor own_places(const row_set *all, int64_t count) {
   return ls_dynamic_slice(places, &start, LS_SHAPE(count));
 }
 
-// Reduces the rows that any replica has: each makes what it makes of all rows,
-// and these are put together as all rows are: what is left out is zeros.
+// Reduces the rows that any replica has. Each replica contributes them as it
+// would contribute all rows, with zeros for rows it does not have.
 static ls_tensor put_together(const ls_shares *shares, bool is_sum,
                               ls_tensor indices, ls_tensor values,
                               ls_tensor gradient) {
@@ -134,7 +134,7 @@ void ls_update_move_rows(const ls_update *update, const ls_update_rows *rows,
                          ls_tensor delta) {
   ls_tensor moved = ls_variable_scatter(update->variable, LS_SCATTER_SUB,
                                         rows->indices, delta);
-  // A constraint is about the whole value.
+  // A constraint needs the whole value.
   if (ls_variable_has_constraint(update->variable))
     moved = ls_variable_assign(update->variable,
                                ls_variable_constrain(update->variable, moved));

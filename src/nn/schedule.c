@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: the learning rate's factor as ops on the number of steps. All of
-// it is f64, so that a step's number is exact and its place in the schedule
-// does not depend on the type of what is trained.
+// Schedules: the learning rate's factor, as ops on the number of steps. All
+// numbers are f64, so that step numbers are exact and a schedule does not
+// depend on the type of the weights.
 #include <math.h>
 
 #include "graph/make/make.h"
@@ -34,7 +34,7 @@ bool ls_schedule_changes(const ls_schedule *schedule) {
          schedule->custom != NULL;
 }
 
-// The factor `i` steps (an f64 scalar) after the warm-up.
+// Computes the factor `i` steps (an f64 scalar) after the warm-up.
 static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
   const double end = schedule->end;
   const double factor = schedule->factor != 0 ? schedule->factor : 0.1;
@@ -53,7 +53,7 @@ static ls_tensor curve(const ls_schedule *schedule, ls_tensor i) {
     return ls_maximum(ls_pow(schedule_number(factor), at),
                       schedule_number(end));
   case LS_SCHEDULE_STEP: {
-    // To integers and back rounds towards zero.
+    // Converting to integers and back rounds towards zero.
     const ls_tensor whole =
         ls_convert(ls_convert(at, LS_DTYPE_I64), LS_DTYPE_F64);
     return ls_maximum(ls_pow(schedule_number(factor), whole),

@@ -29,15 +29,15 @@ ls_tensor ls_shares_examples(const ls_shares *shares,
                                        : count;
 }
 
-// x, or what a sum does not notice where there are no examples: -0 added to
-// any number is that number, which +0 is not.
+// Returns x if there are examples, else -0, because y + -0 is y for every y, -0
+// included.
 static ls_tensor present(const ls_shares *shares, ls_tensor x) {
   const ls_tensor none = ls_scalar(ls_tensor_dtype(shares->count), 0);
   return ls_select(ls_greater(shares->count, none), x,
                    ls_scalar(ls_tensor_dtype(x), -0.0));
 }
 
-// Returns what a replica gives for a mean by examples.
+// Returns what a replica contributes to a mean by examples.
 static ls_tensor weighted(const ls_shares *shares, ls_tensor x) {
   const ls_dtype dtype = ls_tensor_dtype(x);
   const ls_dtype wide = ls_is_half(dtype) ? LS_DTYPE_F32 : dtype;
@@ -64,7 +64,7 @@ ls_tensor ls_shares_mean(const ls_shares *shares, ls_tensor x) {
                            ls_tensor_dtype(x));
 }
 
-// ---- In the forward pass ---------------------------------------------------
+// ---- Forward pass ----------------------------------------------------------
 static ls_nest mean_of_inputs(ls_nest inputs, ls_tensor x) {
   const ls_shares shares = {.replicas = ls_num_replicas(),
                             .differ = true,
@@ -78,8 +78,8 @@ static ls_nest take_mean(ls_nest inputs, void *user) {
   return mean_of_inputs(inputs, ls_nest_tensor(inputs, 0));
 }
 
-// For losses that are means over a part's examples, the gradient of the whole
-// batch's is their mean too, and so is what flows back to each part.
+// Computes the gradient of a mean: losses are means over a part's examples and
+// optimizers average them, so each part gets the mean of the gradients.
 static ls_nest mean_gradient(ls_nest inputs, ls_nest outputs, ls_nest gradients,
                              void *user) {
   (void)outputs;
@@ -97,7 +97,7 @@ ls_tensor ls_shares_statistic(const ls_shares *shares, ls_tensor x) {
   return ls_failed_tensor();
 }
 
-// ---- Sums that others make -------------------------------------------------
+// ---- Contributions to sums -------------------------------------------------
 ls_tensor ls_shares_given(const ls_shares *shares, bool mean, ls_tensor x) {
   if (!shares->differ) return x;
   return mean ? weighted(shares, x) : present(shares, x);

@@ -15,10 +15,10 @@ void ls_update_ops_add(ls_tensor written) {
   if (!ls_status_is_ok(status)) ls_graph_fail(graph, status);
 }
 
-// ---- What an op needs ------------------------------------------------------
+// ---- Needed ops ------------------------------------------------------------
 typedef struct needs {
   const ls_graph *graph;
-  // The visitor of each node: `STEP`, or an update by its number from 1.
+  // Visitor of each node: `STEP`, or an update's number from 1 on.
   uint32_t *seen;
   size_t *stack;
   size_t depth;
@@ -32,8 +32,8 @@ static void update_ops_push(needs *n, uint64_t id, uint32_t who) {
   n->stack[n->depth++] = at;
 }
 
-// Goes back from an op, but not through what the step needs. Whether all that
-// comes from outside on the way is the step's too.
+// Walks back from an op, except through nodes that the step needs. Returns
+// false if that reaches a placeholder or a host op.
 static bool walk(needs *n, uint64_t id, uint32_t who) {
   bool inside = true;
   n->depth = 0;
@@ -50,8 +50,8 @@ static bool walk(needs *n, uint64_t id, uint32_t who) {
   return inside;
 }
 
-// ---- With a step -----------------------------------------------------------
-// Leaves the step and the updates that go with it in `ops`.
+// ---- Join with a step ------------------------------------------------------
+// Lists the step, and the updates that can run with it, in `ops`.
 static size_t update_ops_choose(needs *n, ls_op step, const ls_nest *updates,
                                 size_t count, ls_op *ops) {
   size_t chosen = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights: variables whose first value is drawn by name.
+// Weights: variables whose initial value is drawn by name.
 #include <stdio.h>
 
 #include "base/memory/map.h"
@@ -7,19 +7,21 @@
 #include "graph/context.h"
 #include "lockstep/weights.h"
 
-// The current name scope, "a/b/", into `buffer`.
+// Writes the current name scope, such as "a/b/", into `buffer`.
 static void print_scope(char *buffer, size_t size) {
   ls_name_scope_print(ls_context_current()->scoped.names, buffer, size);
 }
 
-// State of the callback of ls_variable_create; lives during that call only.
+// State of ls_variable_create's callback; valid during that call.
 typedef struct weight_draw {
   const ls_weight_options *options;
-  const char *eager_name;  // Its full name in eager, where none is changed.
+  // Full name in eager mode, where names are not made unique.
+  const char *eager_name;
 } weight_draw;
 
-// The draw depends on the full name. In a build graph that may have got a
-// number, and the variable's ops stand in a scope of just that name.
+// Draws the value by the variable's full name. In a build graph the name may
+// have a number appended; then the current scope, where the variable's ops are,
+// has that name.
 static ls_nest draw(ls_nest args, void *user) {
   (void)args;
   const weight_draw *it = user;
@@ -33,7 +35,7 @@ static ls_nest draw(ls_nest args, void *user) {
     if (size > 0 && scope[size - 1] == '/') --size;
   }
   const ls_weight_options *options = it->options;
-  // A stream is a positive number in the text form.
+  // The text form needs a positive stream.
   const uint64_t stream = ls_hash(name, size, 0) & INT64_MAX;
   const ls_random_options random = {.seed = options->seed,
                                     .stream = LS_SOME((int64_t)stream),
@@ -44,8 +46,7 @@ static ls_nest draw(ls_nest args, void *user) {
       initializer->draw(initializer, options->dtype, options->shape, &random));
 }
 
-// Returns true for the value that a variable starts with by itself, which -0 is
-// not.
+// Returns true for zeros, the default of a variable; -0 is not.
 static bool is_zeros(const ls_initializer *initializer) {
   const ls_initializer zeros = ls_init_zeros();
   return initializer->draw == zeros.draw &&

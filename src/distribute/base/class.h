@@ -130,7 +130,7 @@ ls_status ls_strategy_make(const ls_strategy_class *kind, ls_runtime *runtime,
                            int32_t num_replicas, ls_strategy **out_strategy);
 // Sets the device of replica `index`; indices from num_replicas on are of the
 // next column of devices, if there are several.
-// LS_INVALID_ARGUMENT  not the name of a device
+//   LS_INVALID_ARGUMENT  not the name of a device
 ls_status ls_strategy_place(ls_strategy *strategy, int32_t index,
                             const char *device);
 

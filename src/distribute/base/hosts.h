@@ -47,8 +47,8 @@ typedef struct ls_worker_list {
   size_t count;
 } ls_worker_list;
 // Makes a map from a caller's lists, worker by worker.
-// LS_INVALID_ARGUMENT  a device twice under one worker, a device of another
-//                      worker, a worker twice or without devices
+//   LS_INVALID_ARGUMENT  a device twice under one worker, a device of another
+//                        worker, a worker twice or without devices
 LS_MUST_USE ls_status ls_host_map_init_lists(ls_host_map *map,
                                              ls_allocator *allocator,
                                              const ls_worker_list *lists,

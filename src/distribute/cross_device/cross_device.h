@@ -38,7 +38,7 @@ ls_status ls_list_results(ls_status status, const ls_nest *results,
 // Computes the sum, mean, maximum or minimum of tensors along the canonical
 // tree over their positions. A mean of integers is a float: f64 for 32 and 64
 // bits, else f32.
-// LS_INVALID_ARGUMENT  shapes differ
+//   LS_INVALID_ARGUMENT  shapes differ
 ls_status ls_reduce_tensors(ls_reduce_op op, const ls_tensor *items,
                             size_t count, ls_tensor *out_tensor);
 // Computes the SUM or MEAN of one value per replica of a strategy, by the
@@ -122,11 +122,11 @@ typedef struct ls_within {
 
 // Sums each component along the options' axes. The caller releases
 // out_within->value.
-// LS_INVALID_ARGUMENT  no such axis
+//   LS_INVALID_ARGUMENT  no such axis
 ls_status ls_sum_within(ls_nest leaf, const ls_reduce_options *options,
                         ls_within *out_within);
 // Multiplies the components by their weights; those of weight 0 are left out.
-// LS_INVALID_ARGUMENT  wrong number of weights, or a negative one
+//   LS_INVALID_ARGUMENT  wrong number of weights, or a negative one
 ls_status ls_weigh(ls_nest leaf, const ls_reduce_options *options,
                    ls_within *out_within);
 // Makes the result from the sum over all components, a tensor leaf. The caller

@@ -45,13 +45,13 @@ typedef struct ls_packed {
 // Joins all columns of a dtype, with dtypes in order of appearance, and cuts
 // each into `num_packs` pieces; the last takes the remainder. Makes one piece
 // if sizes are not known while building.
-// LS_INVALID_ARGUMENT  no packs; rows of different lengths
+//   LS_INVALID_ARGUMENT  no packs; rows of different lengths
 ls_status ls_pack_joined(const ls_tensor_row *rows, size_t num_rows,
                          const ls_device_set *devices, int64_t num_packs,
                          ls_packed *out_packed);
 // Joins runs of two to `max_group` (default 16) consecutive f32 columns of at
 // most `max_bytes` (default 1 MiB) each; the other columns follow.
-// LS_INVALID_ARGUMENT  a limit below 1; rows of different lengths
+//   LS_INVALID_ARGUMENT  a limit below 1; rows of different lengths
 ls_status ls_pack_small(const ls_tensor_row *rows, size_t num_rows,
                         const ls_device_set *devices, ls_opt max_bytes,
                         ls_opt max_group, ls_packed *out_packed);

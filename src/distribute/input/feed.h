@@ -25,7 +25,7 @@ LS_OWNED_STRUCT(ls_feed_element, ls_feed_element_drop)
 
 // Splits the result of an input function, borrowed: a tuple of two is features
 // and labels, a list is features.
-// LS_INVALID_ARGUMENT  a tuple of another length
+//   LS_INVALID_ARGUMENT  a tuple of another length
 LS_MUST_USE ls_status ls_features_split(ls_nest value, ls_nest *out_features,
                                         ls_nest *out_labels);
 // Pads features and labels with `count` rows per leaf; -1 for specs.
@@ -79,7 +79,7 @@ typedef struct ls_feed_source {
 
 // Makes a source from a data set, which it retains, or from features and
 // labels.
-// LS_FAILED_PRECONDITION  both were given
+//   LS_FAILED_PRECONDITION  both were given
 LS_MUST_USE ls_status ls_feed_source_init(ls_feed_source *self,
                                           ls_dataset *dataset, ls_nest features,
                                           ls_nest labels);
@@ -99,12 +99,12 @@ LS_MUST_USE ls_status ls_feed_source_specs(const ls_feed_source *self,
 LS_MUST_USE ls_status ls_feed_source_begin(ls_feed_source *self,
                                            const char *name, uint64_t seed);
 // Returns the next element without its signals, in the current graph.
-// LS_FAILED_PRECONDITION  the data set has not begun, or the previous element's
-//                         signals were not taken
+//   LS_FAILED_PRECONDITION  the data set has not begun, or the signals of the
+//                           previous element were not taken
 LS_MUST_USE ls_status ls_feed_source_next(ls_feed_source *self,
                                           ls_feed_element *out_fed);
 // Returns the signals of the last element; none if the source never has any.
-// LS_FAILED_PRECONDITION  features and labels were not taken first
+//   LS_FAILED_PRECONDITION  features and labels were not taken first
 LS_MUST_USE ls_status ls_feed_source_signals(ls_feed_source *self,
                                              ls_nest *out_signals);
 

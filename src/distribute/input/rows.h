@@ -64,7 +64,7 @@ static inline bool ls_has_axis(ls_shape shape, int axis) {
 // ---- Parts ------------------------------------------------------------------
 // Takes rows of a leaf along an axis: a view, or a copy if they are not
 // contiguous.
-// LS_INVALID_ARGUMENT  strings along an axis other than 0
+//   LS_INVALID_ARGUMENT  strings along an axis other than 0
 LS_MUST_USE ls_status ls_rows_take(ls_nest leaf, int axis, int64_t first,
                                    int64_t rows, ls_nest *out_part);
 
@@ -75,8 +75,8 @@ static inline int64_t ls_shares_room(const ls_row_shares *shares) {
 
 // Counts the examples of a batch: the rows of the first leaf of its features,
 // arrays or tensors.
-// LS_INVALID_ARGUMENT  there is no leaf, it has no such dimension, or more rows
-//                      than fit
+//   LS_INVALID_ARGUMENT  there is no leaf, it has no such dimension, or there
+//                        are more rows than fit
 LS_MUST_USE ls_status ls_shares_count(const ls_row_shares *shares,
                                       ls_nest features, int64_t *out_count);
 

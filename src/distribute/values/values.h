@@ -18,7 +18,7 @@ bool ls_device_serves(const char *name, const char *device);
 
 // Selects replica `id`'s part of arguments: component `id`, or the one that
 // names its device.
-// LS_INVALID_ARGUMENT  there is none: names the device
+//   LS_INVALID_ARGUMENT  there is none: names the device
 ls_status ls_select_for(const ls_strategy *strategy, int32_t id, ls_nest args,
                         ls_nest *out_args);
 
@@ -65,7 +65,7 @@ LS_OWNED_STRUCT(ls_components, ls_components_deinit)
 // Returns true if a destination is empty.
 bool ls_destinations_is_none(ls_destinations where);
 // Finds the devices of a destination; of an empty one those of `value`.
-// LS_INVALID_ARGUMENT  names `destinations`
+//   LS_INVALID_ARGUMENT  names `destinations`
 ls_status ls_destination_set(ls_destinations where, ls_nest value,
                              ls_device_set *out_set);
 

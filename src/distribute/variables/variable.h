@@ -39,7 +39,7 @@ static inline ls_strategy *ls_strategy_of(const ls_variable *container) {
 ls_status ls_place_of(const ls_variable *container, bool foreign,
                       ls_place *out_place);
 // Finds a replica's own component: the one on its device.
-// LS_INVALID_ARGUMENT  there is none: names the replica
+//   LS_INVALID_ARGUMENT  there is none: names the replica
 ls_status ls_variable_own_index(const ls_variable *container, int32_t replica,
                                 size_t *out_index);
 // Returns the component on the current device, else the first, in cross-replica

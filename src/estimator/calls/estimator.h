@@ -41,7 +41,7 @@ LS_MUST_USE ls_status ls_estimator_newest_step(const ls_estimator *self,
 // Returns the step of the newest intact checkpoint, of which every byte is as
 // it was written; -1 if there is none. `tells`: logs the newer ones that are
 // skipped.
-// LS_DATA_LOSS  all checkpoints are damaged
+//   LS_DATA_LOSS  all checkpoints are damaged
 LS_MUST_USE ls_status ls_estimator_whole_step(const ls_estimator *self,
                                               bool tells, int64_t *out_step);
 

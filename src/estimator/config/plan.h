@@ -87,9 +87,9 @@ LS_MUST_USE ls_status ls_plans_create(const ls_estimator_facts *facts,
 void ls_plans_destroy(ls_plans *plans);  // NULL is allowed.
 // Returns the plan of a mode, borrowed from `plans`. Each system is queried
 // once, and again after a failure.
-// LS_FAILED_PRECONDITION  no such mode; replicas do not divide the cores
-// LS_INVALID_ARGUMENT     the configuration does not fit the system
-// LS_NOT_FOUND            the system has no TPU
+//   LS_FAILED_PRECONDITION  no such mode; replicas do not divide the cores
+//   LS_INVALID_ARGUMENT     the configuration does not fit the system
+//   LS_NOT_FOUND            the system has no TPU
 LS_MUST_USE ls_status ls_plans_get(ls_plans *plans, ls_estimator_mode mode,
                                    bool exports, const ls_plan **out_plan);
 

@@ -36,13 +36,13 @@ LS_MUST_USE ls_status ls_run_config_find_service(ls_run_config *config,
                                                  const char **out_text);
 
 // Stores the options of a TPU run, completed with defaults.
-// LS_INVALID_ARGUMENT  names the field
+//   LS_INVALID_ARGUMENT  names the field
 LS_MUST_USE ls_status ls_run_config_set_tpu(ls_run_config *config,
                                             const ls_tpu_config *tpu);
 // Finds the job of the system's workers, unless it was given.
 LS_MUST_USE ls_status ls_run_config_find_job(ls_run_config *config);
 // Checks that the job is the resolver's.
-// LS_INVALID_ARGUMENT  names both
+//   LS_INVALID_ARGUMENT  names both
 LS_MUST_USE ls_status ls_run_config_check_job(const ls_run_config *config);
 
 #endif  // LS_ESTIMATOR_CONFIG_RUN_CONFIG_H_

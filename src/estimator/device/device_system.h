@@ -17,7 +17,7 @@ LS_MUST_USE ls_status ls_device_system_end(const ls_plan *plan);
 // OUT_OF_RANGE.
 LS_MUST_USE ls_status ls_device_system_close_outfeeds(const ls_plan *plan);
 // Copies the error text of a compile status; "" if it compiled.
-// LS_INTERNAL  not a compile status
+//   LS_INTERNAL  not a compile status
 LS_MUST_USE ls_status ls_device_system_compile_error(const ls_array *status,
                                                      char **out_text);
 

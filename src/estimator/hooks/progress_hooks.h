@@ -23,7 +23,7 @@ LS_MUST_USE ls_status ls_examples_hook(ls_opt log_steps, int64_t steps_per_run,
 // Fails a training whose global step does not change, which would never end.
 // `train_op` is the name of the op that should change it, borrowed;
 // `steps_per_run` is that of a loop on cores, else 1.
-// LS_INVALID_ARGUMENT  from a run: names the op, and ls_train_op
+//   LS_INVALID_ARGUMENT  from a run: names the op, and ls_train_op
 LS_MUST_USE ls_status ls_moving_step_hook(const char *train_op,
                                           int64_t steps_per_run,
                                           ls_hook **out_hook);

@@ -26,8 +26,8 @@ typedef struct ls_cpu_input {
 } ls_cpu_input;
 
 // Calls the input function in the current graph, in the strategy's scope.
-// LS_INVALID_ARGUMENT  SLICED input; a tuple that is not a pair; with a
-//                      strategy, no data set
+//   LS_INVALID_ARGUMENT  SLICED input; a tuple that is not a pair; with a
+//                        strategy, no data set
 LS_MUST_USE ls_status ls_cpu_input_make(const ls_estimator_calls *calls,
                                         ls_cpu_input *out_input);
 void ls_cpu_input_drop(ls_cpu_input *input);  // May be zeroed.

@@ -55,7 +55,7 @@ LS_MUST_USE ls_status ls_enqueue_init(ls_enqueue *self,
 void ls_enqueue_deinit(ls_enqueue *self);  // May be zeroed.
 // Builds the ops, a list; returns the signals of a prediction, a dict, else
 // none.
-// LS_FAILED_PRECONDITION  they were built before
+//   LS_FAILED_PRECONDITION  they were built before
 LS_MUST_USE ls_status ls_enqueue_build(ls_enqueue *self, ls_nest *out_ops,
                                        ls_nest *out_signals);
 // Build the ops in two steps: reading into `read`, and feeding from there.

@@ -13,17 +13,17 @@
 ls_tensor ls_stopping_signal(ls_nest signals);
 // Returns if a signal says stop: for a tensor as an op, for a scalar or array
 // as a bool.
-// failed  the signal is not a bool
+//   failed  the signal is not a bool
 ls_nest ls_should_stop(ls_nest signal);
 
 // Checks that predictions, a dict of tensors or arrays, have a row for each
 // element of their batch's mask; tensors as far as sizes are known.
-// LS_INVALID_ARGUMENT  names the key of a prediction that has not
+//   LS_INVALID_ARGUMENT  names the key of a prediction that has not
 LS_MUST_USE ls_status ls_predictions_check(ls_nest predictions, int64_t rows);
 
 // Counts the rows that `padding`, an i32 array of 0 and 1, does not mark.
 // Without padding (none) counts the rows of the first leaf, if it has rows.
-// LS_INVALID_ARGUMENT  a prediction lacks rows; a row follows padding
+//   LS_INVALID_ARGUMENT  a prediction lacks rows; a row follows padding
 LS_MUST_USE ls_status ls_predictions_keep(ls_nest predictions, ls_nest padding,
                                           int64_t *out_rows);
 // Returns views of each leaf without padding; the leaves unchanged if nothing

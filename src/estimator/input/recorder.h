@@ -21,24 +21,24 @@ void ls_recorder_deinit(ls_recorder *self);  // May be zeroed.
 LS_OWNED_STRUCT(ls_recorder, ls_recorder_deinit)
 
 // Records the structure of the first element; all others must have the same.
-// LS_INVALID_ARGUMENT  the partitions have another structure
+//   LS_INVALID_ARGUMENT  the partitions have another structure
 LS_MUST_USE ls_status ls_recorder_note(ls_recorder *self,
                                        const ls_feed_element *fed);
 // Lists the leaves as tensors of the current graph, in order of flattening.
-// LS_INVALID_ARGUMENT  another structure than was recorded
+//   LS_INVALID_ARGUMENT  another structure than was recorded
 LS_MUST_USE ls_status ls_recorder_flatten(const ls_recorder *self,
                                           const ls_feed_element *fed,
                                           ls_nest *out_list);
 // Returns the partition of each leaf over a replica's cores, borrowed; NULL:
 // none is partitioned.
-// LS_FAILED_PRECONDITION  nothing was recorded
+//   LS_FAILED_PRECONDITION  nothing was recorded
 LS_MUST_USE ls_status ls_recorder_parts(const ls_recorder *self,
                                         const ls_shape **out_parts,
                                         size_t *out_count);
 
 // Restores an element from its flat list and a recorded structure. The caller
 // releases the nests.
-// LS_INVALID_ARGUMENT  another number of elements
+//   LS_INVALID_ARGUMENT  another number of elements
 LS_MUST_USE ls_status ls_recorder_unflatten(ls_nest structure, ls_nest elements,
                                             ls_feed_element *out_fed);
 

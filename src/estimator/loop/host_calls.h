@@ -33,7 +33,7 @@ void ls_host_calls_deinit(ls_host_calls *calls);  // May be zeroed.
 
 // In a step: records a function under a name. Without a `call` its result is
 // the tensors themselves. A zeroed function is ignored.
-// LS_FAILED_PRECONDITION  a scalar, where replicas' parts are joined
+//   LS_FAILED_PRECONDITION  a scalar, where replicas' parts are joined
 LS_MUST_USE ls_status ls_host_calls_record(ls_host_calls *calls,
                                            const char *name,
                                            const ls_host_function *function);

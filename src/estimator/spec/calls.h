@@ -59,11 +59,11 @@ typedef struct ls_captured {
 } ls_captured;
 
 // Sets the value.
-// LS_FAILED_PRECONDITION  it was set before
+//   LS_FAILED_PRECONDITION  it was set before
 LS_MUST_USE ls_status ls_captured_set(ls_captured *captured, const char *noun,
                                       void *value);
 // Returns the value.
-// LS_FAILED_PRECONDITION  it was not set
+//   LS_FAILED_PRECONDITION  it was not set
 LS_MUST_USE ls_status ls_captured_get(const ls_captured *captured,
                                       const char *noun, void **out_value);
 
@@ -72,7 +72,7 @@ LS_MUST_USE ls_status ls_captured_get(const ls_captured *captured,
 LS_MUST_USE ls_status ls_returned_check_leaf(const ls_leaf_spec *spec);
 // Checks that the tensors of features and labels, or a data set's element
 // specs, are dense and of known shapes, as cores need them.
-// LS_INVALID_ARGUMENT  names features or labels, the leaf and its type
+//   LS_INVALID_ARGUMENT  names features or labels, the leaf and its type
 LS_MUST_USE ls_status ls_returned_check_static(ls_nest features,
                                                ls_nest labels);
 

@@ -35,7 +35,7 @@ typedef struct ls_tracer_flags {
 } ls_tracer_flags;
 
 // Reads the flags in the environment; texts are in the arena.
-// LS_INVALID_ARGUMENT  lists all flags
+//   LS_INVALID_ARGUMENT  lists all flags
 LS_MUST_USE ls_status ls_tracer_flags_read(ls_arena *memory,
                                            ls_tracer_flags *out_flags);
 // Returns true if an op of this name and type should be traced.

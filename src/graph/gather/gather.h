@@ -69,9 +69,9 @@ typedef struct ls_gathered {
 
 // Gathers a graph. `memory` holds the lists and temporary data. The copy uses
 // the graph's names, so it must be freed first.
-// LS_INVALID_ARGUMENT  a value leaves a cluster without being its output, or
-//                      clusters need each other in a cycle
-// LS_INTERNAL          marks that belong to no cluster
+//   LS_INVALID_ARGUMENT  a value leaves a cluster without being its output, or
+//                        clusters need each other in a cycle
+//   LS_INTERNAL          marks that belong to no cluster
 LS_MUST_USE ls_status ls_graph_gather(const ls_gather_request *request,
                                       ls_arena *memory, ls_gathered *out);
 

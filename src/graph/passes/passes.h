@@ -29,7 +29,7 @@ enum { LS_NO_TWIN = UINT32_MAX };
 // the same value on all replicas, or LS_NO_TWIN; `twins` has room for all. A
 // node of `first` that varies by replica has no twin. Merges correspond in
 // order, and so do their results.
-// LS_INTERNAL  the bodies have different merges
+//   LS_INTERNAL  the bodies have different merges
 ls_status ls_find_twins(ls_graph *first, ls_graph *body, uint32_t *twins);
 
 #endif  // LS_GRAPH_PASSES_PASSES_H_

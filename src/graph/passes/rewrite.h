@@ -8,7 +8,7 @@
 // and ids ascend again without gaps. Its cost grows with the number of changes,
 // not the size of the graph.
 //
-// ¶ |  LS_OWN(ls_rewrite, r) = {0};
+//   LS_OWN(ls_rewrite, r) = {0};
 //   LS_RETURN_IF_ERROR(ls_rewrite_begin(&r, graph));
 //   LS_RETURN_IF_ERROR(change(&r));
 //   return ls_rewrite_end(&r);

@@ -2,7 +2,7 @@
 //
 // The lexer of the text form: one token ahead, each with its line.
 //
-// ¶ |  word    [A-Za-z_][A-Za-z0-9_]*
+//   word    [A-Za-z_][A-Za-z0-9_]*
 //   number  [+-]? digits, point, exponent; 0x...; -inf
 //   string  "..." with \" \\ \xHH, on one line
 //   mark    one of = ( ) { } [ ] , : # @ % ^ ? or ...

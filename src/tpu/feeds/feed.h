@@ -121,9 +121,9 @@ LS_MUST_USE ls_status ls_feed_create(const ls_feed_options *options,
 // Finds the queues of `count` replicas from `first` on, or of as many cores of
 // a host. They live as long as the feed; `*out_targets` has at least `first +
 // count`.
-// LS_NOT_FOUND            there is no system, or it has no such host
-// LS_FAILED_PRECONDITION  it is not initialized, or several systems match
-// LS_INVALID_ARGUMENT     it has no such core
+//   LS_NOT_FOUND            there is no system, or it has no such host
+//   LS_FAILED_PRECONDITION  it is not initialized, or several systems match
+//   LS_INVALID_ARGUMENT     it has no such core
 LS_MUST_USE ls_status ls_feed_find(ls_feed_state *feed, ls_runtime *runtime,
                                    int64_t first, size_t count,
                                    ls_feed_targets **out_targets);
@@ -132,7 +132,7 @@ LS_OWNED_POINTER(ls_feed_state, ls_object_release)
 bool ls_feed_uses(const ls_feed_state *feed, int64_t core);
 // Returns a host op's core, from the attribute or from the device it is placed
 // on.
-// LS_INVALID_ARGUMENT  the op is on a CPU and names no core
+//   LS_INVALID_ARGUMENT  the op is on a CPU and names no core
 LS_MUST_USE ls_status ls_feed_ordinal(const ls_feed_state *feed,
                                       int64_t *out_ordinal);
 

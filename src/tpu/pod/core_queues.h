@@ -45,7 +45,7 @@ LS_MUST_USE ls_status ls_core_queue_make_tuple(ls_core_queue *queue,
 void ls_core_queue_give_back(ls_core_queue *queue, ls_nest tuple);
 
 // Checks that element `i` has a type that can pass through a queue.
-// LS_INVALID_ARGUMENT  strings and other types that cannot
+//   LS_INVALID_ARGUMENT  strings and other types that cannot
 LS_MUST_USE ls_status ls_core_queue_check_dtype(const char *name, size_t i,
                                                 ls_dtype dtype);
 

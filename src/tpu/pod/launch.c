@@ -257,7 +257,7 @@ static void print_value(ls_text *text, const large_value *value) {
 }
 
 // Checks the memory of a core.
-// LS_RESOURCE_EXHAUSTED  names the need, the limit and the largest values
+//   LS_RESOURCE_EXHAUSTED  names the need, the limit and the largest values
 static ls_status check_core_memory(const ls_core *core, int64_t limit,
                                    const core_memory *memory) {
   const int64_t bytes = core_memory_bytes(memory);

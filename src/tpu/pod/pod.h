@@ -99,15 +99,15 @@ typedef struct ls_pod_shape {
 
 // Reads "4x4x2,cores=2,hosts=4", the part of `name` after "virtual:". The
 // shape's faults point into `text`.
-// LS_INVALID_ARGUMENT  names the text, the part and what is accepted
+//   LS_INVALID_ARGUMENT  names the text, the part and what is accepted
 LS_MUST_USE ls_status ls_pod_shape_parse(const char *name, const char *text,
                                          ls_pod_shape *out_shape);
 
 // Returns the pod of this name and job; makes it if there is none. The caller
 // releases it.
-// LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
-//                         not divide them
-// LS_FAILED_PRECONDITION  the existing pod has another shape
+//   LS_INVALID_ARGUMENT     more than LS_MAX_POD_CORES cores, or hosts that do
+//                           not divide them
+//   LS_FAILED_PRECONDITION  the existing pod has another shape
 LS_MUST_USE ls_status ls_pod_open(ls_runtime *runtime, const char *name,
                                   const char *job, const ls_pod_shape *shape,
                                   ls_pod **out_pod);
@@ -140,7 +140,7 @@ typedef struct ls_pod_of_now {
   uint64_t generation;  // Generation of the pod, else of the table of systems.
 } ls_pod_of_now;
 // Finds the pod of a system.
-// LS_FAILED_PRECONDITION  the system is not initialized: names it
+//   LS_FAILED_PRECONDITION  the system is not initialized: names it
 LS_MUST_USE ls_status ls_pod_ready(ls_runtime *runtime, const ls_system_id *id,
                                    ls_pod_of_now *out_now);
 
@@ -171,15 +171,15 @@ static inline ls_core *ls_pod_core(ls_pod *pod, int64_t host, int64_t ordinal) {
   return &pod->cores[host * pod->cores_per_host + ordinal];
 }
 // Checks that the pod has the sizes that a computation was built for.
-// LS_FAILED_PRECONDITION  names both
+//   LS_FAILED_PRECONDITION  names both
 LS_MUST_USE ls_status ls_pod_check_sizes(const ls_pod *pod,
                                          const int64_t sizes[LS_POD_SIZES]);
 // Finds the core that a device names, such as
 // "/job:worker/task:1/device:TPU:3"; parts left out mean the local system, task
 // 0 and index 0. The caller releases the core's pod.
-// LS_INVALID_ARGUMENT  not the name of a device
-// LS_NOT_FOUND         no TPU, no pod of that job, no such host or core: names
-//                      what there is
+//   LS_INVALID_ARGUMENT  not the name of a device
+//   LS_NOT_FOUND         no TPU, no pod of that job, no such host or core:
+//                        names what there is
 LS_MUST_USE ls_status ls_pod_lookup_core(ls_runtime *runtime,
                                          const char *device,
                                          ls_core **out_core);

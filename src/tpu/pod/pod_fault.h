@@ -35,9 +35,9 @@ static inline bool ls_pod_is_undisturbed(const ls_pod *pod) {
 }
 // Counts one step of a core through a fault point. The caller waits for the
 // delay itself. With no fault planned the cost is one load.
-// LS_UNAVAILABLE       the host or core is gone
-// LS_ABORTED           the outfeed fails
-// LS_INVALID_ARGUMENT  the program does not compile
+//   LS_UNAVAILABLE       the host or core is gone
+//   LS_ABORTED           the outfeed fails
+//   LS_INVALID_ARGUMENT  the program does not compile
 LS_MUST_USE ls_status ls_pod_pass_slowly(ls_core *core, ls_pod_door door,
                                          ls_pod_passing *out_passing);
 static inline ls_status ls_pod_pass(ls_core *core, ls_pod_door door,

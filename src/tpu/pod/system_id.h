@@ -80,14 +80,14 @@ ls_system_id *ls_system_around(void);
 // any). Otherwise the system of that job; without a job the local system, even
 // after its shutdown, or the only one. NULL if there is none. The caller
 // releases it.
-// LS_FAILED_PRECONDITION  there are several, or the first one was shut down,
+//   LS_FAILED_PRECONDITION  there are several, or the first one was shut down,
 // and
 //                         nothing names one: the message names two
 LS_MUST_USE ls_status ls_system_here(ls_runtime *runtime, const char *noun,
                                      const char *job, ls_system_id **out_id);
 // Returns the pod of a job: the initialized one, or else the only connected
 // one; NULL if there is none. The caller releases it.
-// LS_FAILED_PRECONDITION  none is initialized, and several are connected
+//   LS_FAILED_PRECONDITION  none is initialized, and several are connected
 LS_MUST_USE ls_status ls_system_of_job(ls_runtime *runtime, const char *noun,
                                        const char *job,
                                        struct ls_pod **out_pod);

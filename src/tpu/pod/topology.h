@@ -42,7 +42,7 @@ static inline size_t ls_topology_num_places(const ls_topology *topology) {
 }
 size_t ls_topology_num_missing(const ls_topology *topology);
 // Returns the number of the device at a coordinate, -1 if there is none.
-// LS_INVALID_ARGUMENT  outside the mesh
+//   LS_INVALID_ARGUMENT  outside the mesh
 LS_MUST_USE ls_status ls_topology_owner(const ls_topology *topology,
                                         ls_coordinate place,
                                         int32_t *out_owner);

@@ -70,7 +70,7 @@ ls_tpu_context *ls_tpu_context_current(void);
 
 // Puts ops into an outside compiled cluster until it is exited. `name` NULL:
 // the cluster's number is its name.
-// LS_UNIMPLEMENTED  entered twice, or exited without an entry
+//   LS_UNIMPLEMENTED  entered twice, or exited without an entry
 ls_status ls_tpu_context_enter_outside(ls_tpu_context *context,
                                        const char *name);
 ls_status ls_tpu_context_exit_outside(ls_tpu_context *context);
@@ -90,7 +90,7 @@ ls_status ls_tpu_context_exit_gradient(ls_tpu_context *context, ls_op op,
 // Returns the handle of a variable in the computation: an op outside of it,
 // named "<name>/handle" and made once. Ops of the variable name it in
 // LS_MARK_HANDLE. See variable_handles.c.
-// LS_INVALID_ARGUMENT  no copy is on a core of some replica: names it
+//   LS_INVALID_ARGUMENT  no copy is on a core of some replica: names it
 ls_status ls_tpu_context_handle(ls_tpu_context *context, ls_variable *variable,
                                 const ls_tpu_handle **out_handle);
 // Refuses a write that would leave some copies of an ON_WRITE variable

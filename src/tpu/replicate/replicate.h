@@ -35,7 +35,7 @@ typedef struct ls_replication {
 } ls_replication;
 
 // Checks options of XLA.
-// LS_INVALID_ARGUMENT  not a valid flag: names it
+//   LS_INVALID_ARGUMENT  not a valid flag: names it
 ls_status ls_check_xla_options(const ls_xla_options *options);
 
 // Replicates on cores of a system, as ls_replicate does; replica r's outputs
@@ -55,7 +55,7 @@ ls_status ls_replication_hosts(ls_replication *r, const char *const **out_hosts,
 // Makes maximum shapes for replicas' inputs, of the inputs' ranks with all
 // sizes unknown; the caller releases them. Also checks that all sizes are known
 // and equal.
-// LS_INVALID_ARGUMENT  a tensor without a rank, or with another size: names it
+//   LS_INVALID_ARGUMENT  a tensor without a rank or with another size: names it
 ls_status ls_maximum_shapes_of(ls_nest inputs, ls_nest *out_maxima);
 ls_status ls_check_static_shapes(ls_nest inputs);
 

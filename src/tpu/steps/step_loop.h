@@ -37,7 +37,7 @@ typedef struct ls_step_loop {
 // Builds the loop in the current graph; a failure leaves no ops behind. `state`
 // becomes that of the last step. `*out_count` (may be NULL) becomes the number
 // of steps or, if the loop does not count, a tensor that waits for them.
-// LS_FAILED_PRECONDITION  an infeed outside of a replicated computation
+//   LS_FAILED_PRECONDITION  an infeed outside of a replicated computation
 LS_MUST_USE ls_status ls_step_loop_build(const ls_step_loop *loop,
                                          ls_tensor *state, size_t num_state,
                                          ls_tensor *out_count);
@@ -46,7 +46,7 @@ LS_MUST_USE ls_status ls_step_loop_build(const ls_step_loop *loop,
 LS_MUST_USE ls_status ls_step_loop_build_nest(const ls_step_loop *loop,
                                               ls_nest inputs, ls_nest *outputs);
 // Checks and stores a step's result: values for the whole state, then ops.
-// LS_INVALID_ARGUMENT  another structure or other types
+//   LS_INVALID_ARGUMENT  another structure or other types
 LS_MUST_USE ls_status ls_step_take(ls_step *step, ls_nest made);
 
 #endif  // LS_TPU_STEPS_STEP_LOOP_H_

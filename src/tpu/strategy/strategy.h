@@ -59,7 +59,7 @@ static inline ls_tpu_strategy *ls_tpu_strategy_of(const ls_strategy *strategy) {
 }
 // Finds the core of a replica, for strategies of any kind; a TPU strategy's is
 // in its own system. The caller releases it (ls_core_release).
-// LS_NOT_FOUND  the replica's device is not a core, or does not exist
+//   LS_NOT_FOUND  the replica's device is not a core, or does not exist
 LS_MUST_USE ls_status ls_strategy_core(const ls_strategy *strategy,
                                        int32_t replica, ls_core **out_core);
 // Initializes the system of the strategy's resolver.

@@ -47,7 +47,7 @@ static inline const char *ls_tpu_pod_job(const ls_tpu_resolver *resolver) {
 
 // Splits addresses such as "grpc://a:1,b" into one per task, strips prefixes
 // and adds ports.
-// LS_INVALID_ARGUMENT  an empty address, or a bad port
+//   LS_INVALID_ARGUMENT  an empty address, or a bad port
 LS_MUST_USE ls_status ls_tpu_split_addresses(ls_arena *arena, const char *name,
                                              const char *const **out_addresses,
                                              size_t *out_count);
@@ -68,8 +68,8 @@ typedef struct ls_tpu_devices {
   ls_topology *topology;
 } ls_tpu_devices;
 // Queries the resolver's system, and up to `retries` times again.
-// LS_DEADLINE_EXCEEDED  it never answered in time
-// LS_UNIMPLEMENTED      it has addresses, and no query is set
+//   LS_DEADLINE_EXCEEDED  it never answered in time
+//   LS_UNIMPLEMENTED      it has addresses, and no query is set
 LS_MUST_USE ls_status ls_tpu_list_devices(const ls_tpu_resolver *resolver,
                                           const ls_tpu_question *question,
                                           int64_t retries, ls_arena *arena,
