@@ -36,11 +36,11 @@ ls_status gradient_cumsum(ls_gradient *g) {
   return ls_ok();
 }
 
-// Element k is a factor of every product behind it: dx[k] is the product of
-// what is before k, times
+// Element k is a factor of every product from k on: dx[k] is the product of the
+// elements before k, times
 //   s[k] = d[k] + x[k+1] s[k+1],
-// the sum over what is behind it of d times the factors between. Nothing is
-// divided, so zeros do no harm. Exclusive: the first product with factor k is
+// the sum over all later products of d times the factors in between. Nothing is
+// divided, so zeros are handled. Exclusive: the first product with factor k is
 // that of k + 1, so the sum begins there.
 ls_status gradient_cumprod(ls_gradient *g) {
   const scan s = scan_of(g->node);

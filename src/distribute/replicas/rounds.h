@@ -13,8 +13,8 @@
 #include "runtime/eager/eager.h"
 
 // ---- Sharing ---------------------------------------------------------------
-// Replica 0 makes the replicas' variables; the others get the same ones, matched
-// by name without uniquifying numbers, in order of creation.
+// Replica 0 makes the replicas' variables; the others get the same ones,
+// matched by name without uniquifying numbers, in order of creation.
 //
 // The variables that replica 0 made in one run of all replicas.
 typedef struct ls_sharing {

@@ -157,7 +157,7 @@ ls_node *ls_rewrite_match(const ls_rewrite *r, uint64_t ref, uint16_t type) {
 }
 
 // ---- Changes ---------------------------------------------------------------
-// Returns the capture behind operand `input` of a node, NULL if it is none.
+// Returns the capture that operand `input` of a node stands for, else NULL.
 static ls_capture *captured_by(const ls_node *node, uint32_t input) {
   for (uint32_t r = node->num_regions; r > 0; --r) {
     const uint32_t first = ls_node_captures(node, r - 1);
