@@ -13,7 +13,7 @@
 typedef struct merge_gradient {
   ls_gradient *g;
   ls_arena *arena;
-  size_t replicas, args, gathered;  // Of the forward op.
+  size_t replicas, args, gathered;  // Numbers of the forward op.
   ls_graph *body;                   // Body of the forward op.
   ls_graph *made;                   // Body of the gradient op.
   ls_tensor *values;   // Values in `made` for the parameters of `body`.

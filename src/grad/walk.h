@@ -44,7 +44,7 @@ typedef struct ls_gradient_goal {
   ls_tensor tensor;
   const ls_variable *variable;  // NULL: the tensor.
   ls_tensor gradient;           // Result; zeroed: none.
-  ls_gradient_term *terms;      // Of a variable.
+  ls_gradient_term *terms;      // Gradients of a variable's reads.
   size_t num_terms, terms_capacity;
 } ls_gradient_goal;
 

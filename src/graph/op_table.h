@@ -36,10 +36,10 @@ typedef enum ls_op_traits {
   LS_OP_REGIONS = 1 << 9,     // Has regions.
   LS_OP_ON_HOST = 1 << 10,    // Runs on the host.
   LS_OP_LINEAR = 1 << 11,  // Its values are used once: never merged or copied.
-  // Which operands are row-wise: dimension 0 lists rows that are computed
-  // independently, so rows of several replicas can be processed as one batch.
-  // Other operands are used whole for each row. All operands of elementwise ops
-  // are row-wise.
+  // Values for the operands that are row-wise: dimension 0 lists rows that are
+  // computed independently, so rows of several replicas can be processed as one
+  // batch. Other operands are used whole for each row. All operands of
+  // elementwise ops are row-wise.
   LS_OP_WHOLE = 1 << 12,            // No operand.
   LS_OP_ROWS = 2 << 12,             // All operands.
   LS_OP_ROWS_OF_FIRST = 3 << 12,    // Operand 0.

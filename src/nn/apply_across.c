@@ -22,9 +22,9 @@ typedef struct across {
   ls_variable *global_step;
   ls_nest total;  // Numbers of examples, one total per replica; none: equal.
   ls_step_scalars scalars;
-  ls_nest examples;         // Of all replicas in this call; none: not known.
-  ls_held_call call;        // With several calls per step: this call,
-  ls_tensor share;          // and, when stepping, the factor of the sums.
+  ls_nest examples;   // Number over all replicas in this call; none: not known.
+  ls_held_call call;  // With several calls per step: this call,
+  ls_tensor share;    // and, when stepping, the factor of the sums.
   ls_variable **variables;  // Variables with a gradient.
   ls_nest *gradients;       // One value per replica, owned.
   size_t count, replicas;

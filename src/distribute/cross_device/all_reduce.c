@@ -51,7 +51,7 @@ typedef struct batch {
   size_t count;
   // One row per device; `reduced` has the packs.
   ls_tensor_row *rows, *results, *reduced;
-  ls_dtype *dtypes;  // Of each value.
+  ls_dtype *dtypes;  // Type of each value.
 } batch;
 
 static void batch_deinit(batch *b) {

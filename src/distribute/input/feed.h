@@ -73,7 +73,7 @@ typedef struct ls_feed_source {
   ls_dataset *dataset;    // NULL: values of the graph.
   ls_iterator *iterator;  // NULL: not begun.
   ls_nest features, labels;
-  ls_nest signals;  // Of the latest element.
+  ls_nest signals;  // Signals of the latest element.
   bool has_signals;
 } ls_feed_source;
 

@@ -19,11 +19,11 @@
 typedef struct replica_call {
   ls_callback callback;
   void *user;
-  ls_nest args;   // Of all replicas.
-  ls_nest *each;  // Of each replica.
+  ls_nest args;   // Arguments for all replicas.
+  ls_nest *each;  // Arguments of each replica.
   ls_nest rows;   // Borrowed: the argument whose rows are the examples.
   ls_graph *graph;
-  ls_losses losses;  // Of the graph before the call.
+  ls_losses losses;  // Record of the graph before the call.
 } replica_call;
 
 // ---- A replica -------------------------------------------------------------

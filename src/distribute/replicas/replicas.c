@@ -18,7 +18,7 @@
 
 typedef struct tracing {
   ls_strategy *strategy;
-  ls_graph *graph;  // Of the function.
+  ls_graph *graph;  // Graph of the function.
   const ls_function_options *function;
   ls_nest args;
   // Types of one replica's components, one per split argument.

@@ -56,7 +56,7 @@ typedef struct ls_replica_task {
   ls_nest result;
   ls_status status;
   void *own;         // For the caller.
-  ls_losses losses;  // Of `graph` while this replica runs.
+  ls_losses losses;  // Record of `graph` while this replica runs.
   // Set while it waits in a merge call.
   ls_merge_function merge;
   ls_nest merge_args, merged;

@@ -26,7 +26,7 @@ struct ls_estimator {
   bool exports_to_tpu, replica_0_loss, input_end_fails;
   ls_warm_start warm_start;  // Borrowed; path NULL: none.
   bool has_predictions;      // True while predictions are open.
-  char *compile_error;       // Of the last program; NULL: it compiled.
+  char *compile_error;       // Error of the last program; NULL: it compiled.
 };
 
 static inline const ls_run_values *

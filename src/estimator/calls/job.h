@@ -76,7 +76,7 @@ struct ls_job {
   ls_estimator_spec *spec;
   ls_tensor loss;
   ls_op train_op;
-  ls_nest metrics;  // Of an evaluation: a dict of (value, update op).
+  ls_nest metrics;  // Evaluation: a dict of (value, update op).
   ls_nest losses;   // The loss, and the number of steps or examples it is for.
   ls_nest predictions;            // Borrowed.
   ls_iterator *const *iterators;  // The input's iterators, borrowed.

@@ -17,7 +17,7 @@ typedef struct side {
   ls_job job;
   bool is_tpu;
   ls_serving_receiver receiver;
-  ls_export_outputs outputs;  // Of a TPU graph: the callee's; else
+  ls_export_outputs outputs;  // Outputs of a TPU graph, the callee's; else
   ls_nest values;             // of modes other than prediction.
   ls_export_output value;
   ls_serving_signature *signatures;

@@ -13,8 +13,8 @@
 
 // The estimator options that plans depend on. A zero field has its default.
 typedef struct ls_estimator_facts {
-  ls_run_config *config;             // Of a TPU run; holds a reference.
-  ls_opt batch_sizes[LS_NUM_MODES];  // Of all replicas together, by mode.
+  ls_run_config *config;  // Configuration of a TPU run; holds a reference.
+  ls_opt batch_sizes[LS_NUM_MODES];  // For all replicas together, by mode.
   ls_flag use_tpu, eval_on_tpu;      // Default on.
   // Accept any batch size: shorter shares are padded.
   bool any_batch;

@@ -31,7 +31,7 @@ typedef struct ls_estimator_program {
   ls_tensor steps;           // Number of steps the run has made, i64.
   bool reduces;              // The program contains ls_cross_replica_sum.
   ls_tensor compile_status;  // A string: see ls_split_compile_and_replicate.
-  ls_estimator_spec *spec;   // Of the model function. Holds a reference.
+  ls_estimator_spec *spec;   // Spec of the model function. Holds a reference.
   // Work on the hosts: a list of ops to run once a step (in a training with
   // host_call_every_n_steps n: once in n of a run's steps), and the results of
   // the host call. In a prediction the stop signal waits for them.

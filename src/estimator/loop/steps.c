@@ -117,7 +117,8 @@ typedef struct step {
   const ls_step *loop;
   ls_tensor *state;
   ls_feed_element fed;
-  ls_tensor examples;  // Of this replica, an i64; set with batches of any size.
+  // Number on this replica, an i64; set with batches of any size.
+  ls_tensor examples;
   ls_estimator_spec *spec;  // Borrowed.
   const ls_estimator_spec_options *spec_options;
   ls_op sent;  // Sends to hosts; id 0: nothing is sent.

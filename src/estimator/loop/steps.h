@@ -25,7 +25,7 @@ typedef struct ls_model_steps {
   ls_estimator_mode mode;
   int64_t num_replicas;
   ls_variable *iterations;  // Number of steps of a run; borrowed.
-  ls_captured spec;         // Of the model function; holds a reference.
+  ls_captured spec;         // Spec of the model function; holds a reference.
   ls_dtype loss_dtype;      // Set after the first loss.
   ls_host_calls host;
   ls_summary_writer *summaries;  // Training: skips the model's summaries,

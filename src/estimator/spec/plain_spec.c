@@ -14,7 +14,8 @@
 // graph's summary writers.
 typedef struct host_call {
   ls_nest fetches;
-  ls_nest initializers, flushers;  // Of the writers; set when the hook begins.
+  // Ops of the writers; set when the hook begins.
+  ls_nest initializers, flushers;
 } host_call;
 
 static void drop_writers(host_call *self) {

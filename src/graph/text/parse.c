@@ -20,11 +20,11 @@ typedef struct op_text {
   int line;
   int64_t id, num_outputs;
   uint16_t type;
-  ls_parse_list inputs;   // Of uint64_t refs.
-  ls_parse_list control;  // Of ls_op.
-  ls_parse_list attrs;    // Of ls_attr.
-  ls_parse_list regions;  // Of ls_graph *.
-  ls_parse_list types;    // Of ls_type.
+  ls_parse_list inputs;   // List of uint64_t refs.
+  ls_parse_list control;  // List of ls_op.
+  ls_parse_list attrs;    // List of ls_attr.
+  ls_parse_list regions;  // List of ls_graph *.
+  ls_parse_list types;    // List of ls_type.
   char *name, *device;
   bool varying;
   ls_tensor captured;  // Its graph is NULL if the text does not show it.
