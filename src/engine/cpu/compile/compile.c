@@ -97,15 +97,14 @@ static void emit_results(ls_cpu_compiler *self, ls_cpu_scope *scope) {
 static void emit_program(ls_cpu_compiler *self) {
   ls_cpu_scope scope;
   ls_cpu_scope_init(self, &scope, self->program->body);
-  // Reserves position 0 and storage 0, which emission returns after a failure,
-  // and positions for early copies.
+  // Reserves position 0, which emission returns after a failure, and positions
+  // for early copies.
   size_t places = 1 + self->program->num_outputs;
   for (size_t i = 0; i < self->program->num_uses; ++i) {
     places += self->program->uses[i].written;
   }
   while (places-- > 0)
     ls_cpu_emit(self, LS_CPU_NOTHING, NULL);
-  ls_cpu_new_shared(self, 0);
   bind_parameters(self, &scope);
   ls_cpu_emit_graph(self, &scope);
   emit_results(self, &scope);
