@@ -55,7 +55,6 @@ ls_status ls_graph_make_like(const ls_graph *graph, ls_graph *parent,
                              ls_graph **out_graph) {
   LS_RETURN_IF_ERROR(ls_graph_make(graph->kind, graph->name, parent->runtime,
                                    parent, out_graph));
-  (*out_graph)->is_while_body = graph->is_while_body;
   (*out_graph)->is_replica = graph->is_replica;
   (*out_graph)->trains = graph->trains;
   return ls_ok();

@@ -102,8 +102,6 @@ static ls_status fill_loop(ls_apart *a, loop *p, uint64_t *initial,
       ls_apart_make_region(a, "while_condition", to, &p->regions.items[0]));
   LS_RETURN_IF_ERROR(
       ls_apart_make_region(a, "while_body", to, &p->regions.items[1]));
-  p->regions.items[0]->is_while_body = p->regions.items[1]->is_while_body =
-      true;
   LS_RETURN_IF_ERROR(fill_condition(a, p, refs));
   LS_RETURN_IF_ERROR(fill_body(a, p, refs, next));
   const bool steps = ls_node_int(node, LS_ATTR_ID_COUNTS_STEPS) != 0;

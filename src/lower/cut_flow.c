@@ -93,7 +93,6 @@ static ls_status cut_region(leaving *l, uint32_t r, const uint8_t *roles) {
   ls_graph *from = l->node->regions[r], *to = NULL;
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, from->name, from->runtime,
                                    l->g->to, &to));
-  to->is_while_body = from->is_while_body;
   l->regions[l->num_regions++] = to;
   ls_cut_graph inner;
   LS_RETURN_IF_ERROR(

@@ -104,7 +104,6 @@ ls_status ls_lower_flow_open(ls_lower_flow *f, ls_graph *from, const char *name,
     return ls_out_of_memory();
   LS_RETURN_IF_ERROR(ls_graph_make(LS_GRAPH_LOWERED, name,
                                    f->scope->to->runtime, f->scope->to, &to));
-  to->is_while_body = from->is_while_body;
   f->regions[f->num_regions++] = to;
   return ls_lower_scope_init(inner, f->scope->all, f->scope, from, to);
 }

@@ -178,7 +178,6 @@ static ls_status build_while(flow *f, ls_flow_callback condition,
   if (!ls_status_is_ok(same))
     return ls_status_annotate(
         same, "between a loop's initial values and its body's results");
-  f->regions[0]->is_while_body = f->regions[1]->is_while_body = true;
   LS_RETURN_IF_ERROR(add_captures(f));
   const ls_attr attrs[] = {LS_OWN_I(NUM_CARRIED, (int64_t)carried),
                            LS_OWN_I(MAX_TRIPS, trips.most),
