@@ -104,6 +104,13 @@ TEST(files_without_a_known_size_are_read_to_the_end) {
   ls_release(ls_allocator_system(), data);
 }
 
+TEST(an_earlier_interruption_does_not_matter_to_reading) {
+  expect_ok(files()->write(NULL, path_of("calm"), "calm", 4));
+  errno = EINTR;
+  expect_content(path_of("calm"), "calm");
+  expect_ok(files()->remove(NULL, path_of("calm")));
+}
+
 TEST(longer_files_than_wanted_are_refused) {
   ls_allocator *system = ls_allocator_system();
   char *data = NULL;

@@ -86,6 +86,24 @@ graph build "products" {
   %12 = softmax_cross_entropy_grad(%7, %4, %11) : f32[?,10]
 }
 ---- same
+==== gradients of another type than the logits
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[?,10]} # "x" : f32[?,10]
+  %2 = placeholder() {dtype = i32, shape = shape[?]} # "labels" : i32[?]
+  %3 = placeholder() {dtype = f64, shape = shape[?]} # "dy" : f64[?]
+  %4 = softmax_cross_entropy_grad(%1, %2, %3) : f32[?,10]
+}
+---- INVALID_ARGUMENT
+the rows' gradients are f64[?]
+==== gradients of other rows than the logits'
+graph build "g" {
+  %1 = placeholder() {dtype = f32, shape = shape[4,10]} # "x" : f32[4,10]
+  %2 = placeholder() {dtype = i32, shape = shape[4]} # "labels" : i32[4]
+  %3 = placeholder() {dtype = f32, shape = shape[3]} # "dy" : f32[3]
+  %4 = softmax_cross_entropy_grad(%1, %2, %3) : f32[4,10]
+}
+---- INVALID_ARGUMENT
+the rows' gradients are f32[3]
 ==== an absurd size is refused
 graph build "g" {
   %1 = iota() {sizes = sizes[70368744177664, 70368744177664], axis = 0, dtype = i32} : i32[?,?]

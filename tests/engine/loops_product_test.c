@@ -71,6 +71,10 @@ TEST(large_products_are_cut_without_a_trace) {
     p = (product_case){
         .dtype = loop_types[t], .batch = 40, .m = 33, .n = 150, .k = 9};
     check_matmul(&p, &random);
+    // Ranges begin amid a matrix and end in the next one.
+    p = (product_case){
+        .dtype = loop_types[t], .batch = 3, .m = 300, .n = 270, .k = 20};
+    check_matmul(&p, &random);
   }
 }
 

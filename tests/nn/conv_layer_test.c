@@ -178,27 +178,31 @@ static void spread(const double *x, const double *kernel, int64_t size,
 
 TEST(a_transposed_layer_spreads_what_another_gathers) {
   const struct {
+    ls_shape strides;
     ls_padding padding;
-    int64_t size_y, low;
-  } rows[] = {{LS_PADDING_SAME, 6, 0}, {LS_PADDING_VALID, 7, 0}};
+    int64_t stride, size_y, low;
+  } rows[] = {{LS_SHAPE(2, 2), LS_PADDING_SAME, 2, 6, 0},
+              {LS_SHAPE(2, 2), LS_PADDING_VALID, 2, 7, 0},
+              {LS_SCALAR, LS_PADDING_SAME, 1, 3, 1},
+              {LS_SCALAR, LS_PADDING_VALID, 1, 5, 0}};
   double x[9], kernel[9], y[49];
   fill_numbers(x, 9, 1);
   fill_numbers(kernel, 9, 2);
-  for (size_t k = 0; k < 2; ++k) {
+  for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); ++k) {
     ls_conv_layer *layer = NULL;
     expect_ok(ls_conv_layer_create(
         &(ls_conv_options){
             .channels = 1,
             .filters = 1,
             .window = LS_SHAPE(3, 3),
-            .how = {.strides = LS_SHAPE(2, 2), .padding = rows[k].padding},
+            .how = {.strides = rows[k].strides, .padding = rows[k].padding},
             .transposed = true,
             .dtype = LS_DTYPE_F64},
         &layer));
     ls_variable *variable = NULL;
     ls_conv_layer_variables(layer, &variable, 1);
     set_variable(variable, kernel);
-    spread(x, kernel, 3, 3, 2, rows[k].low, y, rows[k].size_y);
+    spread(x, kernel, 3, 3, rows[k].stride, rows[k].low, y, rows[k].size_y);
     expect_ok(ls_frame_begin());
     expect_tensor(ls_conv_layer_apply(
                       layer, eager_of(LS_DTYPE_F64, LS_SHAPE(1, 3, 3, 1), x)),

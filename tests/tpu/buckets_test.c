@@ -2,7 +2,7 @@
 //
 // Buckets: how many programs steps on batches of several sizes need, and that
 // each has the bits of a step without padding.
-#include "base/memory/own.h"
+#include "distribute/own.h"
 #include "lockstep/ops.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/regroup.h"
@@ -222,6 +222,41 @@ TEST(session_runs_of_a_bucket_share_a_program) {
   }
 }
 
+static ls_nest mean_of_x(ls_nest args, void *user) {
+  const ls_tensor x = ls_nest_tensor(args, 0);
+  (void)user;
+  return LS_LIST(ls_leaf(ls_reduce_mean(ls_exp(x), LS_ALL_AXES)));
+}
+
+// Replicas' rows in a session that also asks for something else of them.
+TEST(rows_that_others_use_too_are_not_padded) {
+  LS_SPEC("T96");
+  LS_OWN(computation, g) = {0};
+  computation_open(&g);
+  LS_OWN(ls_strategy, s) = tpu_strategy_of(2);
+  ls_feed feeds[2] = {0};
+  ls_nest each[2];
+  for (int r = 0; r < 2; ++r) {
+    feeds[r].tensor = ls_placeholder(LS_DTYPE_F32, LS_SHAPE(-1, 4), "x");
+    each[r] = ls_leaf(feeds[r].tensor);
+  }
+  LS_OWN(ls_nest, args) =
+      LS_TUPLE(ls_nest_distributed(LS_PER_REPLICA, each, 2));
+  expect_ok(ls_strategy_run_with(s, ls_plain(mean_of_x, NULL), args,
+                                 &(ls_run_options){.bucketize = LS_FLAG_ON},
+                                 &g.outputs));
+  LS_OWN(ls_nest, fetches) = LS_LIST(ls_nest_retain(g.outputs),
+                                     ls_leaf(ls_dim_size(feeds[0].tensor, 0)));
+  expect_ok(ls_session_create(g.graph, &g.session));
+  for (int64_t rows = 5; rows <= 7; ++rows) {
+    LS_OWN(ls_array, x) = array_of_numbers(LS_DTYPE_F32, LS_SHAPE(rows, 4), 1);
+    LS_OWN(ls_nest, results) = ls_none();
+    feeds[0].value = feeds[1].value = x;
+    expect_ok(ls_session_run(g.session, fetches, feeds, 2, &results));
+    assert_true(ls_nest_number(ls_nest_item(results, 1)) == (double)rows);
+  }
+}
+
 // ---- Memory ---------------------------------------------------------------
 typedef struct job {
   ls_graph *graph;
@@ -235,12 +270,6 @@ static ls_status begin(void *self) {
     j->rows[r] = ls_nest_array(
         array_of_numbers(LS_DTYPE_F32, LS_SHAPE(2 + r, 4), (uint32_t)r));
   return ls_graph_create("g", &j->graph);
-}
-
-static ls_nest mean_of_x(ls_nest args, void *user) {
-  const ls_tensor x = ls_nest_tensor(args, 0);
-  (void)user;
-  return LS_LIST(ls_leaf(ls_reduce_mean(ls_exp(x), LS_ALL_AXES)));
 }
 
 static ls_status run_once(job *j, ls_feed *feeds, ls_nest *outputs) {
