@@ -16,19 +16,6 @@
 #include "support/spec.h"
 
 // ---- What is written -------------------------------------------------------
-static char *read_text(const char *base, const char *name, size_t *out_size) {
-  char path[300];
-  snprintf(path, sizeof(path), "%s/%s", base, name);
-  FILE *file = fopen(path, "rb");
-  assert_non_null(file);
-  char *text = calloc(1, 1 << 16);
-  assert_non_null(text);
-  const size_t size = fread(text, 1, (1 << 16) - 1, file);
-  fclose(file);
-  if (out_size != NULL) *out_size = size;
-  return text;
-}
-
 TEST(a_signature_is_written_as_stablehlo) {
   served_make_folder();
   served_model m = served_open_model();
@@ -38,7 +25,7 @@ TEST(a_signature_is_written_as_stablehlo) {
   r.options.batch_size = 5;
   char *path = NULL;
   expect_ok(ls_serving_export(&r.options, &path));
-  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  char *text = served_read(path, "serve.stablehlo.mlir", NULL);
   assert_string_equal(
       text,
       "module @lockstep {\n"
@@ -100,7 +87,7 @@ TEST(a_loss_leaves_other_classes_out) {
           .num_graphs = 1,
           .stablehlo = LS_FLAG_ON},
       &path));
-  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  char *text = served_read(path, "serve.stablehlo.mlir", NULL);
   assert_non_null(strstr(text, "stablehlo.select"));
   assert_null(strstr(text, "stablehlo.multiply"));
   free(text);
@@ -128,20 +115,20 @@ TEST(a_signature_is_written_as_onnx) {
   char *path = NULL, file[200];
   expect_ok(ls_serving_export(&r.options, &path));
   size_t size = 0, again = 0;
-  char *bytes = read_text(path, "model.onnx", &size);
+  char *bytes = served_read(path, "model.onnx", &size);
   static const char *const parts[] = {"lockstep", "MatMul",  "features",
                                       "layer/w",  "layer/b", "batch"};
   for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); ++i)
     assert_true(holds(bytes, size, parts[i]));
   free(bytes);
-  free(read_text(path, "model.again.onnx", NULL));
+  free(served_read(path, "model.again.onnx", NULL));
   // Of what was loaded it is the same.
   ls_serving *s = NULL;
   expect_ok(ls_serving_load(path, NULL, &s));
   snprintf(file, sizeof(file), "%s/here.onnx", path);
   expect_ok(ls_serving_write_onnx(s, NULL, file));
-  bytes = read_text(path, "model.onnx", &size);
-  char *other = read_text(path, "here.onnx", &again);
+  bytes = served_read(path, "model.onnx", &size);
+  char *other = served_read(path, "here.onnx", &again);
   assert_int_equal(size, again);
   assert_memory_equal(bytes, other, size);
   free(bytes);
@@ -210,38 +197,9 @@ static ls_tensor make_half_sum(ls_tensor x) {
   return make_sum(ls_convert(x, LS_DTYPE_BF16));
 }
 
-// Exports what `make` gives of x f32[?,3]. The caller releases the path.
-static ls_status export_made(make_function make, ls_shape shape, bool onnx,
-                             char **out_path) {
-  LS_OWN(ls_graph, graph) = NULL;
-  ls_nest inputs, outputs;
-  expect_ok(ls_graph_create("g", &graph));
-  {
-    LS_GRAPH_SCOPE(graph);
-    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, shape, "x");
-    inputs = served_dict_of("x", ls_leaf(x));
-    outputs = served_dict_of("y", ls_leaf(make(x)));
-  }
-  expect_ok(ls_graph_take_error(graph));
-  const ls_serving_signature signature = {
-      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
-  const ls_serving_graph one = {
-      .graph = graph, .signatures = &signature, .num_signatures = 1};
-  const ls_status status = ls_serving_export(
-      &(ls_serving_options){.base = served_folder,
-                            .graphs = &one,
-                            .num_graphs = 1,
-                            .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
-                            .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
-      out_path);
-  ls_nest_release(inputs);
-  ls_nest_release(outputs);
-  return status;
-}
-
 static ls_status try(make_function make, ls_shape shape, bool onnx) {
   LS_OWN(printed, path) = NULL;
-  const ls_status status = export_made(make, shape, onnx, &path);
+  const ls_status status = served_export(make, shape, onnx, &path);
   return status;
 }
 
@@ -290,8 +248,8 @@ static int find_sums(const char *text, int (*sums)[3], int capacity) {
 static void expect_tree(make_function make, const char *type, bool rounds) {
   int sums[8][3];
   LS_OWN(printed, path) = NULL;
-  expect_ok(export_made(make, LS_SHAPE(2, 3), false, &path));
-  char *text = read_text(path, "serve.stablehlo.mlir", NULL);
+  expect_ok(served_export(make, LS_SHAPE(2, 3), false, &path));
+  char *text = served_read(path, "serve.stablehlo.mlir", NULL);
   assert_int_equal(find_sums(text, sums, 8), 4);
   // (a + b) + (c + d), and e.
   assert_int_equal(sums[2][1], sums[0][0]);
@@ -327,8 +285,8 @@ TEST(slices_of_nothing_end_where_they_begin) {
   char *path = NULL;
   size_t size = 0;
   served_make_folder();
-  expect_ok(export_made(make_hollow, LS_SHAPE(2, 3), true, &path));
-  char *bytes = read_text(path, "model.onnx", &size);
+  expect_ok(served_export(make_hollow, LS_SHAPE(2, 3), true, &path));
+  char *bytes = served_read(path, "model.onnx", &size);
   assert_true(has_numbers(bytes, size, 2, 0));
   assert_false(has_numbers(bytes, size, 2, -1));
   free(bytes);

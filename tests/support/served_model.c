@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory/own.h"
+#include "graph/own.h"
 #include "lockstep/full.h"
 
 // ---- A model ---------------------------------------------------------------
@@ -104,6 +104,45 @@ bool served_is_empty(const char *path) {
   char command[600];
   snprintf(command, sizeof(command), "test -z \"$(ls -A '%s')\"", path);
   return system(command) == 0;
+}
+
+ls_status served_export(ls_tensor (*make)(ls_tensor x), ls_shape shape,
+                        bool onnx, char **out_path) {
+  LS_OWN(ls_graph, graph) = NULL;
+  LS_OWN(ls_nest, inputs) = ls_none();
+  LS_OWN(ls_nest, outputs) = ls_none();
+  expect_ok(ls_graph_create("g", &graph));
+  {
+    LS_GRAPH_SCOPE(graph);
+    const ls_tensor x = ls_placeholder(LS_DTYPE_F32, shape, "x");
+    inputs = served_dict_of("x", ls_leaf(x));
+    outputs = served_dict_of("y", ls_leaf(make(x)));
+  }
+  expect_ok(ls_graph_take_error(graph));
+  const ls_serving_signature signature = {
+      {LS_SERVING_DEFAULT, LS_EXPORT_PREDICT, outputs}, inputs};
+  const ls_serving_graph one = {
+      .graph = graph, .signatures = &signature, .num_signatures = 1};
+  return ls_serving_export(
+      &(ls_serving_options){.base = served_folder,
+                            .graphs = &one,
+                            .num_graphs = 1,
+                            .onnx = onnx ? LS_FLAG_ON : LS_FLAG_OFF,
+                            .stablehlo = onnx ? LS_FLAG_OFF : LS_FLAG_ON},
+      out_path);
+}
+
+char *served_read(const char *base, const char *name, size_t *out_size) {
+  char path[300];
+  snprintf(path, sizeof(path), "%s/%s", base, name);
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  char *text = calloc(1, 1 << 16);
+  assert_non_null(text);
+  const size_t size = fread(text, 1, (1 << 16) - 1, file);
+  fclose(file);
+  if (out_size != NULL) *out_size = size;
+  return text;
 }
 
 // ---- Running it ------------------------------------------------------------

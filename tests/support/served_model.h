@@ -37,6 +37,13 @@ typedef struct served_request {
 void served_ask(served_request *r, const served_model *m);
 void served_drop(served_request *r);
 
+// Exports what `make` gives of a placeholder x f32, as ONNX or StableHLO. The
+// caller releases the path.
+ls_status served_export(ls_tensor (*make)(ls_tensor x), ls_shape shape,
+                        bool onnx, char **out_path);
+// A file of an export, with a zero at its end. The caller frees it.
+char *served_read(const char *base, const char *name, size_t *out_size);
+
 // A loaded program gives what the model's session does, bit for bit.
 void served_expect_serves(ls_serving *s, const served_model *m, int64_t rows);
 
