@@ -60,10 +60,8 @@ static void add_loop(ls_graph *graph, uint64_t x, uint64_t y) {
                           make(LS_GRAPH_REGION, graph)};
   ls_tensor parameter[2];
   uint64_t captured = 0;
-  for (int i = 0; i < 2; ++i) {
-    regions[i]->is_while_body = true;
+  for (int i = 0; i < 2; ++i)
     expect_ok(ls_graph_add_parameter(regions[i], type, NULL, &parameter[i]));
-  }
   const uint64_t no =
       add_constant(regions[0], LS_DTYPE_BOOL, LS_SCALAR, &(uint8_t){0});
   expect_ok(ls_graph_set_results(regions[0], &no, 1));
@@ -203,6 +201,9 @@ TEST(what_op_makers_build_survives_the_round_trip) {
   expect_ok(ls_graph_print(graph, &text));
   expect_contains(text, "# \"dense/matmul\" @\"/device:CPU:0\"");
   expect_contains(text, "variable @\"dense/w\" : f32[4,4] trainable");
+  expect_contains(text, "graph region \"while_condition\" loop {");
+  expect_contains(text, "graph region \"while_body\" loop {");
+  expect_contains(text, "graph region \"cond_then\" {");
   ls_text_release(text);
   expect_round_trip(graph);
 }
