@@ -111,7 +111,7 @@ static ls_status signature_fill(ls_signature *s, ls_nest args,
     if (is_object(leaves[i].kind)) ls_object_retain(leaves[i].as.ref);
     slots += s->keys[i].slots;
   }
-  s->types = ls_new_array(s->allocator, ls_type, slots + 1);
+  s->types = ls_new_array(s->allocator, ls_type, slots);
   if (s->types == NULL) return ls_out_of_memory();
   for (size_t i = 0; i < s->num_leaves; ++i)
     LS_RETURN_IF_ERROR(add_types(s, leaves[i]));
@@ -123,9 +123,8 @@ ls_status ls_signature_init(ls_signature *signature, ls_allocator *allocator,
                             ls_nest args) {
   *signature = (ls_signature){.allocator = allocator,
                               .num_leaves = ls_nest_num_leaves(args)};
-  signature->keys =
-      ls_new_array(allocator, ls_leaf_key, signature->num_leaves + 1);
-  LS_OWN_ARRAY(allocator, ls_nest, leaves, signature->num_leaves + 1);
+  signature->keys = ls_new_array(allocator, ls_leaf_key, signature->num_leaves);
+  LS_OWN_ARRAY(allocator, ls_nest, leaves, signature->num_leaves);
   const ls_status status = signature->keys == NULL || leaves == NULL
                                ? ls_out_of_memory()
                                : signature_fill(signature, args, leaves);
